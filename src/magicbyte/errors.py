@@ -343,6 +343,30 @@ class SessionExpiredError(MetadataError):
     """The session has ended; its ephemeral nodes are gone."""
 
 
+class NotControllerError(MagicbyteError):
+    """The broker is not the controller of the cluster, or is not any more: ask the one that is."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class StaleControllerEpochError(MagicbyteError):
+    """A later controller has been elected."""
+
+    code = ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+class StaleBrokerEpochError(MagicbyteError):
+    """The broker has registered itself again since: this is from before its restart."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH
+
+
+class UnknownBrokerError(MagicbyteError):
+    """No such broker is registered."""
+
+    code = ErrorCode.BROKER_NOT_AVAILABLE
+
+
 class LogDirectoryError(MagicbyteError):
     """A path is no Kafka log, partition folder or log directory; the message says what was expected there."""
 

@@ -368,7 +368,7 @@ class History:
                     self._act(action, broker_id)
             self._judge()
         self._perform(self.controller.isr_notified([KEY]))
-        self._perform(self.controller.elect_preferred([KEY]))
+        self._perform(self.controller.elect(controller.Election.PREFERRED, [KEY]))
         for broker_id in BROKERS:
             self._act("take in", broker_id)
             self._act("take in", broker_id)
@@ -392,7 +392,7 @@ class History:
         elif action == "notify":
             self._perform(self.controller.isr_notified([KEY]))
         elif action == "prefer":
-            self._perform(self.controller.elect_preferred([KEY]))
+            self._perform(self.controller.elect(controller.Election.PREFERRED, [KEY]))
         elif action == "controller":
             self.faults["new controller"] += 1
             self._new_controller()

@@ -8,6 +8,7 @@ from magicbyte.replication.controller import (
     NEW_NODE,
     Controller,
     Effect,
+    Election,
     KnownState,
     LeaderAndIsr,
     ReadStates,
@@ -81,9 +82,8 @@ def test_the_leader_dies_and_comes_back() -> None:
     assert made.states[A0].state == PartitionState(2, 5, (2,), 7)
     assert [each.broker_id for each in follow if isinstance(each, LeaderAndIsr)] == [2]
     effects = made.brokers_changed({1: 111, 2: 200, 3: 300})
-    first = effects[0]
-    assert isinstance(first, UpdateMetadata)
-    assert (first.broker_id, len(first.orders)) == (1, 3)
+    updates = [each for each in effects if isinstance(each, UpdateMetadata)]
+    assert [(each.broker_id, len(each.orders)) for each in updates] == [(2, 0), (3, 0), (1, 3)]
     assert [each.orders[0].partition for each in effects if isinstance(each, LeaderAndIsr)] == [A0]
     assert changes(effects) == {}
 
@@ -160,9 +160,11 @@ def test_the_last_replica_in_sync_remains_when_it_shuts_down() -> None:
 def test_the_preferred_leader_is_elected_where_it_is_in_sync() -> None:
     made = controller()
     made.states[A0] = KnownState(PartitionState(2, 4, (1, 2), 6), 10)
-    assert changes(made.elect_preferred([A0, A1, TopicPartition("gone", 0)])) == {A0: PartitionState(1, 5, (1, 2), 7)}
+    assert changes(made.elect(Election.PREFERRED, [A0, A1, TopicPartition("gone", 0)])) == {
+        A0: PartitionState(1, 5, (1, 2), 7)
+    }
     made.shut_down(1)
-    assert made.elect_preferred([A0]) == []
+    assert made.elect(Election.PREFERRED, [A0]) == []
 
 
 def test_a_topic_is_deleted_when_the_last_replica_is() -> None:

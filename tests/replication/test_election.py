@@ -75,12 +75,17 @@ def test_the_preferred_leader(
 
 @pytest.mark.parametrize(
     ("targets", "live", "expected"),
-    [((4, 2), (1, 2, 4), after(2, 1, 2, 3)), ((4, 2), (1, 4), None), ((3, 2), (2, 3), after(3, 1, 2, 3))],
+    [
+        ((4, 2), (1, 2, 4), after(2, 2)),  # 4 is not in sync
+        ((3, 1), (1, 3), after(1, 1, 3)),  # the leader stays where it can
+        ((3, 1), (3,), after(3, 1, 3)),
+        ((4, 2), (1, 4), None),
+    ],
 )
-def test_a_reassignment_leaves_the_in_sync_replicas(
+def test_a_partition_is_confined_to_the_replicas_that_it_keeps(
     targets: tuple[int, ...], live: tuple[int, ...], expected: PartitionState | None
 ) -> None:
-    assert election.reassigned(STATE, targets, live, 9) == expected
+    assert election.confined(STATE, targets, live, 9) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.errors import BadVersionError, MetadataError, NodeExistsError, UnknownOutcomeError
+from magicbyte.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from magicbyte.metadata import layout
-from magicbyte.ports import CreateNode, Node, NodeChange, SetNode
+from magicbyte.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, SetNode
 
 if TYPE_CHECKING:
     from magicbyte.metadata.on_loop import LoopStore
     from magicbyte.ports import Clock, Watch
 
+NO_EPOCH: Final = -1
+"""In place of an epoch: nobody has been the controller."""
 _ATTEMPTS: Final = 10  # each one fails only because another broker won, or left, in the meantime
 
 
@@ -39,7 +42,7 @@ async def elect(store: LoopStore, broker_id: int, clock: Clock, watch: Watch | N
     for _ in range(_ATTEMPTS):
         controller = await store.exists(layout.CONTROLLER, watch)
         epoch = await store.exists(layout.CONTROLLER_EPOCH)
-        if controller is not None and epoch is not None:
+        if controller is not None:
             return outcome(controller, epoch, store.session_id)
         try:
             await store.transaction(candidacy(epoch, broker_id, clock.now_ms()))
@@ -59,11 +62,26 @@ def candidacy(epoch: Node | None, broker_id: int, now_ms: int) -> list[NodeChang
     ]
 
 
-def outcome(controller: Node, epoch: Node, session_id: int) -> Election:
-    """Return what the two nodes say. Only the owner of the first wins: its earlier session does not count."""
-    return Election(
-        layout.load_controller(controller.data),
-        layout.load_controller_epoch(epoch.data),
-        epoch.version,
-        controller.ephemeral_owner == session_id,
-    )
+def outcome(controller: Node, epoch: Node | None, session_id: int) -> Election:
+    """Return what the two nodes say. Only the owner of the first wins: its earlier session does not count.
+
+    The first controller of a release before 1.1 makes the second node a moment after the first one.
+    """
+    broker_id = layout.load_controller(controller.data)
+    if epoch is None:
+        return Election(broker_id, NO_EPOCH, NO_EPOCH, False)
+    won = controller.ephemeral_owner == session_id
+    return Election(broker_id, layout.load_controller_epoch(epoch.data), epoch.version, won)
+
+
+async def resign(store: LoopStore, election: Election) -> None:
+    """Let another broker become the controller, if this session still is. Raises NetworkError."""
+    controller = await store.exists(layout.CONTROLLER)
+    if controller is not None and controller.ephemeral_owner == store.session_id:
+        with contextlib.suppress(NoNodeError, BadVersionError):  # another one has been elected in between
+            await store.transaction(
+                [
+                    CheckNode(layout.CONTROLLER_EPOCH, election.epoch_version),
+                    DeleteNode(layout.CONTROLLER, controller.version),
+                ]
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import topic_config
@@ -62,7 +63,7 @@ def growth(metadata: MetadataStore, name: str, replicas: Mapping[int, list[int]]
     path = layout.topic_path(name)
     found = metadata.get(path)
     node = TopicNode.load(path, found.data)
-    node = TopicNode({**node.replicas, **replicas}, node.topic_id)
+    node = replace(node, replicas={**node.replicas, **replicas})
     return [SetNode(path, node.dump(), found.version), *states(metadata, name, replicas)]
 
 

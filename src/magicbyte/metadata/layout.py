@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import MetadataError
+from magicbyte.ports import TopicPartition
 from magicbyte.replication.state import PartitionState
 
 if TYPE_CHECKING:
@@ -27,7 +29,13 @@ CLUSTER_ID: Final = "/cluster/id"
 CONFIG: Final = "/config"
 CONFIG_CHANGE: Final = "/config/changes/config_change_"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
+CONFIG_CHANGES: Final = "/config/changes"
 DELETE_TOPICS: Final = "/admin/delete_topics"
+REASSIGNMENTS: Final = "/admin/reassign_partitions"
+"""Reassignments that Kafka's tools of before 2.4 ask for, and that are not over."""
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+ISR_CHANGES: Final = "/isr_change_notification"
+LOG_DIRECTORY_EVENTS: Final = "/log_dir_event_notification"
 CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
 OURS: Final = "/magicbyte"
@@ -37,19 +45,20 @@ ALWAYS_THERE: Final = (
     CONSUMERS,
     BROKER_IDS,
     TOPICS,
-    "/config/changes",
+    CONFIG_CHANGES,
     "/config/topics",
     "/config/clients",
     "/config/users",
     "/config/brokers",
     DELETE_TOPICS,
     "/brokers/seqid",
-    "/isr_change_notification",
-    "/log_dir_event_notification",
+    ISR_CHANGES,
+    LOG_DIRECTORY_EVENTS,
 )
 """Nodes that a broker makes when it starts, where they are missing."""
 
 PRODUCER_ID_BLOCK: Final = 1000
+_PLAINTEXT: Final = "PLAINTEXT"
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
 
 
@@ -119,33 +128,50 @@ def parse_id(path: str, text: str) -> uuid.UUID:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """A topic: the brokers of each partition, by its number, and its id, None in trees from before 2.8."""
+    """A topic: the brokers of each partition, by its number, and its id, None in trees from before 2.8.
+
+    `adding` and `removing` have the brokers that reassignments in progress add and remove.
+    """
 
     replicas: Mapping[int, Sequence[int]]
     topic_id: uuid.UUID | None
+    adding: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    removing: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
     def dump(self) -> bytes:
         """Return the node's data: version 3, or 2 without an id."""
-        said: dict[str, Any] = {
-            "partitions": {str(partition): list(brokers) for partition, brokers in self.replicas.items()}
-        }
+        said: dict[str, Any] = {"partitions": _dump_brokers(self.replicas)}
         if self.topic_id is not None:
             said["topic_id"] = id_text(self.topic_id)
         version = 2 if self.topic_id is None else 3
-        return dump(said | {"adding_replicas": {}, "removing_replicas": {}, "version": version})
+        moves = {"adding_replicas": _dump_brokers(self.adding), "removing_replicas": _dump_brokers(self.removing)}
+        return dump(said | moves | {"version": version})
 
     @classmethod
     def load(cls, path: str, data: bytes) -> TopicNode:
         """Return what a node of any version says. Raises MetadataError."""
         found = load(path, data)
         try:
-            replicas = {int(key): [int(each) for each in value] for key, value in found["partitions"].items()}
+            replicas = _load_brokers(found["partitions"])
+            adding, removing = (
+                {key: value for key, value in _load_brokers(found.get(name) or {}).items() if value}
+                for name in ("adding_replicas", "removing_replicas")
+            )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise MetadataError(path, f"expected partitions and their brokers, found {data[:80]!r}") from error
         if sorted(replicas) != list(range(len(replicas))):
             raise MetadataError(path, f"expected partitions 0 to {len(replicas) - 1}, found {sorted(replicas)[:80]}")
         text = found.get("topic_id")
-        return cls(dict(sorted(replicas.items())), None if text is None else parse_id(path, str(text)))
+        topic_id = None if text is None else parse_id(path, str(text))
+        return cls(dict(sorted(replicas.items())), topic_id, adding, removing)
+
+
+def _dump_brokers(brokers: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
+    return {str(partition): list(each) for partition, each in brokers.items()}
+
+
+def _load_brokers(found: Mapping[str, Any]) -> dict[int, list[int]]:
+    return {int(key): [int(each) for each in value] for key, value in found.items()}
 
 
 def dump_state(state: PartitionState) -> bytes:
@@ -191,7 +217,7 @@ class BrokerEndpoint:
 
 def dump_broker(endpoints: Sequence[BrokerEndpoint], rack: str | None, now_ms: int, version: int) -> bytes:
     """Return the data of a broker's registration. `version`, 1 to 5: `releases.registration_version`."""
-    plain = next((each for each in endpoints if each.security_protocol == "PLAINTEXT"), None)
+    plain = next((each for each in endpoints if each.security_protocol == _PLAINTEXT), None)
     said: dict[str, Any] = {
         "jmx_port": -1,
         "port": -1 if plain is None else plain.port,
@@ -209,6 +235,37 @@ def dump_broker(endpoints: Sequence[BrokerEndpoint], rack: str | None, now_ms: i
     if version >= 5:
         said["features"] = {}
     return dump(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a broker registers: where it is to be reached, and its rack."""
+
+    endpoints: tuple[BrokerEndpoint, ...]
+    rack: str | None
+
+
+_ENDPOINT: Final = re.compile(r"([^:/]+)://(\[[^\]]*\]|[^:/\[\]]*):(-?[0-9]+)")
+
+
+def load_broker(path: str, data: bytes) -> Registration:
+    """Return what a registration of any version says. Raises MetadataError."""
+    found = load(path, data)
+    try:
+        protocols = found.get("listener_security_protocol_map") or {}
+        endpoints = list[BrokerEndpoint]()
+        for text in found.get("endpoints") or ():
+            match = _ENDPOINT.fullmatch(text)
+            if match is None:
+                raise ValueError(text)
+            protocol = str(protocols.get(match[1], match[1]))  # before version 4 a listener is named by its protocol
+            endpoints.append(BrokerEndpoint(match[1], protocol, match[2].strip("[]"), int(match[3])))
+        if found["version"] < 2:
+            endpoints = [BrokerEndpoint(_PLAINTEXT, _PLAINTEXT, str(found["host"]), int(found["port"]))]
+        rack = found.get("rack")
+        return Registration(tuple(endpoints), None if rack is None else str(rack))
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise MetadataError(path, f"expected endpoints, found {data[:200]!r}") from error
 
 
 def dump_controller(broker_id: int, now_ms: int) -> bytes:
@@ -260,6 +317,50 @@ def load_config(path: str, data: bytes) -> dict[str, str]:
 def dump_config_change(kind: str, name: str) -> bytes:
     """Return the data of a node that tells other brokers whose settings have changed."""
     return dump({"version": 2, "entity_path": f"{kind}/{name}"})
+
+
+def load_config_change(path: str, data: bytes) -> tuple[str, str]:
+    """Return kind and name of what has other settings now: of version 1 or 2. Raises MetadataError."""
+    found = load(path, data)
+    if "entity_path" in found:
+        kind, _, name = str(found["entity_path"]).partition("/")
+        return kind, name
+    if "entity_type" not in found or "entity_name" not in found:
+        raise MetadataError(path, f"expected an entity, found {data[:80]!r}")
+    return str(found["entity_type"]), str(found["entity_name"])
+
+
+def load_partitions(path: str, data: bytes) -> list[TopicPartition]:
+    """Return the partitions that a notification or a request for elections names. Raises MetadataError."""
+    try:
+        return [TopicPartition(str(each["topic"]), int(each["partition"])) for each in load(path, data)["partitions"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MetadataError(path, f"expected partitions, found {data[:80]!r}") from error
+
+
+def load_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the replicas that a request of old tools wants for partitions. Raises MetadataError."""
+    try:
+        return {
+            TopicPartition(str(each["topic"]), int(each["partition"])): tuple(int(one) for one in each["replicas"])
+            for each in load(REASSIGNMENTS, data)["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise MetadataError(REASSIGNMENTS, f"expected partitions and replicas, found {data[:80]!r}") from error
+
+
+def dump_reassignments(wanted: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """Return the data of the node with reassignments that are not over."""
+    moves = [{"topic": key.topic, "partition": key.partition, "replicas": list(each)} for key, each in wanted.items()]
+    return dump({"version": 1, "partitions": moves})
+
+
+def load_log_directory_event(path: str, data: bytes) -> int:
+    """Return the broker one of whose log directories has failed. Raises MetadataError."""
+    found = load(path, data).get("broker")
+    if not isinstance(found, int):
+        raise MetadataError(path, f"expected a broker, found {data[:80]!r}")
+    return found
 
 
 def check_node(path: str, node: Stored) -> None:

@@ -7,12 +7,16 @@ Source: Kafka's KafkaController and its state machines.
 
 from __future__ import annotations
 
+import enum
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
+from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
-from magicbyte.replication import election
+from magicbyte.replication import election, reassignment
+from magicbyte.replication.reassignment import NO_MOVE, Move
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
 BEING_DELETED: Final = -2
@@ -37,15 +41,33 @@ class StateChange:
     expected_version: int
 
 
+class Election(enum.IntEnum):
+    """Kinds of elections that are asked for, by their numbers in ElectLeaders."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentChange:
+    """The replicas of a partition to write into its topic's node, and the move that is in progress."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    move: Move = NO_MOVE
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionOrder:
-    """What a broker is told of a partition. `is_new`: it has just been created."""
+    """What a broker is told of a partition. `is_new`: the replica has just been created. `offline`: dead replicas."""
 
     partition: TopicPartition
     state: PartitionState
     version: int
     replicas: tuple[int, ...]
     is_new: bool = False
+    move: Move = NO_MOVE
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +82,13 @@ class ReadStates:
     """Read states; then call `states_read`."""
 
     partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteAssignments:
+    """Write replicas of partitions into the nodes of their topics; then call `assignments_written`."""
+
+    changes: tuple[AssignmentChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +123,13 @@ class RemoveTopic:
     name: str
 
 
-Effect: TypeAlias = WriteStates | ReadStates | LeaderAndIsr | UpdateMetadata | StopReplicas | RemoveTopic
+Effect: TypeAlias = (
+    WriteStates | ReadStates | WriteAssignments | LeaderAndIsr | UpdateMetadata | StopReplicas | RemoveTopic
+)
 
 
-class Controller:
-    """The controller in one epoch, from its election to its resignation.
-
-    `brokers` are the live ones with their broker epochs, `assignments` the replicas of each partition, `states` what
-    the tree has of them, `deleting` the topics to be deleted. `unclean(topic)` is its `unclean.leader.election.enable`.
-    """
+class _Cluster:
+    """What a controller knows of the cluster, and what it tells brokers of partitions."""
 
     def __init__(
         self,
@@ -111,23 +138,104 @@ class Controller:
         assignments: Mapping[TopicPartition, Sequence[int]],
         states: Mapping[TopicPartition, KnownState],
         *,
+        moves: Mapping[TopicPartition, Move] | None = None,
         deleting: Collection[str] = (),
         unclean: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
         self.epoch, self._unclean = epoch, unclean
         self.brokers, self.shutting_down = dict(brokers), set[int]()
         self.replicas = {key: tuple(each) for key, each in assignments.items()}
-        self.states = dict(states)
+        self.states, self.moves = dict(states), dict(moves or {})
+        self._partitions: defaultdict[str, set[TopicPartition]] = defaultdict(set)
+        for key in self.replicas:
+            self._partitions[key.topic].add(key)
+        self._failed: defaultdict[int, set[TopicPartition]] = defaultdict(set)  # replicas on failed disks, by broker
+        self._surplus: dict[TopicPartition, tuple[int, ...]] = {}  # replicas to delete once their partition is written
         self._undeleted: dict[str, set[tuple[int, TopicPartition]]] = {}  # replicas that still exist, by topic
         self._to_delete = set(deleting)
+
+    @property
+    def topics(self) -> set[str]:
+        """The names of all topics."""
+        return set(self._partitions)
+
+    @property
+    def _can_lead(self) -> set[int]:
+        return set(self.brokers) - self.shutting_down
+
+    def _live(self, key: TopicPartition, live: Collection[int] | None = None) -> Collection[int]:
+        """Return the brokers that can lead a partition, of those in `live`."""
+        able = self._can_lead if live is None else live
+        return {each for each in able if key not in self._failed[each]} if self._failed else able
+
+    def _held_by(self, broker_ids: Collection[int]) -> list[TopicPartition]:
+        return sorted(key for key, replicas in self.replicas.items() if not set(replicas).isdisjoint(broker_ids))
+
+    # ---- what brokers are told
+
+    def _orders(
+        self, partitions: Iterable[TopicPartition], new: Collection[TopicPartition] = ()
+    ) -> tuple[PartitionOrder, ...]:
+        return tuple(
+            PartitionOrder(
+                key,
+                *self.states[key],
+                self.replicas[key],
+                key in new,
+                self.moves.get(key, NO_MOVE),
+                self._offline(key),
+            )
+            for key in sorted(partitions)
+            if key in self.replicas and key in self.states and key.topic not in self._to_delete
+        )
+
+    def _offline(self, key: TopicPartition) -> tuple[int, ...]:
+        live = self._live(key, self.brokers)
+        return tuple(each for each in self.replicas[key] if each not in live)
+
+    def _order(
+        self, partitions: Iterable[TopicPartition], to: Collection[int], new: Collection[TopicPartition] = ()
+    ) -> list[Effect]:
+        """Tell the replicas of partitions their roles, and all brokers who leads them."""
+        keys = list(partitions)
+        orders = self._orders(keys)
+        updates: list[Effect] = [UpdateMetadata(each, orders) for each in sorted(to)] if orders else []
+        return [*self._lead(keys, to, new), *updates]
+
+    def _lead(
+        self, partitions: Iterable[TopicPartition], to: Collection[int], new: Collection[TopicPartition] = ()
+    ) -> list[Effect]:
+        own: defaultdict[int, list[PartitionOrder]] = defaultdict(list)
+        for order in self._orders(partitions, new):
+            for broker_id in order.replicas:
+                if broker_id in to:
+                    is_added = broker_id in order.move.adding and broker_id not in order.state.isr
+                    own[broker_id].append(replace(order, is_new=True) if is_added else order)
+        return [LeaderAndIsr(broker_id, tuple(own[broker_id])) for broker_id in sorted(own)]
+
+    def _being_deleted(self, key: TopicPartition) -> PartitionOrder:
+        known = self.states.get(key) or KnownState(PartitionState(NO_LEADER, 0, (), self.epoch), 0)
+        state = PartitionState(BEING_DELETED, known.state.leader_epoch, known.state.isr, self.epoch)
+        return PartitionOrder(key, state, known.version, self.replicas[key])
+
+
+class Controller(_Cluster):
+    """The controller in one epoch, from its election to its resignation.
+
+    `brokers` are the live ones with their broker epochs, `assignments` the replicas of each partition, `states` what
+    the tree has of them, `moves` the reassignments in progress, `deleting` the topics to be deleted. `unclean(topic)`
+    is its `unclean.leader.election.enable`. All that a controller does can be begun again by the next one from these.
+    """
 
     # ---- events
 
     def start(self) -> list[Effect]:
         """Begin: every broker learns of every broker and partition, and partitions without a leader get one."""
+        for key in [key for key in self.moves if key.topic in self._to_delete]:
+            del self.moves[key]
         effects: list[Effect] = [UpdateMetadata(each, ()) for each in sorted(self.brokers)]
         effects += self._order(self.states, self.brokers)
-        effects += self._settle(self.replicas)
+        effects += self._settle(self.replicas, restated=self.moves)
         return effects + self.delete_topics(self._to_delete)
 
     def brokers_changed(self, brokers: Mapping[int, int]) -> list[Effect]:
@@ -135,14 +243,17 @@ class Controller:
         came = {each for each, epoch in brokers.items() if self.brokers.get(each) != epoch}
         gone = {each for each, epoch in self.brokers.items() if brokers.get(each) != epoch}
         self.shutting_down -= gone
+        for each in gone | came:
+            self._failed.pop(each, None)
         effects: list[Effect] = []
         if gone:
             self.brokers = {each: epoch for each, epoch in self.brokers.items() if each not in gone}
             effects += self._settle(self._held_by(gone))
         self.brokers = dict(brokers)
         if came:
-            effects += [UpdateMetadata(each, self._orders(self.states)) for each in sorted(came)]
+            orders = self._orders(self.states)
             effects += [UpdateMetadata(each, ()) for each in sorted(set(brokers) - came)]
+            effects += [UpdateMetadata(each, orders) for each in sorted(came)]
             effects += self._lead(self._held_by(came), came)
             effects += self._settle(self.replicas)
             effects += self._stop_deleted(came)
@@ -154,43 +265,175 @@ class Controller:
         """Take in partitions of new topics, or new ones of known topics."""
         new = {key: tuple(each) for key, each in assignments.items() if key not in self.replicas}
         self.replicas |= new
+        for key in new:
+            self._partitions[key.topic].add(key)
         return self._settle(new)
+
+    def topics_removed(self, names: Iterable[str]) -> None:
+        """Take in that topics are not in the tree any more."""
+        for name in names:
+            for key in self._partitions.pop(name, ()):
+                for known in (self.replicas, self.states, self.moves, self._surplus):
+                    known.pop(key, None)
+            self._undeleted.pop(name, None)
+            self._to_delete.discard(name)
 
     def states_written(
         self, written: Mapping[TopicPartition, KnownState], refused: Collection[TopicPartition]
     ) -> list[Effect]:
         """Take in which states of a `WriteStates` were written, with their versions; refused ones are read again."""
         new = {key for key in written if key not in self.states}
-        self.states |= written
+        self.states |= {key: known for key, known in written.items() if key in self.replicas}
+        moved = [key for key in sorted(written) if self._is_moved(key)]
+        for key in moved:
+            move, everywhere = self.moves.pop(key), self.replicas[key]
+            self.replicas[key], self._surplus[key] = move.targets(everywhere), move.removing
         effects = self._order(written, self.brokers, new)
+        effects += self._delete_surplus(written)
+        if moved:
+            effects.append(WriteAssignments(tuple(AssignmentChange(key, self.replicas[key]) for key in moved)))
         return [*effects, ReadStates(tuple(sorted(refused)))] if refused else effects
 
     def states_read(self, found: Mapping[TopicPartition, KnownState]) -> list[Effect]:
         """Take in states that leaders have changed; brokers learn of them, and what is wrong in them is put right."""
-        self.states |= found
-        effects: list[Effect] = [UpdateMetadata(each, self._orders(found)) for each in sorted(self.brokers)]
-        return effects + self._settle(found)
+        known = {key: each for key, each in found.items() if key in self.replicas}
+        self.states |= known
+        orders = self._orders(known)
+        effects: list[Effect] = [UpdateMetadata(each, orders) for each in sorted(self.brokers)] if orders else []
+        return effects + self._settle(known)
 
     def isr_notified(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
         """Take in that leaders have changed the in-sync replicas of partitions."""
         known = tuple(sorted(key for key in set(partitions) if key in self.replicas))
         return [ReadStates(known)] if known else []
 
-    def elect_preferred(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Give the lead to the preferred leaders of partitions, where they are live and in sync."""
+    def isr_asked(
+        self, broker_id: int, key: TopicPartition, leader_epoch: int, isr: Sequence[int], version: int
+    ) -> StateChange | ErrorCode:
+        """Return the change that a leader asks for (AlterPartition), or why it is refused; `NONE`: it is made already.
+
+        Write the change, and call `states_read` with what the node says then, whether it was written or not.
+        """
+        known = self.states.get(key)
+        if known is None or key.topic in self._to_delete:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        state = replace(known.state, isr=tuple(isr), controller_epoch=self.epoch)
+        if leader_epoch < known.state.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if leader_epoch > known.state.leader_epoch or broker_id != known.state.leader or broker_id not in isr:
+            return ErrorCode.INVALID_REQUEST
+        if set(isr) == set(known.state.isr):
+            return ErrorCode.NONE
+        if version != known.version:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        if not set(isr) <= set(known.state.isr) | (self._can_lead & set(self.replicas[key])):
+            return ErrorCode.INELIGIBLE_REPLICA
+        return StateChange(key, state, known.version)
+
+    def replicas_failed(self, broker_id: int, partitions: Collection[TopicPartition]) -> list[Effect]:
+        """Take in that a broker cannot open replicas on a failed disk: they count as dead until the broker is back."""
+        new = [key for key in partitions if key in self.replicas and key not in self._failed[broker_id]]
+        self._failed[broker_id].update(new)
+        return self._settle(new)
+
+    def log_directory_failed(self, broker_id: int) -> list[Effect]:
+        """Take in that a disk of a broker has failed: asked to lead and follow, it says which replicas were there."""
+        return self._lead(self._held_by([broker_id]), [broker_id]) if broker_id in self.brokers else []
+
+    def settle_topic(self, name: str) -> list[Effect]:
+        """Take in that a topic's settings have changed: an unclean election may be allowed now."""
+        return self._settle(self._partitions.get(name, ()))
+
+    # ---- what is asked for
+
+    def elect(self, kind: Election, partitions: Iterable[TopicPartition]) -> list[Effect]:
+        """Elect the preferred leaders of partitions, or, in place of dead leaders, live ones that may not be in sync.
+
+        `need_of` says before and afterwards where that is needed.
+        """
         changes = list[StateChange]()
         for key in sorted(set(partitions)):
-            if (known := self.states.get(key)) is not None and key.topic not in self._to_delete:
-                state = election.preferred(known.state, self.replicas[key], self._can_lead, self.epoch)
-                changes += [] if state is None else [StateChange(key, state, known.version)]
+            if self.need_of(kind, key) not in _NEEDED:
+                continue
+            known, live = self.states[key], self._live(key)
+            if kind is Election.PREFERRED:
+                state = election.preferred(known.state, self.replicas[key], live, self.epoch)
+            else:
+                state = election.offline(known.state, self.replicas[key], live, self.epoch, unclean=True)
+            changes += [] if state is None else [StateChange(key, state, known.version)]
         return _written(changes)
+
+    def need_of(self, kind: Election, key: TopicPartition) -> ErrorCode:
+        """Return ELECTION_NOT_NEEDED where an election would change nothing, else what its failure is called."""
+        known = self.states.get(key)
+        if known is None or key not in self.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if key.topic in self._to_delete:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        is_led = known.state.leader in self.brokers
+        if is_led and (kind is Election.UNCLEAN or known.state.leader == self.replicas[key][0]):
+            return ErrorCode.ELECTION_NOT_NEEDED
+        if kind is Election.PREFERRED:
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+    def imbalanced(self, percentage: int) -> list[TopicPartition]:
+        """Return the partitions to elect preferred leaders of: of brokers that lack more than that share of theirs."""
+        preferred, away = Counter[int](), list[TopicPartition]()
+        for key, known in self.states.items():
+            if key.topic not in self._to_delete and key not in self.moves:
+                preferred[self.replicas[key][0]] += 1
+                if known.state.leader != self.replicas[key][0]:
+                    away.append(key)
+        lacking = Counter(self.replicas[key][0] for key in away)
+        wanting = {each for each, count in lacking.items() if count * 100 > percentage * preferred[each]}
+        return [key for key in away if self.replicas[key][0] in wanting & self._can_lead]
+
+    def reassign(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> tuple[list[Effect], dict[TopicPartition, tuple[ErrorCode, str]]]:
+        """Move partitions to other replicas, or (None) back to those of before a move in progress.
+
+        Also returns why partitions cannot be moved.
+        """
+        changes, faults = list[AssignmentChange](), dict[TopicPartition, tuple[ErrorCode, str]]()
+        for key, asked in wanted.items():
+            if key not in self.replicas or key.topic in self._to_delete:
+                faults[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
+                continue
+            replicas, move = self.replicas[key], self.moves.get(key, NO_MOVE)
+            if asked is None and not move:
+                faults[key] = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned"
+                continue
+            targets = move.origin(replicas) if asked is None else tuple(asked)
+            isr = self.states[key].state.isr if key in self.states else ()
+            if (fault := reassignment.fault(targets, replicas, move, isr, self.brokers)) is not None:
+                faults[key] = fault
+            elif targets != move.targets(replicas):
+                changes.append(AssignmentChange(key, *reassignment.moved(replicas, move, targets)))
+        return ([WriteAssignments(tuple(changes))] if changes else []), faults
+
+    def assignments_written(self, changes: Iterable[AssignmentChange]) -> list[Effect]:
+        """Take in that replicas are in the topics' nodes: brokers are told in a new leader epoch."""
+        begun = list[TopicPartition]()
+        for key, replicas, move in ((each.partition, each.replicas, each.move) for each in changes):
+            before = self.replicas.get(key)
+            if before is None or (before, self.moves.get(key, NO_MOVE)) == (replicas, move):
+                continue  # deleted meanwhile, or the end of a move
+            self.replicas[key] = replicas
+            self.moves.pop(key, None)
+            if move:
+                self.moves[key] = move
+            self._surplus[key] = tuple(each for each in before if each not in replicas)
+            begun.append(key)
+        return self._settle(begun, restated=begun)
 
     def shut_down(self, broker_id: int) -> list[Effect]:
         """Move the lead away from a broker that is going to stop, and stop its replicas. Ask `remaining` afterwards."""
         self.shutting_down.add(broker_id)
         changes, stopped = list[StateChange](), list[TopicPartition]()
         for key in self._held_by([broker_id]):
-            if (known := self.states.get(key)) is None or len(self.replicas[key]) == 1:
+            if (known := self.states.get(key)) is None or len(self.replicas[key]) == 1 or key.topic in self._to_delete:
                 continue
             if known.state.leader == broker_id:
                 state = election.controlled_shutdown(
@@ -214,16 +457,23 @@ class Controller:
     def delete_topics(self, names: Iterable[str]) -> list[Effect]:
         """Delete topics: readers forget them, replicas stop, then are deleted. Dead brokers' replicas wait for them."""
         effects: list[Effect] = []
-        for name in sorted(names):
-            keys = sorted(key for key in self.replicas if key.topic == name)
+        gone, begun = list[PartitionOrder](), set[str]()
+        for name in sorted(set(names) - self._undeleted.keys()):
+            keys = sorted(self._partitions.get(name, ()))
             self._to_delete.add(name)
             if not keys:
+                self._to_delete.discard(name)
                 effects.append(RemoveTopic(name))
                 continue
+            begun.add(name)
             self._undeleted[name] = {(broker_id, key) for key in keys for broker_id in self.replicas[key]}
-            gone = tuple(self._being_deleted(key) for key in keys)
-            effects += [UpdateMetadata(each, gone) for each in sorted(self.brokers)]
-            effects += self._stop_deleted(self.brokers, name)
+            gone += [self._being_deleted(key) for key in keys]
+            for key in keys:
+                self.moves.pop(key, None)
+        if begun:
+            orders = tuple(gone)
+            effects += [UpdateMetadata(each, orders) for each in sorted(self.brokers)]
+            effects += self._stop_deleted(self.brokers, begun)
         return effects
 
     def replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[Effect]:
@@ -235,100 +485,82 @@ class Controller:
                 continue
             left.discard((broker_id, key))
             if not left:
-                del self._undeleted[key.topic]
-                self._to_delete.discard(key.topic)
-                for each in [each for each in self.replicas if each.topic == key.topic]:
-                    del self.replicas[each]
-                    self.states.pop(each, None)
+                self.topics_removed([key.topic])
                 effects.append(RemoveTopic(key.topic))
         return effects
 
     # ---- decisions
 
-    @property
-    def _can_lead(self) -> set[int]:
-        return set(self.brokers) - self.shutting_down
+    def _settle(self, partitions: Iterable[TopicPartition], restated: Collection[TopicPartition] = ()) -> list[Effect]:
+        """Elect leaders where there is none, and remove dead brokers from the in-sync replicas; end moves.
 
-    def _held_by(self, broker_ids: Collection[int]) -> list[TopicPartition]:
-        return sorted(key for key, replicas in self.replicas.items() if not set(replicas).isdisjoint(broker_ids))
-
-    def _settle(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Elect leaders where there is none, and remove dead brokers from the in-sync replicas."""
-        changes = list[StateChange]()
+        `restated` ones get a new epoch in any case.
+        """
+        changes, able = list[StateChange](), self._can_lead
         for key in sorted(partitions):
             if key.topic in self._to_delete:
                 continue
             known = self.states.get(key)
-            state = self._settled(key, known)
+            state = self._settled(key, known, able)
+            if state is None and known is not None and key in restated:
+                state = election.confined(known.state, self.replicas[key], self._live(key, able), self.epoch)
             if state is not None:
                 changes.append(StateChange(key, state, NEW_NODE if known is None else known.version))
         return _written(changes)
 
-    def _settled(self, key: TopicPartition, known: KnownState | None) -> PartitionState | None:
+    def _settled(self, key: TopicPartition, known: KnownState | None, able: Collection[int]) -> PartitionState | None:
         """Return the state that a partition should have instead of the one it has; None where that is right."""
-        replicas = self.replicas[key]
+        replicas, able = self.replicas[key], self._live(key, able)
         if known is None:
-            return election.first_state(replicas, self._can_lead, self.epoch)
-        state = known.state
-        if state.leader not in self.brokers:
+            return election.first_state(replicas, able, self.epoch)
+        state, live = known.state, self._live(key, self.brokers)
+        if state.leader not in live:
             unclean = self._unclean(key.topic)
-            elected = election.offline(state, replicas, self._can_lead, self.epoch, unclean=unclean)
+            elected = election.offline(state, replicas, able, self.epoch, unclean=unclean)
             if elected is not None:
                 return elected
-        return election.without_dead(state, self.brokers, self.epoch)
+        remaining = replicas
+        if (move := self.moves.get(key)) is not None and set(move.targets(replicas)) <= set(state.isr) & set(live):
+            remaining = move.targets(replicas)
+        if len(remaining) < len(replicas) or not set(state.isr) <= set(replicas):
+            confined = election.confined(state, remaining, able, self.epoch)
+            if confined is not None:
+                return confined
+        return election.without_dead(state, live, self.epoch)
 
-    # ---- what brokers are told
+    def _is_moved(self, key: TopicPartition) -> bool:
+        """Whether all targets of a partition's move are in sync, and no other broker is any more."""
+        if (move := self.moves.get(key)) is None:
+            return False
+        state, targets = self.states[key].state, move.targets(self.replicas[key])
+        return set(state.isr) == set(targets) and state.leader in targets
 
-    def _orders(
-        self, partitions: Iterable[TopicPartition], new: Collection[TopicPartition] = ()
-    ) -> tuple[PartitionOrder, ...]:
-        return tuple(
-            PartitionOrder(key, *self.states[key], self.replicas[key], key in new)
-            for key in sorted(partitions)
-            if key in self.replicas and key in self.states and key.topic not in self._to_delete
-        )
+    def _delete_surplus(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
+        """Delete the replicas that partitions do not have any more, unless the only ones in sync are among them."""
+        doomed: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for key in sorted(partitions):
+            surplus = self._surplus.get(key, ())
+            if surplus and set(self.states[key].state.isr).isdisjoint(surplus):
+                del self._surplus[key]
+                for broker_id in set(surplus) & self.brokers.keys():
+                    doomed[broker_id].append(key)
+        return [StopReplicas(each, tuple(keys), deletes=True) for each, keys in sorted(doomed.items())]
 
-    def _order(
-        self, partitions: Iterable[TopicPartition], to: Collection[int], new: Collection[TopicPartition] = ()
-    ) -> list[Effect]:
-        """Tell the replicas of partitions their roles, and all brokers who leads them."""
-        keys = list(partitions)
-        orders = self._orders(keys)
-        updates: list[Effect] = [UpdateMetadata(each, orders) for each in sorted(to)] if orders else []
-        return [*self._lead(keys, to, new), *updates]
-
-    def _lead(
-        self, partitions: Iterable[TopicPartition], to: Collection[int], new: Collection[TopicPartition] = ()
-    ) -> list[Effect]:
-        orders = self._orders(partitions, new)
-        effects: list[Effect] = []
-        for broker_id in sorted(to):
-            own = tuple(each for each in orders if broker_id in each.replicas)
-            if own:
-                effects.append(LeaderAndIsr(broker_id, own))
-        return effects
-
-    def _stop_deleted(self, to: Collection[int], name: str | None = None) -> list[Effect]:
+    def _stop_deleted(self, to: Collection[int], names: Collection[str] | None = None) -> list[Effect]:
         """Stop and delete the replicas that live brokers have of topics that are being deleted."""
+        held: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for topic in self._undeleted if names is None else names:
+            for broker_id, key in self._undeleted[topic]:
+                if broker_id in to:
+                    held[broker_id].append(key)
         effects: list[Effect] = []
-        for broker_id in sorted(to):
-            keys = tuple(
-                sorted(
-                    key
-                    for topic, left in self._undeleted.items()
-                    if name in (None, topic)
-                    for holder, key in left
-                    if holder == broker_id
-                )
-            )
-            if keys:
-                effects += [StopReplicas(broker_id, keys, deletes=False), StopReplicas(broker_id, keys, deletes=True)]
+        for broker_id, keys in sorted(held.items()):
+            doomed = tuple(sorted(keys))
+            effects += [StopReplicas(broker_id, doomed, deletes=False), StopReplicas(broker_id, doomed, deletes=True)]
         return effects
 
-    def _being_deleted(self, key: TopicPartition) -> PartitionOrder:
-        known = self.states.get(key) or KnownState(PartitionState(NO_LEADER, 0, (), self.epoch), 0)
-        state = PartitionState(BEING_DELETED, known.state.leader_epoch, known.state.isr, self.epoch)
-        return PartitionOrder(key, state, known.version, self.replicas[key])
+
+_NEEDED: Final = (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
 
 
 def _written(changes: Sequence[StateChange]) -> list[Effect]:

@@ -61,13 +61,19 @@ def preferred(
     return _led_by(state, first, state.isr, controller_epoch)
 
 
-def reassigned(
-    state: PartitionState, targets: Sequence[int], live: Collection[int], controller_epoch: int
+def confined(
+    state: PartitionState, replicas: Collection[int], live: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """Give the lead to the first replica that stays after a reassignment; None where none is live and in sync."""
-    for each in targets:
-        if each in live and each in state.isr:
-            return _led_by(state, each, state.isr, controller_epoch)
+    """Take brokers that are not to be replicas any more out of the lead and of the in-sync replicas.
+
+    None where no other can lead. A reassignment begins and ends with this: the new epoch tells the leader its replicas.
+    """
+    isr = tuple(each for each in state.isr if each in replicas)
+    if state.leader in isr and state.leader in live:
+        return _led_by(state, state.leader, isr, controller_epoch)
+    for each in replicas:
+        if each in live and each in isr:
+            return _led_by(state, each, isr, controller_epoch)
     return None
 
 

@@ -1,0 +1,422 @@
+"""What a broker does while it is the controller: one term, from its election to its resignation.
+
+Each method is one event. `ControllerService` calls them one at a time, in the order in which they happened, as Kafka's
+ControllerEventManager does; `replication/controller.py` decides, and here its effects are performed in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from magicbyte.broker.controller_channel import Channels, Surroundings
+from magicbyte.broker.controller_messages import ControlMessages
+from magicbyte.broker.controller_tree import ControllerTree, Part
+from magicbyte.errors import (
+    ErrorCode,
+    StaleBrokerEpochError,
+    StaleControllerEpochError,
+    UnknownBrokerError,
+)
+from magicbyte.metadata import layout
+from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
+from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from magicbyte.protocol.messages.stop_replica import StopReplicaResponse
+from magicbyte.replication.controller import (
+    Controller,
+    Effect,
+    Election,
+    KnownState,
+    LeaderAndIsr,
+    ReadStates,
+    RemoveTopic,
+    StateChange,
+    StopReplicas,
+    UpdateMetadata,
+    WriteAssignments,
+    WriteStates,
+)
+from magicbyte.replication.reassignment import Move
+
+if TYPE_CHECKING:
+    import uuid
+
+    from magicbyte.metadata.layout import TopicNode
+    from magicbyte.metadata.on_loop import LoopStore
+    from magicbyte.protocol import Message
+
+T = TypeVar("T")
+
+_FIRST_REBALANCE_S: Final = 5
+_NO_BROKER_EPOCH: Final = -1
+log = logger(__name__)
+
+Event: TypeAlias = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrWish:
+    """The in-sync replicas that a leader wants (AlterPartition), in place of those in `version` of the node."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswer:
+    """What became of an `IsrWish`: the state that holds now, None with an error code."""
+
+    error: ErrorCode
+    known: KnownState | None = None
+
+
+class ControllerTerm:
+    """The controller in one epoch. `enqueue` adds an event behind those that wait."""
+
+    def __init__(
+        self, around: Surroundings, store: LoopStore, epoch: int, epoch_version: int, enqueue: Callable[[Event], None]
+    ) -> None:
+        self.epoch = epoch
+        self.is_over = False
+        self._around, self._enqueue = around, enqueue
+        self._tree = ControllerTree(store, epoch_version, self._on_change)
+        self._changed: dict[Part, dict[str, None]] = {}
+        self._topic_ids: dict[str, uuid.UUID] = {}
+        self._unclean: dict[str, bool] = {}
+        self._config_notices = set[str]()
+        self._asked_by_node: dict[TopicPartition, tuple[int, ...]] = {}
+        self._watched = set[TopicPartition]()
+        listener = around.config.inter_broker_listener_name
+        self._messages = ControlMessages(around.broker_id, epoch, around.protocol, self._topic_ids, listener)
+        self._channels = Channels(around, self._messages)
+        self._controller = Controller(epoch, {}, {}, {})
+        self._timer: asyncio.Task[None] | None = None
+
+    # ---- begin and end
+
+    async def start(self) -> None:
+        """Read the cluster, and tell all brokers of it."""
+        tree = self._tree
+        await tree.isr_changes()  # the states are read behind it
+        self._channels.renew(await tree.brokers())
+        topics = await self._with_ids(await tree.topics(await tree.topic_names()))
+        self._unclean = await tree.unclean(list(topics))
+        await tree.config_changes(self._config_notices)
+        assignments, moves = _assignments(topics)
+        states = await tree.states(list(assignments))
+        self._controller = Controller(
+            self.epoch,
+            self._messages.epochs,
+            assignments,
+            states,
+            moves=moves,
+            deleting=await tree.deletions(),
+            unclean=self._is_unclean,
+        )
+        log.info(
+            "controller: epoch %d begins with %d brokers, %d topics, %d partitions",
+            *(self.epoch, len(self._messages.brokers), len(topics), len(assignments)),
+        )
+        await self._perform(self._controller.start())
+        await self._reassignments_changed()
+        await self._preferred_election_changed()
+        await self._log_directory_events_changed()
+        await self._watch_moves()
+        if self._around.config.auto_leader_rebalance_enable:
+            self._timer = self._around.spawn(self._rebalance_regularly())
+
+    def end(self) -> list[asyncio.Task[None]]:
+        """Tell brokers nothing more, and write nothing more. Returns the tasks that close connections."""
+        self.is_over = True
+        tasks = self._channels.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            tasks.append(self._timer)
+        return tasks
+
+    def _is_unclean(self, topic: str) -> bool:
+        return self._unclean.get(topic, self._around.config.unclean_leader_election_enable)
+
+    async def _with_ids(self, topics: Mapping[str, TopicNode]) -> dict[str, TopicNode]:
+        """Note the ids of topics; those that have none get one, where brokers expect it."""
+        found = dict(topics)
+        for name, node in topics.items():
+            if node.topic_id is None and self._around.gives_ids:
+                given = await self._tree.give_id(name, self._around.new_id())
+                if given is None:
+                    del found[name]
+                    continue
+                found[name] = node = given
+            if node.topic_id is not None:
+                self._topic_ids[name] = node.topic_id
+        return found
+
+    # ---- effects
+
+    async def _perform(self, effects: Iterable[Effect]) -> None:
+        """Perform effects in order; what follows from one comes before the next."""
+        waiting = deque(effects)
+        while waiting:
+            if self.is_over:
+                raise StaleControllerEpochError("the broker is not the controller any more")
+            waiting.extendleft(reversed(await self._one(waiting.popleft())))
+
+    async def _one(self, effect: Effect) -> Sequence[Effect]:
+        controller, tree = self._controller, self._tree
+        match effect:
+            case WriteStates(changes):
+                written = await tree.write_states(changes)
+                refused = [each.partition for each in changes if each.partition not in written]
+                return controller.states_written(written, refused)
+            case ReadStates(partitions):
+                return controller.states_read(await tree.states(partitions))
+            case WriteAssignments(assignments):
+                return controller.assignments_written(await tree.write_assignments(assignments))
+            case RemoveTopic(name):
+                await tree.remove_topic(name)
+                self._topic_ids.pop(name, None)
+            case LeaderAndIsr(broker_id, orders):
+                self._send(broker_id, partial(self._messages.leader_and_isr, broker_id, orders))
+            case UpdateMetadata(broker_id, orders):
+                self._send(broker_id, partial(self._messages.update_metadata, broker_id, orders))
+            case StopReplicas(broker_id, partitions, deletes):
+                request = partial(self._messages.stop_replicas, broker_id, partitions, deletes=deletes)
+                self._send(broker_id, request, partitions if deletes else ())
+        return ()
+
+    def _send(self, broker_id: int, make: Callable[[], Message], deleted: Sequence[TopicPartition] = ()) -> None:
+        self._channels.send(broker_id, make, partial(self._answered, broker_id, deleted))
+
+    def _answered(self, broker_id: int, deleted: Sequence[TopicPartition], response: Message) -> None:
+        """Take a broker's response: what follows from it becomes an event, behind those that wait."""
+        code = getattr(response, "error_code", ErrorCode.NONE)
+        if code:
+            log.warning("controller: broker %d refuses %s: error %d", broker_id, type(response).__name__, code)
+        elif isinstance(response, LeaderAndIsrResponse):
+            failed = self._messages.failed(response)
+            if failed:
+                epoch = self._messages.epochs.get(broker_id)
+                self._then(partial(self._replicas_failed, broker_id, epoch, failed))
+        elif isinstance(response, StopReplicaResponse) and deleted:
+            errors = [each for each in response.partition_errors if each.error_code]
+            undone = {TopicPartition(each.topic_name, each.partition_index) for each in errors}
+            done = [each for each in deleted if each not in undone]
+            self._then(lambda: self._perform(self._controller.replicas_deleted(broker_id, done)))
+
+    def _then(self, event: Event) -> None:
+        self._enqueue(partial(self._unless_over, event))
+
+    async def _unless_over(self, event: Event) -> None:
+        if not self.is_over:
+            await event()
+            await self._watch_moves()
+
+    # ---- events: brokers
+
+    async def _brokers_changed(self) -> None:
+        before, brokers = self._messages.brokers, await self._tree.brokers()
+        self._channels.renew(brokers)
+        effects = self._controller.brokers_changed(self._messages.epochs)
+        if not effects and before != brokers:  # endpoints
+            effects = [UpdateMetadata(each, ()) for each in sorted(brokers)]
+        await self._perform(effects)
+
+    async def _replicas_failed(
+        self, broker_id: int, broker_epoch: int | None, failed: Sequence[TopicPartition]
+    ) -> None:
+        if self._messages.epochs.get(broker_id) == broker_epoch:
+            await self._perform(self._controller.replicas_failed(broker_id, failed))
+
+    # ---- events: the tree
+
+    def _on_change(self, part: Part, path: str) -> None:
+        """Have a part of the tree read again; what changes until then is read with it."""
+        if self.is_over:
+            return
+        paths = self._changed.setdefault(part, {})
+        if not paths:
+            self._then(partial(self._read_again, part))
+        paths[path] = None
+
+    async def _read_again(self, part: Part) -> None:
+        paths = self._changed.pop(part)
+        match part:
+            case Part.BROKERS | Part.BROKER:
+                await self._brokers_changed()
+            case Part.TOPICS:
+                await self._topics_changed()
+            case Part.TOPIC:
+                await self._partitions_changed([path.rpartition("/")[2] for path in paths])
+            case Part.STATE:
+                changed = [key for key in self._watched if layout.state_path(*key) in paths]
+                self._watched.difference_update(changed)
+                await self._perform(self._controller.isr_notified(changed))
+            case Part.DELETIONS:
+                deleting = await self._tree.deletions()
+                await self._perform(self._controller.delete_topics(deleting))
+            case Part.REASSIGNMENTS:
+                await self._reassignments_changed()
+            case Part.PREFERRED_ELECTION:
+                await self._preferred_election_changed()
+            case Part.ISR_CHANGES:
+                await self._perform(self._controller.isr_notified(await self._tree.isr_changes()))
+            case Part.LOG_DIRECTORY_EVENTS:
+                await self._log_directory_events_changed()
+            case Part.CONFIG_CHANGES:
+                await self._configs_changed()
+
+    async def _topics_changed(self) -> None:
+        names = set(await self._tree.topic_names())
+        known = self._controller.topics
+        self._controller.topics_removed(known - names)
+        for name in known - names:
+            self._topic_ids.pop(name, None)
+        await self._partitions_changed(sorted(names - known))
+
+    async def _partitions_changed(self, names: Sequence[str]) -> None:
+        topics = await self._with_ids(await self._tree.topics(names))
+        self._unclean |= await self._tree.unclean(list(topics))
+        assignments, _ = _assignments(topics)
+        await self._perform(self._controller.partitions_created(assignments))
+
+    async def _configs_changed(self) -> None:
+        changed = await self._tree.config_changes(self._config_notices)
+        for name in changed:
+            self._unclean.pop(name, None)
+        self._unclean |= await self._tree.unclean(changed)
+        for name in dict.fromkeys(changed):
+            await self._perform(self._controller.settle_topic(name))
+
+    async def _log_directory_events_changed(self) -> None:
+        for broker_id in await self._tree.log_directory_events():
+            await self._perform(self._controller.log_directory_failed(broker_id))
+
+    async def _preferred_election_changed(self) -> None:
+        asked = await self._tree.preferred_election()
+        if asked is not None:
+            await self._perform(self._controller.elect(Election.PREFERRED, asked))
+            await self._tree.delete([layout.PREFERRED_ELECTION])  # which is watched: the next one is seen
+
+    # ---- events: reassignments
+
+    async def _reassignments_changed(self) -> None:
+        """Begin what old tools ask for in the tree."""
+        self._asked_by_node = await self._tree.reassignments()
+        effects, faults = self._controller.reassign(self._asked_by_node)
+        for key, (_, why) in faults.items():
+            log.warning("controller: cannot reassign %s: %s", key, why)
+        await self._perform(effects)
+
+    async def _watch_moves(self) -> None:
+        """Watch the states of partitions that are being reassigned; forget in the tree which old tools' moves ended."""
+        moves = self._controller.moves
+        while unwatched := [key for key in moves if key not in self._watched]:
+            self._watched.update(unwatched)
+            found = await self._tree.states(unwatched, Part.STATE)
+            changed = {key: each for key, each in found.items() if self._controller.states.get(key) != each}
+            await self._perform(self._controller.states_read(changed))
+        self._watched &= moves.keys()
+        left = {key: each for key, each in self._asked_by_node.items() if key in moves}
+        if left != self._asked_by_node:
+            self._asked_by_node = left
+            await self._tree.put_reassignments(left)
+
+    async def reassign(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """Move partitions to other replicas; return why some cannot be moved."""
+        effects, faults = self._controller.reassign(wanted)
+        await self._perform(effects)
+        await self._watch_moves()
+        return faults
+
+    def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], Move]]:
+        """Return the replicas and moves of the partitions that are being reassigned."""
+        return {key: (self._controller.replicas[key], move) for key, move in self._controller.moves.items()}
+
+    # ---- events: requests and the clock
+
+    def check_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Raise UnknownBrokerError or StaleBrokerEpochError unless a broker is registered with this epoch."""
+        broker = self._messages.brokers.get(broker_id)
+        if broker is None:
+            raise UnknownBrokerError(f"broker {broker_id} is not registered")
+        if broker_epoch != _NO_BROKER_EPOCH and broker_epoch < broker.epoch:
+            raise StaleBrokerEpochError(f"broker {broker_id}: expected epoch {broker.epoch}, found {broker_epoch}")
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Move the lead away from a broker; return the partitions where that is not possible."""
+        self.check_broker(broker_id, broker_epoch)
+        await self._perform(self._controller.shut_down(broker_id))
+        return self._controller.remaining(broker_id)
+
+    async def elect(
+        self, kind: Election, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Elect leaders; return what became of each partition. None: of all that need it."""
+        controller = self._controller
+        asked = list(controller.replicas if partitions is None else partitions)
+        before = {key: controller.need_of(kind, key) for key in asked}
+        await self._perform(controller.elect(kind, asked))
+        results = dict[TopicPartition, ErrorCode]()
+        for key, need in before.items():
+            after = controller.need_of(kind, key)
+            is_elected = after is ErrorCode.ELECTION_NOT_NEEDED and need is not after
+            if partitions is not None or need is not ErrorCode.ELECTION_NOT_NEEDED:
+                results[key] = ErrorCode.NONE if is_elected else after
+        return results
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, wishes: Mapping[TopicPartition, IsrWish]
+    ) -> dict[TopicPartition, IsrAnswer]:
+        """Change in-sync replicas as leaders ask for it; return what became of each partition."""
+        self.check_broker(broker_id, broker_epoch)
+        controller, answers, changes = self._controller, dict[TopicPartition, IsrAnswer](), list[StateChange]()
+        for key, wish in wishes.items():
+            decision = controller.isr_asked(broker_id, key, wish.leader_epoch, wish.isr, wish.version)
+            if isinstance(decision, StateChange):
+                changes.append(decision)
+            else:
+                known = controller.states[key] if decision is ErrorCode.NONE else None
+                answers[key] = IsrAnswer(decision, known)
+        written = await self._tree.write_states(changes)
+        refused = [each.partition for each in changes if each.partition not in written]
+        answers |= {key: IsrAnswer(ErrorCode.NONE, known) for key, known in written.items()}
+        answers |= dict.fromkeys(refused, IsrAnswer(ErrorCode.INVALID_UPDATE_VERSION))
+        read = await self._tree.states(refused)
+        if changes:
+            await self._perform(controller.states_read({**written, **read}))
+            await self._watch_moves()
+        return answers
+
+    async def _rebalance_regularly(self) -> None:
+        await asyncio.sleep(_FIRST_REBALANCE_S)
+        while True:
+            self._then(self._rebalance)
+            await asyncio.sleep(self._around.config.leader_imbalance_check_interval_seconds)
+
+    async def _rebalance(self) -> None:
+        """Give partitions back to brokers that lack too many of those that they are the preferred leaders of."""
+        config = self._around.config
+        away = self._controller.imbalanced(config.leader_imbalance_per_broker_percentage)
+        await self._perform(self._controller.elect(Election.PREFERRED, away))
+
+
+def _assignments(
+    topics: Mapping[str, TopicNode],
+) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, Move]]:
+    """Return the replicas of all partitions, and which of them are being reassigned."""
+    replicas, moves = dict[TopicPartition, tuple[int, ...]](), dict[TopicPartition, Move]()
+    for name, node in topics.items():
+        for partition, brokers in node.replicas.items():
+            key = TopicPartition(name, partition)
+            replicas[key] = tuple(brokers)
+            if node.adding.get(partition) or node.removing.get(partition):
+                moves[key] = Move(tuple(node.adding.get(partition, ())), tuple(node.removing.get(partition, ())))
+    return replicas, moves

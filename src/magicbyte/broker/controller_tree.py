@@ -1,0 +1,384 @@
+"""The metadata tree as the controller of one epoch reads, watches and writes it.
+
+A lost connection is waited for: only SessionExpiredError ends a call, and StaleControllerEpochError a change, once
+another controller has been elected: each transaction checks the version of `/controller_epoch`. So a controller that
+was deposed, and does not know it yet, changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from magicbyte.broker.controller_messages import LiveBroker
+from magicbyte.errors import (
+    BadVersionError,
+    MetadataError,
+    NetworkError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    StaleControllerEpochError,
+    UnknownOutcomeError,
+)
+from magicbyte.metadata import layout
+from magicbyte.metadata.layout import TopicNode
+from magicbyte.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, NodeEvent, SetNode, TopicPartition
+from magicbyte.printable import logger
+from magicbyte.replication.controller import NEW_NODE, AssignmentChange, KnownState, StateChange
+
+if TYPE_CHECKING:
+    import uuid
+
+    from magicbyte.metadata.on_loop import LoopStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RETRY_S: Final = 0.1
+_ATTEMPTS: Final = 10
+_MOST_CHANGES: Final = 1000
+_MOST_BYTES: Final = 500_000  # of a transaction: half of what ZooKeeper takes
+_OVERHEAD: Final = 200  # bytes around a change, the path and nodes above it included
+_UNCLEAN: Final = "unclean.leader.election.enable"
+log = logger(__name__)
+
+
+class Part(enum.Enum):
+    """What a controller watches."""
+
+    BROKERS = "the registered brokers"
+    BROKER = "the registration of a broker"
+    TOPICS = "the topics"
+    TOPIC = "the partitions of a topic"
+    STATE = "the state of a partition that is being reassigned"
+    DELETIONS = "topics to delete"
+    REASSIGNMENTS = "reassignments of old tools"
+    PREFERRED_ELECTION = "preferred elections of old tools"
+    ISR_CHANGES = "notices of changed in-sync replicas"
+    LOG_DIRECTORY_EVENTS = "notices of failed log directories"
+    CONFIG_CHANGES = "notices of changed settings"
+
+
+async def patiently(call: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
+    """Return what a call to the tree returns, once there is a connection. Raises UnknownOutcomeError of a change."""
+    is_told = False
+    while True:
+        try:
+            return await call(*arguments, **named)
+        except UnknownOutcomeError:
+            raise
+        except NetworkError as error:
+            if not is_told:
+                log.warning("controller: waiting for the metadata tree: %s", error)
+            is_told = True
+            await asyncio.sleep(RETRY_S)
+
+
+class ControllerTree:
+    """The tree of one session. `epoch_version` is that of `/controller_epoch` since the election.
+
+    `tell` is called on the loop with what has changed; reading it again watches it again.
+    """
+
+    def __init__(self, store: LoopStore, epoch_version: int, tell: Callable[[Part, str], None]) -> None:
+        self._store = store
+        self._check = CheckNode(layout.CONTROLLER_EPOCH, epoch_version)
+        self._watches = {part: partial(_tell, tell, part) for part in Part}
+
+    # ---- reading
+
+    async def _children(self, path: str, part: Part | None = None) -> list[str]:
+        watch = None if part is None else self._watches[part]
+        (names,) = await patiently(self._store.children_many, [path], watch)
+        return names or []
+
+    async def _nodes(self, paths: Sequence[str], part: Part | None = None) -> list[Node | None]:
+        if not paths:
+            return []
+        return await patiently(self._store.get_many, paths, None if part is None else self._watches[part])
+
+    async def brokers(self) -> dict[int, LiveBroker]:
+        """Return the registered brokers, and watch them."""
+        ids = [int(name) for name in await self._children(layout.BROKER_IDS, Part.BROKERS) if name.isdigit()]
+        found = dict[int, LiveBroker]()
+        nodes = await self._nodes([layout.broker_path(each) for each in ids], Part.BROKER)
+        for broker_id, node in zip(ids, nodes, strict=True):
+            if node is not None:
+                registration = _parsed(layout.load_broker, layout.broker_path(broker_id), node.data)
+                if registration is not None:
+                    found[broker_id] = LiveBroker(broker_id, node.czxid, registration)
+        return found
+
+    async def topic_names(self) -> list[str]:
+        """Return the names of all topics, and watch for others."""
+        return await self._children(layout.TOPICS, Part.TOPICS)
+
+    async def topics(self, names: Sequence[str]) -> dict[str, TopicNode]:
+        """Return topics, and watch them; those that do not exist are missing."""
+        paths = [layout.topic_path(each) for each in names]
+        nodes = await self._nodes(paths, Part.TOPIC)
+        found = {
+            name: None if node is None else _parsed(TopicNode.load, path, node.data)
+            for name, path, node in zip(names, paths, nodes, strict=True)
+        }
+        return {name: each for name, each in found.items() if each is not None}
+
+    async def states(
+        self, partitions: Collection[TopicPartition], part: Part | None = None
+    ) -> dict[TopicPartition, KnownState]:
+        """Return the states of partitions that have one; watch them as `part`."""
+        paths = [layout.state_path(*each) for each in partitions]
+        found = dict[TopicPartition, KnownState]()
+        for key, path, node in zip(partitions, paths, await self._nodes(paths, part), strict=True):
+            if node is not None and (state := _parsed(layout.load_state, path, node.data)) is not None:
+                found[key] = KnownState(state, node.version)
+        return found
+
+    async def deletions(self) -> list[str]:
+        """Return the topics to delete, and watch for more."""
+        return await self._children(layout.DELETE_TOPICS, Part.DELETIONS)
+
+    async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return what old tools ask for, and watch it."""
+        watch = self._watches[Part.REASSIGNMENTS]
+        node = await patiently(self._store.exists, layout.REASSIGNMENTS, watch)
+        return {} if node is None else _parsed(_reassignments, layout.REASSIGNMENTS, node.data) or {}
+
+    async def preferred_election(self) -> list[TopicPartition] | None:
+        """Return the partitions that old tools want preferred leaders of, None while they want none; watch it."""
+        watch = self._watches[Part.PREFERRED_ELECTION]
+        node = await patiently(self._store.exists, layout.PREFERRED_ELECTION, watch)
+        return None if node is None else _parsed(layout.load_partitions, layout.PREFERRED_ELECTION, node.data) or []
+
+    async def isr_changes(self) -> list[TopicPartition]:
+        """Return the partitions whose in-sync replicas leaders have changed; the notices are deleted, more watched."""
+        found = await self._notices(layout.ISR_CHANGES, Part.ISR_CHANGES, layout.load_partitions)
+        return [key for each in found for key in each]
+
+    async def log_directory_events(self) -> list[int]:
+        """Return the brokers of which a log directory has failed; the notices are deleted, more watched."""
+        return await self._notices(
+            layout.LOG_DIRECTORY_EVENTS, Part.LOG_DIRECTORY_EVENTS, layout.load_log_directory_event
+        )
+
+    async def _notices(self, parent: str, part: Part, load: Callable[[str, bytes], T]) -> list[T]:
+        paths = [f"{parent}/{each}" for each in await self._children(parent, part)]
+        nodes = await self._nodes(paths)
+        found = [_parsed(load, path, node.data) for path, node in zip(paths, nodes, strict=True) if node is not None]
+        await self.delete(paths)
+        return [each for each in found if each is not None]
+
+    async def config_changes(self, seen: set[str]) -> list[str]:
+        """Return the topics whose settings have changed, by notices that are not in `seen`; watch for more."""
+        names = await self._children(layout.CONFIG_CHANGES, Part.CONFIG_CHANGES)
+        paths = [f"{layout.CONFIG_CHANGES}/{each}" for each in names if each not in seen]
+        seen.clear()
+        seen.update(names)
+        changed = list[str]()
+        for path, node in zip(paths, await self._nodes(paths), strict=True):
+            said = None if node is None else _parsed(layout.load_config_change, path, node.data)
+            if said is not None and said[0] == "topics":
+                changed.append(said[1])
+        return changed
+
+    async def unclean(self, topics: Sequence[str]) -> dict[str, bool]:
+        """Return `unclean.leader.election.enable` of the topics that have it among their own settings."""
+        paths = [layout.config_path("topics", each) for each in topics]
+        found = dict[str, bool]()
+        for topic, path, node in zip(topics, paths, await self._nodes(paths), strict=True):
+            settings = None if node is None else _parsed(layout.load_config, path, node.data)
+            if settings and _UNCLEAN in settings:
+                found[topic] = settings[_UNCLEAN].lower() == "true"
+        return found
+
+    # ---- changing
+
+    async def _write(self, changes: Sequence[NodeChange]) -> None:
+        """Make changes, unless another controller has been elected."""
+        try:
+            await patiently(self._store.transaction, [self._check, *changes])
+        except (BadVersionError, NoNodeError) as error:
+            if error.path == layout.CONTROLLER_EPOCH:
+                raise StaleControllerEpochError("another controller has been elected") from error
+            raise
+
+    async def write_states(self, changes: Sequence[StateChange]) -> dict[TopicPartition, KnownState]:
+        """Write states where the nodes have the expected versions; return those that were written."""
+        written = dict[TopicPartition, KnownState]()
+        batch, size = list[StateChange](), 0
+        for change in changes:
+            if len(batch) == _MOST_CHANGES or size >= _MOST_BYTES:
+                written |= await self._write_batch(batch)
+                batch, size = [], 0
+            batch.append(change)
+            size += _OVERHEAD + 3 * len(change.partition.topic.encode()) + 8 * len(change.state.isr)
+        return written | await self._write_batch(batch)
+
+    async def _write_batch(self, changes: Sequence[StateChange]) -> dict[TopicPartition, KnownState]:
+        if not changes:
+            return {}
+        try:
+            await self._write([*await self._missing_parents(changes), *map(_state_change, changes)])
+        except UnknownOutcomeError:
+            return await self._write_unsure(changes)
+        except (BadVersionError, NoNodeError, NodeExistsError) as error:
+            if len(changes) > 1:  # some cannot be written: which ones?
+                middle = len(changes) // 2
+                return await self._write_batch(changes[:middle]) | await self._write_batch(changes[middle:])
+            if isinstance(error, NodeExistsError) and not error.path.endswith("/state"):
+                return await self._write_batch(changes)  # somebody made the node above it in between
+            return {}
+        return {change.partition: KnownState(change.state, change.expected_version + 1) for change in changes}
+
+    async def _write_unsure(self, changes: Sequence[StateChange]) -> dict[TopicPartition, KnownState]:
+        """Find out what became of a transaction whose answer was lost; write what was not written."""
+        found = await self.states([each.partition for each in changes])
+        written, left = dict[TopicPartition, KnownState](), list[StateChange]()
+        for change in changes:
+            known = found.get(change.partition)
+            if known == KnownState(change.state, change.expected_version + 1):
+                written[change.partition] = known
+            elif (NEW_NODE if known is None else known.version) == change.expected_version:
+                left.append(change)
+        return written | await self._write_batch(left)
+
+    async def _missing_parents(self, changes: Iterable[StateChange]) -> list[NodeChange]:
+        """Return what makes the nodes above new states, where they are missing."""
+        new: defaultdict[str, list[int]] = defaultdict(list)
+        for change in changes:
+            if change.expected_version == NEW_NODE:
+                new[change.partition.topic].append(change.partition.partition)
+        if not new:
+            return []
+        parents = [layout.partitions_path(topic) for topic in new]
+        made = list[NodeChange]()
+        children = await patiently(self._store.children_many, parents)
+        for parent, names, partitions in zip(parents, children, new.values(), strict=True):
+            if names is None:
+                made.append(CreateNode(parent))
+            there = set(names or ())
+            made += [CreateNode(f"{parent}/{each}") for each in partitions if str(each) not in there]
+        return made
+
+    async def write_assignments(self, changes: Iterable[AssignmentChange]) -> list[AssignmentChange]:
+        """Write replicas of partitions and their moves into the nodes of topics; return those of topics that exist."""
+        by_topic: defaultdict[str, list[AssignmentChange]] = defaultdict(list)
+        for change in changes:
+            by_topic[change.partition.topic].append(change)
+        written = list[AssignmentChange]()
+        for topic, each in by_topic.items():
+            if await self._change_topic(topic, partial(_with_replicas, each)) is not None:
+                written += each
+        return written
+
+    async def give_id(self, topic: str, topic_id: uuid.UUID) -> TopicNode | None:
+        """Give a topic an id if it has none; return its node then, None if it does not exist."""
+        return await self._change_topic(topic, lambda node: node if node.topic_id else replace(node, topic_id=topic_id))
+
+    async def _change_topic(self, topic: str, change: Callable[[TopicNode], TopicNode]) -> TopicNode | None:
+        """Change the node of a topic; return it, None if it does not exist. Partitions that others add stay."""
+        path = layout.topic_path(topic)
+        while True:
+            (found,) = await self._nodes([path])
+            if found is None:
+                return None
+            node = TopicNode.load(path, found.data)
+            new = change(node)
+            if new == node:
+                return node
+            try:
+                await self._write([SetNode(path, new.dump(), found.version)])
+            except (BadVersionError, NoNodeError, UnknownOutcomeError):
+                continue  # look again
+            return new
+
+    async def remove_topic(self, topic: str) -> None:
+        """Take a topic out of the tree: its states, then itself, its settings and that it was to be deleted."""
+        top = layout.topic_path(topic)
+        others = [layout.config_path("topics", topic), f"{layout.DELETE_TOPICS}/{topic}"]
+        for _ in range(_ATTEMPTS):
+            below = await self._below(top)
+            for start in range(0, len(below), _MOST_CHANGES):
+                await self.delete(below[start : start + _MOST_CHANGES])
+            left = [each for each in [top, *others] if await patiently(self._store.exists, each) is not None]
+            if not left:
+                return
+            try:
+                await self._write([DeleteNode(each) for each in left])
+            except (NoNodeError, NotEmptyError, UnknownOutcomeError) as error:
+                log.info("controller: deleting topic %s again: %s", topic, error)
+        log.error("controller: cannot delete the nodes of topic %s: others are made below them", topic)
+
+    async def _below(self, top: str) -> list[str]:
+        """Return the nodes below one, each before the one above it."""
+        levels, found = [top], list[str]()
+        while levels:
+            children = await patiently(self._store.children_many, levels)
+            levels = [f"{path}/{name}" for path, names in zip(levels, children, strict=True) for name in names or ()]
+            found += levels
+        return found[::-1]
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Delete nodes; those that do not exist are deleted already."""
+        left = list(paths)
+        while left:
+            try:
+                await self._write([DeleteNode(each) for each in left[:_MOST_CHANGES]])
+                left = left[_MOST_CHANGES:]
+            except (NoNodeError, UnknownOutcomeError):
+                nodes = await self._nodes(left)
+                left = [path for path, node in zip(left, nodes, strict=True) if node is not None]
+
+    async def put_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Replace what old tools ask for by what is left of it."""
+        if not wanted:
+            await self.delete([layout.REASSIGNMENTS])
+            return
+        try:
+            await self._write([SetNode(layout.REASSIGNMENTS, layout.dump_reassignments(wanted))])
+        except UnknownOutcomeError:
+            await self.put_reassignments(wanted)
+        except NoNodeError:  # somebody cancels them all
+            log.warning("controller: %s was deleted while reassignments are in progress", layout.REASSIGNMENTS)
+
+
+def _tell(tell: Callable[[Part, str], None], part: Part, _event: NodeEvent, path: str) -> None:
+    tell(part, path)
+
+
+def _reassignments(_path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    return layout.load_reassignments(data)
+
+
+def _parsed(load: Callable[[str, bytes], T], path: str, data: bytes) -> T | None:
+    """Return what a node says, None if that makes no sense: one bad node is no reason to leave the others alone."""
+    try:
+        return load(path, data)
+    except MetadataError as error:
+        log.error("controller: a node is ignored: %s", error)  # noqa: TRY400 (no fault of ours)
+        return None
+
+
+def _state_change(change: StateChange) -> NodeChange:
+    path, data = layout.state_path(*change.partition), layout.dump_state(change.state)
+    if change.expected_version == NEW_NODE:
+        return CreateNode(path, data)
+    return SetNode(path, data, change.expected_version)
+
+
+def _with_replicas(changes: Iterable[AssignmentChange], node: TopicNode) -> TopicNode:
+    replicas, adding, removing = ({**each} for each in (node.replicas, node.adding, node.removing))
+    for change in changes:
+        partition = change.partition.partition
+        replicas[partition] = list(change.replicas)
+        for kept, new in ((adding, change.move.adding), (removing, change.move.removing)):
+            kept.pop(partition, None)
+            if new:
+                kept[partition] = list(new)
+    return replace(node, replicas=replicas, adding=adding, removing=removing)
