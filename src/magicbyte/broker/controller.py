@@ -2,8 +2,8 @@
 
 For whoever runs a broker:
 
-* `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=broker.spawn, new_id=...)`: `store`
-  is a `LoopStore` over the session in which the broker has registered itself, of a tree with the nodes that
+* `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=broker.spawn, new_id=...,
+  connect=partial(links.connect, broker.network))`: `store` is a `LoopStore` over the session in which the broker has registered itself, of a tree with the nodes that
   `cluster.found_cluster` makes; `config` is the `BrokerConfig` whose values are looked at when they are needed.
 * `await service.start()`, once the broker listens and is registered: the controller connects to itself like to others.
   It returns when it is known who the controller is. `on_change` is called then, and whenever that changes.
@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from magicbyte.broker import election, links
+from magicbyte.broker import election
 from magicbyte.broker.controller_channel import RETRY_S, Connect, Spawn, Surroundings
 from magicbyte.broker.controller_term import ControllerTerm, Event, IsrAnswer, IsrWish
 from magicbyte.broker.controller_tree import patiently
@@ -74,7 +74,7 @@ class ControllerService:
         protocol: tuple[int, ...],
         spawn: Spawn,
         new_id: Callable[[], uuid.UUID],
-        connect: Connect = links.connect,
+        connect: Connect,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._store, self._broker_id, self._clock = store, broker_id, clock
