@@ -3,8 +3,9 @@
 For whoever runs a broker:
 
 * `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=broker.spawn, new_id=...,
-  connect=partial(links.connect, broker.network))`: `store` is a `LoopStore` over the session in which the broker has registered itself, of a tree with the nodes that
-  `cluster.found_cluster` makes; `config` is the `BrokerConfig` whose values are looked at when they are needed.
+  connect=partial(links.connect, broker.network))`: `store` is a `LoopStore` over the session in which the broker has
+  registered itself, of a tree with the nodes that `cluster.found_cluster` makes; `config` is the `BrokerConfig` whose
+  values are looked at when they are needed.
 * `await service.start()`, once the broker listens and is registered: the controller connects to itself like to others.
   It returns when it is known who the controller is. `on_change` is called then, and whenever that changes.
 * `service.session_event(event)` with every `SessionEvent` of the store, in the listener of `LoopStore.open`. After
