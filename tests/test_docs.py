@@ -44,6 +44,7 @@ WITH_BROKER = (
 MIRRORS = ("mirror.md", "mirror-modes.md", "mirror-groups.md")
 SERVING = ("broker.md", "client-authors.md", "testing.md", "mirror-modes.md")
 ELSEWHERE = {
+    "cluster.md": "tests/cli/test_topics_reassign.py",
     "metrics.md": "tests/cli/test_serve.py",
     "plan.md": "tests/cli/test_plan.py",
     "migration.md": "tests/cli/test_plan.py",

@@ -53,14 +53,14 @@ INPUTS = {
     ("schema generate", "directory"), ("schema advise", "message"), ("schema advise", "samples_path"),
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"), ("mirror", "config"),
-    ("pipeline materialize", "url"), ("pipeline run", "file"),
+    ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
 }  # fmt: skip
 NO_PLACES = {
-    "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "decoder", "dedupe_buffer",
+    "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",
     "delete_retention", "delimiter", "depth", "dialect", "end", "group", "groups", "headers", "http", "ignore",
     "index_interval", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
     "max_message_bytes", "memory", "min_lag", "name", "names", "offsets", "places", "prefix", "retention_bytes",
-    "retention_ms", "segment_bytes", "settings", "since", "source", "template", "text", "to_datetime", "topic",
+    "retention_ms", "segment_bytes", "settings", "since", "source", "template", "text", "throttle", "to_datetime", "topic",
     "topics", "until", "value_decoder_class", "version", "zookeeper",
 }  # fmt: skip
 """Names of parameters that are texts, and neither a file nor a folder."""

@@ -9,16 +9,26 @@ from typing import Any
 import pytest
 
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
+from client.broker import Answer, ScriptedBroker, scripted
 from magicbyte.cli import topics
 from magicbyte.client import Client
 from magicbyte.client.produce import send
 from magicbyte.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from magicbyte.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from magicbyte.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from magicbyte.protocol.messages.metadata import MetadataResponse
 from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
 
-METADATA, DELETE_TOPICS = 3, 20
+METADATA, DELETE_TOPICS, LIST_OFFSETS, LIST_REASSIGNMENTS = 3, 20, 2, 46
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +62,9 @@ def test_topics_that_were_made_are_listed_and_described(bootstrap: str) -> None:
         "topic   partitions  replicas\nbills            1         1\norders           2         1\n"
     )
     assert run("topics", "describe", "-b", bootstrap, "orders").stdout == (
-        "partition  leader  replicas  in sync  start  end\n"
-        "orders-0        0  0         0            0    0\n"
-        "orders-1        0  0         0            0    5\n"
+        "partition  leader  epoch  replicas  in sync  offline  start  end  state\n"
+        "orders-0        0      0  0         0        -            0    0  ok\n"
+        "orders-1        0      0  0         0        -            0    5  ok\n"
     )
 
 
@@ -64,7 +74,10 @@ def test_the_same_as_json(bootstrap: str) -> None:
     (listed,) = json.loads(run("topics", "list", "-b", bootstrap, "--format", "json").stdout)
     assert listed == {"topic": "orders", "partitions": 1, "replicas": 1, "internal": False}
     (described,) = json.loads(run("topics", "describe", "-b", bootstrap, "orders", "--format", "json").stdout)
-    partition = {"partition": 0, "leader": 0, "replicas": [0], "inSync": [0], "start": 0, "end": 3}
+    partition = {
+        "partition": 0, "leader": 0, "leaderEpoch": 0, "replicas": [0], "inSync": [0], "offline": [], "adding": [],
+        "removing": [], "underReplicated": False, "start": 0, "end": 3,
+    }  # fmt: skip
     assert described == {"topic": "orders", "partitions": [partition]}
 
 
@@ -122,7 +135,7 @@ def test_a_broker_that_deletes_nothing_is_said_to_need_a_setting(monkeypatch: py
 
 
 def test_a_partition_without_a_leader_has_no_offsets() -> None:
-    broker = ScriptedBroker()
+    broker = ScriptedBroker(versions={LIST_REASSIGNMENTS: range(0)})
 
     def without_leader(request: Any, version: int) -> MetadataResponse:
         found = broker.metadata(request, version)
@@ -133,7 +146,70 @@ def test_a_partition_without_a_leader_has_no_offsets() -> None:
     broker.answers[METADATA] = without_leader
     with scripted(broker) as address:
         lines = run("topics", "describe", "-b", address, "topic").stdout.splitlines()
-    assert lines[1:] == [f"topic-{number}         -  7         -            -    -" for number in (0, 1)]
+    assert lines[1:] == [
+        f"topic-{number}         -      -  7         -        -            -    -  unavailable" for number in (0, 1)
+    ]
+
+
+def many_replicas(broker: ScriptedBroker, replicas: tuple[int, ...], isr: tuple[int, ...], leader: int = 7) -> Answer:
+    """Metadata whose partition 1 has these replicas; broker 7 is the only one that is alive."""
+
+    def metadata(request: Any, version: int) -> MetadataResponse:
+        found = broker.metadata(request, version)
+        for topic in found.topics:
+            topic.partitions[1].replica_nodes, topic.partitions[1].isr_nodes = replicas, isr
+            topic.partitions[1].leader_id = leader
+        return found
+
+    return metadata
+
+
+def offsets(request: Any, _version: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=3 + each.timestamp)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def test_under_replicated_and_unavailable_partitions_are_shown_alone() -> None:
+    broker = ScriptedBroker()
+    broker.answers[LIST_OFFSETS] = offsets
+    broker.answers[LIST_REASSIGNMENTS] = lambda *_: ListPartitionReassignmentsResponse(error_code=31)  # not allowed
+    broker.answers[METADATA] = many_replicas(broker, (7, 8), (7,))
+    with scripted(broker) as address:
+        assert run("topics", "describe", "-b", address, "--under-replicated").stdout == (
+            "partition  leader  epoch  replicas  in sync  offline  start  end  state\n"
+            "topic-1         7      -  7,8       7        8            1    2  under-replicated\n"
+        )
+        assert run("topics", "describe", "-b", address, "--unavailable").stdout.count("\n") == 1
+        broker.answers[METADATA] = many_replicas(broker, (8, 9), (8,), leader=8)  # which died just now
+        (found,) = json.loads(run("topics", "describe", "-b", address, "--unavailable", "--format", "json").stdout)
+    (partition,) = found["partitions"]
+    assert (partition["leader"], partition["offline"], partition["underReplicated"]) == (None, [8, 9], True)
+
+
+def test_a_partition_that_moves_is_not_under_replicated() -> None:
+    broker = ScriptedBroker()
+    broker.answers[LIST_OFFSETS] = offsets
+    move = OngoingPartitionReassignment(
+        partition_index=1, replicas=(8, 7), adding_replicas=(8,), removing_replicas=(7,)
+    )
+    broker.answers[LIST_REASSIGNMENTS] = lambda *_: ListPartitionReassignmentsResponse(
+        topics=[OngoingTopicReassignment(name="topic", partitions=[move])]
+    )
+    broker.answers[METADATA] = many_replicas(broker, (8, 7), (7,))
+    with scripted(broker) as address:
+        assert run("topics", "describe", "-b", address, "--under-replicated").stdout.count("\n") == 1
+        line = run("topics", "describe", "-b", address, "topic").stdout.splitlines()[2]
+    assert line.endswith("  moving to 8")
 
 
 def test_where_nobody_listens_the_error_says_what_starts_a_broker() -> None:

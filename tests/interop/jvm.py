@@ -17,6 +17,7 @@ from interop import kafka_oracle
 
 HERE = Path(__file__).parent
 ALL_FORMATS = "3.9.1"  # the last release whose classes write all three formats
+LAUNCHER = [sys.executable, str(HERE / "kafka_oracle.py")]
 SECONDS = 240  # for a Java program, its compilation included; a broker may take as long to start
 
 Json = dict[str, Any]
@@ -66,13 +67,67 @@ def broker(version: str, folder: Path, *properties: str, kill: bool = False, por
 
     `kill`: the broker ends as in a crash.
     """
-    launcher = [sys.executable, str(HERE / "kafka_oracle.py")]
-    settings = [part for setting in properties for part in ("--prop", setting)]
-    ports = ["--port", str(port or free_port()), "--zk-port", str(free_port())]
     try:
-        subprocess.run([*launcher, "start", version, "--dir", folder, *ports, *settings], check=True, timeout=SECONDS)
-        yield json.loads((folder / "oracle.json").read_text())
+        yield start(version, folder, *properties, port=port)
     finally:
-        if (folder / "oracle.json").exists():
-            command = [*launcher, "stop", folder, *(["--kill"] if kill else [])]
-            subprocess.run(command, check=True, timeout=SECONDS)
+        stop(folder, kill=kill)
+
+
+@contextmanager
+def brokers(version: str, folder: Path, count: int, *properties: str) -> Iterator[list[Json]]:
+    """Run brokers 0 to `count` - 1 of one cluster inside the block, as `broker` does one; the folders are 0, 1, ...
+
+    A broker but the first may be stopped with `stop`, and be started again with `restart`.
+    """
+    quorum = free_port()  # of KRaft's only controller, which is broker 0
+    states: list[Json] = []
+    try:
+        states.append(start(version, folder / "0", *properties, controller_port=quorum))
+        for number in range(1, count):
+            port = free_port()
+            voters = f"{kafka_oracle.LOOPBACK}:{quorum}"
+            joining = [
+                "--broker-id",
+                str(number),
+                "--join-zk",
+                states[0]["zookeeper"] or voters,
+                *_settings(properties),
+            ]
+            if states[0]["zookeeper"] is None:
+                of_kraft = f"process.roles=broker controller.quorum.voters=0@{voters}"
+                joining += _settings([*of_kraft.split(), f"listeners=PLAINTEXT://{kafka_oracle.LOOPBACK}:{port}"])
+            states.append(_launch(version, folder / str(number), port, quorum, joining))
+        yield states
+    finally:
+        for number in reversed(range(count)):
+            stop(folder / str(number))
+
+
+def start(
+    version: str, folder: Path, *properties: str, port: int | None = None, controller_port: int | None = None
+) -> Json:
+    """Start a broker (and its ZooKeeper), and return the launcher's oracle.json."""
+    return _launch(version, folder, port or free_port(), controller_port or free_port(), _settings(properties))
+
+
+def _settings(properties: Iterable[str]) -> list[str]:
+    return [part for setting in properties for part in ("--prop", setting)]
+
+
+def _launch(version: str, folder: Path, port: int, second_port: int, more: list[str]) -> Json:
+    command = [*LAUNCHER, "start", version, "--dir", folder, "--port", str(port), "--zk-port", str(second_port), *more]
+    subprocess.run(command, check=True, timeout=SECONDS)
+    (folder / "start.json").write_text(json.dumps(list(map(str, command))))
+    state: Json = json.loads((folder / "oracle.json").read_text())
+    return state
+
+
+def restart(folder: Path) -> None:
+    """Start a broker that was stopped again, as it was started."""
+    subprocess.run(json.loads((folder / "start.json").read_text()), check=True, timeout=SECONDS)
+
+
+def stop(folder: Path, *, kill: bool = False) -> None:
+    """Stop what was started in a folder, if anything was. `kill`: the broker ends as in a crash."""
+    if (folder / "oracle.json").exists():
+        subprocess.run([*LAUNCHER, "stop", folder, *(["--kill"] if kill else [])], check=True, timeout=SECONDS)

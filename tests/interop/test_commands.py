@@ -145,10 +145,11 @@ def test_topics(cluster: Cluster) -> None:
     assert cluster.said("topics", "list") == (
         "topic  partitions  replicas\nfixed           2         1\nlines           2         1\n"
     )
+    epoch = "0" if cluster.has("2.1") else "-"
     assert cluster.said("topics", "describe", "fixed") == (
-        "partition  leader  replicas  in sync  start  end\n"
-        "fixed-0         0  0         0            0   10\n"
-        "fixed-1         0  0         0            0   11\n"
+        "partition  leader  epoch  replicas  in sync  offline  start  end  state\n"
+        f"fixed-0         0      {epoch}  0         0        -            0   10  ok\n"
+        f"fixed-1         0      {epoch}  0         0        -            0   11  ok\n"
     )
     assert "is it 'fixed'?" in cluster.refused("topics", "describe", "fixd")
     if not cluster.has("0.10.1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,12 +12,15 @@ from magicbyte.cli.cluster import bootstrap_option, client_of, format_option, is
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import say, say_json, say_text
 from magicbyte.cli.render import table_lines
+from magicbyte.cli.topics_elect import elect
+from magicbyte.cli.topics_reassign import reassign
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
-    from magicbyte.client.client import Partition, Topic
+    from magicbyte.client.client import Topic
+    from magicbyte.client.topic_report import PartitionReport
 
 Json = dict[str, Any]
 
@@ -30,9 +34,13 @@ _OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for t
 @click.group(invoke_without_command=True)
 @click.pass_context
 def topics(context: click.Context) -> None:
-    """List, describe, make and delete the topics of a cluster; its brokers may be of 0.8.2 to 4.x."""
+    """List, describe, make, move and delete the topics of a cluster; its brokers may be of 0.8.2 to 4.x."""
     if context.invoked_subcommand is None:
         say_text(context.get_help())
+
+
+topics.add_command(elect)
+topics.add_command(reassign)
 
 
 # ---- list
@@ -79,57 +87,60 @@ def _replicas(topic: Topic) -> int:
 
 @topics.command()
 @bootstrap_option
-@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader that is alive.")
 @format_option
-def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
-    """Show each partition of topics.
+def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, unavailable: bool, form: str) -> None:
+    """Show each partition of topics, of all topics if none is named.
 
-    Its brokers, its first offset, and the one behind its last record. A partition without a leader has no
-    offsets: nobody can say.
+    Its brokers, its first offset, and the one behind its last record. Replicas that a reassignment is adding count as
+    moving, not as out of sync. A partition without a leader has no offsets: nobody can say.
+
+    \b
+    magicbyte topics describe -b localhost:9092 orders
+    magicbyte topics describe -b localhost:9092 --under-replicated
     """
-    found = asyncio.run(_described(bootstrap, names))
+    found = asyncio.run(_described(bootstrap, names, under_replicated=under_replicated, unavailable=unavailable))
     if form == "json":
-        say_json(found)
+        by_topic = itertools.groupby(found, key=lambda each: each.topic)
+        say_json([{"topic": topic, "partitions": [each.to_json() for each in of]} for topic, of in by_topic])
         return
-    rows = [["partition", "leader", "replicas", "in sync", "start", "end"]]
-    rows += [_cells(topic["topic"], each) for topic in found for each in topic["partitions"]]
-    say(*table_lines(rows, left={0, 2, 3}))
+    rows = [["partition", "leader", "epoch", "replicas", "in sync", "offline", "start", "end", "state"]]
+    rows += [_cells(each) for each in found]
+    say(*table_lines(rows, left={0, 3, 4, 5, 8}))
 
 
-async def _described(bootstrap: str, names: tuple[str, ...]) -> list[Json]:
+async def _described(
+    bootstrap: str, names: tuple[str, ...], *, under_replicated: bool, unavailable: bool
+) -> list[PartitionReport]:
+    from magicbyte.client.topic_report import report_partitions, with_offsets
+
     with explained("describe topics", EVERY):
         async with client_of(bootstrap) as client:
-            found = [await client.existing_topic(name) for name in names]
-            return [
-                {
-                    "topic": topic.name,
-                    "partitions": [
-                        await _partition_json(client, topic.name, each) for _, each in sorted(topic.partitions.items())
-                    ],
-                }
-                for topic in found
+            if names:
+                topics = [await client.existing_topic(name) for name in names]
+            else:
+                topics = [topic for _, topic in sorted((await client.topics()).items())]
+            wanted = [
+                each
+                for each in await report_partitions(client, topics)
+                if not (under_replicated or unavailable)
+                or (under_replicated and each.is_under_replicated)
+                or (unavailable and each.leader is None)
             ]
+            return await with_offsets(client, wanted)
 
 
-async def _partition_json(client: Client, topic: str, partition: Partition) -> Json:
-    from magicbyte.client.offsets import bounds
-
-    leads = partition.leader in client.cluster.brokers
-    start, end = await bounds(client, topic, partition.index) if leads else (None, None)
-    return {
-        "partition": partition.index,
-        "leader": partition.leader if leads else None,
-        "replicas": list(partition.replicas),
-        "inSync": list(partition.isr),
-        "start": start,
-        "end": end,
-    }
-
-
-def _cells(topic: str, partition: Json) -> list[str]:
-    numbers = [_known(partition[name]) for name in ("leader", "start", "end")]
-    brokers = [",".join(map(str, partition[name])) or "-" for name in ("replicas", "inSync")]
-    return [f"{topic}-{partition['partition']}", numbers[0], *brokers, *numbers[1:]]
+def _cells(partition: PartitionReport) -> list[str]:
+    brokers = (partition.replicas, partition.in_sync, partition.offline)
+    return [
+        f"{partition.topic}-{partition.partition}",
+        *map(_known, (partition.leader, partition.leader_epoch)),
+        *(",".join(map(str, each)) or "-" for each in brokers),
+        *map(_known, (partition.start, partition.end)),
+        partition.state,
+    ]
 
 
 def _known(number: int | None) -> str:

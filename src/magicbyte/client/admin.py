@@ -267,16 +267,7 @@ async def _at_keeper(client: Client, resource: Resource, name: str, ask: Callabl
     """Ask the broker itself about its settings, and the controller about those of topics and of all brokers."""
     if resource is Resource.TOPIC or not name:
         return await client.at_controller(ask)
-
-    async def once() -> T:
-        if not client.cluster.brokers:
-            await client.topics([])
-        node = client.cluster.brokers.get(int(name))
-        if node is None:
-            raise BrokerError(f"broker {name}", ErrorCode.BROKER_NOT_AVAILABLE, broker="the cluster")
-        return await ask(node)
-
-    return await client.retried(once)
+    return await client.at_broker(int(name), ask)
 
 
 def _check(what: str, code: int, node: Node, detail: str | None = None) -> None:

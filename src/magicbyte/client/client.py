@@ -60,7 +60,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition as the cluster sees it. `leader` is a broker's id, -1 while there is none; `error` Kafka's code."""
+    """A partition as the cluster sees it. `leader` is a broker's id, -1 while there is none; `error` Kafka's code.
+
+    `offline`: the replicas that brokers from 1.0 on say cannot be reached, or are on a failed disk.
+    """
 
     index: int
     leader: int
@@ -68,6 +71,7 @@ class Partition:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     error: int
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +326,19 @@ class Client:
 
         return await self.retried(once)
 
+    async def at_broker(self, broker_id: int, attempt: Callable[[Node], Awaitable[T]]) -> T:
+        """Return what `attempt` does with a broker, `retried`. Raises BrokerError for one that is not there."""
+
+        async def once() -> T:
+            if broker_id not in self.cluster.brokers:
+                await self.topics([])
+            node = self.cluster.brokers.get(broker_id)
+            if node is None:
+                raise BrokerError(f"broker {broker_id}", ErrorCode.BROKER_NOT_AVAILABLE, broker="the cluster")
+            return await attempt(node)
+
+        return await self.retried(once)
+
     async def at_controller(self, attempt: Callable[[Node], Awaitable[T]]) -> T:
         """Return what `attempt` does with the controller, `retried` with the new one if it has moved."""
 
@@ -359,7 +376,7 @@ class Client:
                 partitions = {
                     part.partition_index: Partition(
                         part.partition_index, part.leader_id, part.leader_epoch, tuple(part.replica_nodes),
-                        tuple(part.isr_nodes), part.error_code,
+                        tuple(part.isr_nodes), part.error_code, tuple(part.offline_replicas),
                     )
                     for part in each.partitions
                 }  # fmt: skip

@@ -68,7 +68,14 @@ async def list_offset(
 async def ends(
     client: Client, partitions: Iterable[tuple[str, int]], *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
-    """Return LATEST of many partitions, asked with one request for each broker that leads some of them.
+    """Return LATEST of many partitions, as `offsets_now`."""
+    return await offsets_now(client, partitions, LATEST, committed=committed)
+
+
+async def offsets_now(
+    client: Client, partitions: Iterable[tuple[str, int]], timestamp: int, *, committed: bool = False
+) -> dict[tuple[str, int], int]:
+    """Return EARLIEST or LATEST of many partitions, asked with one request for each broker that leads some of them.
 
     Left out are those of which it cannot be told now: without a leader, or of brokers that do not answer.
     """
@@ -77,16 +84,18 @@ async def ends(
         with contextlib.suppress(BrokerError, NetworkError):
             node = await client.leader(topic, partition)
             led.setdefault(node, {}).setdefault(topic, []).append(partition)
-    found = await asyncio.gather(*(_ends_at(client, node, topics, committed) for node, topics in led.items()))
-    return {partition: end for each in found for partition, end in each.items()}
+    found = await asyncio.gather(
+        *(_offsets_at(client, node, topics, timestamp, committed) for node, topics in led.items())
+    )
+    return {partition: offset for each in found for partition, offset in each.items()}
 
 
-async def _ends_at(
-    client: Client, node: Node, topics: Mapping[str, list[int]], committed: bool
+async def _offsets_at(
+    client: Client, node: Node, topics: Mapping[str, list[int]], timestamp: int, committed: bool
 ) -> dict[tuple[str, int], int]:
     asked = [
         ListOffsetsTopic(
-            name=name, partitions=[ListOffsetsPartition(partition_index=at, timestamp=LATEST) for at in each]
+            name=name, partitions=[ListOffsetsPartition(partition_index=at, timestamp=timestamp) for at in each]
         )
         for name, each in topics.items()
     ]
@@ -104,8 +113,8 @@ async def _ends_at(
             if each.error_code:
                 client.forget(topic.name)
             else:
-                end = each.old_style_offsets[0] if each.old_style_offsets else each.offset
-                found[topic.name, each.partition_index] = end
+                offset = each.old_style_offsets[0] if each.old_style_offsets else each.offset
+                found[topic.name, each.partition_index] = offset
     return found
 
 

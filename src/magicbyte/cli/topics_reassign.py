@@ -1,0 +1,358 @@
+"""`magicbyte topics reassign`: move partitions to other brokers, by Kafka's file or by a balanced plan of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magicbyte.cli.cluster import bootstrap_option, client_of, format_option
+from magicbyte.cli.options import size
+from magicbyte.cli.output import complain, say, say_json
+from magicbyte.cli.render import many, size_text, table_lines
+from magicbyte.public.sources import explained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from magicbyte.client import Client
+    from magicbyte.client.reassignment import Assignment, Move, Progress
+    from magicbyte.ports import TopicPartition
+
+TOO_OLD: Final = (
+    "brokers from 2.4 on can do it; older ones do it through ZooKeeper, with kafka-reassign-partitions of their "
+    "release, which takes the file that `--format json` prints here"
+)
+_LOG_DIRS, _ALTER = 35, 45  # API keys
+_UNFINISHED: Final = 1  # exit status
+
+
+def _names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in (value or "").split(",") if name.strip()))
+
+
+def _ids(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...]:
+    names = _names(context, parameter, value)
+    for each in names:
+        if not each.isdecimal():
+            raise click.BadParameter(f"{each!r}: expected broker ids with commas, such as 1,2,3")
+    return tuple(map(int, names))
+
+
+def _rate(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    return None if value is None else size(context, parameter, value)
+
+
+@click.command()
+@bootstrap_option
+@click.option("--plan", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+              help="The replicas of each partition, in the JSON of kafka-reassign-partitions.")  # fmt: skip
+@click.option("--topics", callback=_names, metavar="T1,T2,…",
+              help="Make a plan for these topics: even, with as few copies as that takes.")  # fmt: skip
+@click.option("--brokers", callback=_ids, metavar="1,2,…",
+              help="The brokers that the plan for --topics may use. [default: all that are alive]")  # fmt: skip
+@click.option("--replicas", type=click.IntRange(1), metavar="N",
+              help="How many replicas the plan for --topics has. [default: as many as now]")  # fmt: skip
+@click.option("--execute", is_flag=True,
+              help="Start the moves, and print the assignment before them: the plan of the way back.")  # fmt: skip
+@click.option("--wait", is_flag=True, help="Follow the moves until they have ended; with --execute or later.")
+@click.option("--verify", is_flag=True, help="Show how far the moves are, once.")
+@click.option("--cancel", is_flag=True, help="Cancel the moves under way: partitions keep the replicas they had.")
+@click.option("--throttle", callback=_rate, metavar="SIZE",
+              help="With --execute: bytes per second that each broker may send, and receive, for moves.")  # fmt: skip
+@click.option("--keep-throttle", is_flag=True, help="Leave throttles in place when the moves have ended.")
+@format_option
+def reassign(
+    bootstrap: str,
+    path: Path | None,
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    replicas: int | None,
+    execute: bool,
+    wait: bool,
+    verify: bool,
+    cancel: bool,
+    throttle: int | None,
+    keep_throttle: bool,
+    form: str,
+) -> None:
+    """Move partitions to other brokers. Without --execute the plan is only shown.
+
+    A throttle is a setting of topics and brokers, as with Kafka's own tool. --wait, --verify and --cancel remove it
+    once the moves have ended.
+
+    --format json prints the plan as the file that --plan and kafka-reassign-partitions read. With --wait, --verify and
+    --cancel, --topics alone stands for the moves of these topics that are under way.
+
+    Exit status: 0; 1 if --wait or --verify found a partition that has not the replicas of the plan; 2 if nothing could
+    be done. Needs brokers from 2.4 on, but for making a plan.
+
+    \b
+    magicbyte topics reassign -b localhost:9092 --topics orders,bills --brokers 1,2,3
+    magicbyte topics reassign -b localhost:9092 --topics orders --brokers 1,2 --format json > plan.json
+    magicbyte topics reassign -b localhost:9092 --plan plan.json --execute --throttle 10MiB > back.json
+    magicbyte topics reassign -b localhost:9092 --plan plan.json --wait
+    magicbyte topics reassign -b localhost:9092 --plan plan.json --cancel
+    """
+    _check(path, topics, brokers, replicas, execute, wait, verify, cancel, throttle)
+    plan = None if path is None else _read(path)
+    task = _Task(bootstrap, plan, topics, brokers, replicas, throttle, form, keeps_throttle=keep_throttle)
+    if cancel:
+        work = task.cancel()
+    elif execute:
+        work = task.execute(waits=wait)
+    elif wait or verify:
+        work = task.follow(waits=wait)
+    else:
+        work = task.show()
+    click.get_current_context().exit(asyncio.run(work))
+
+
+def _check(
+    path: Path | None,
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    replicas: int | None,
+    execute: bool,
+    wait: bool,
+    verify: bool,
+    cancel: bool,
+    throttle: int | None,
+) -> None:
+    """Raise UsageError for options that contradict each other."""
+    if (path is None) == (not topics):
+        raise click.UsageError("expected either --plan FILE or --topics T1,T2,…")
+    if path is not None and (brokers or replicas):
+        raise click.UsageError("--brokers and --replicas are for a plan made for --topics; --plan FILE has its own")
+    if cancel + verify + (execute or wait) > 1:
+        raise click.UsageError("expected one of --execute, --verify and --cancel; --wait goes with --execute or alone")
+    if not execute and (cancel or verify or wait) and (brokers or replicas):
+        raise click.UsageError("--brokers and --replicas are for a new plan, not for moves under way")
+    if throttle is not None and not execute:
+        raise click.UsageError("--throttle goes with --execute")
+
+
+def _read(path: Path) -> Assignment:
+    from magicbyte.client.reassignment import parse_plan
+
+    return parse_plan(path.read_bytes())
+
+
+class _Task:
+    """One run of the command against a cluster. Each of its coroutines returns the exit status."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        plan: Assignment | None,
+        topics: tuple[str, ...],
+        brokers: tuple[int, ...],
+        replicas: int | None,
+        throttle: int | None,
+        form: str,
+        *,
+        keeps_throttle: bool,
+    ) -> None:
+        self._bootstrap, self._plan, self._topics = bootstrap, plan, topics
+        self._brokers, self._replicas = brokers, replicas
+        self._throttle, self._form, self._keeps_throttle = throttle, form, keeps_throttle
+
+    async def show(self) -> int:
+        with explained("plan a reassignment", TOO_OLD):
+            async with client_of(self._bootstrap) as client:
+                moves = await self._moves(client)
+                if self._form == "json":
+                    _say_plan({each.partition: each.target for each in moves})
+                    return 0
+                changed = [each for each in moves if each.current != each.target]
+                rows = [["partition", "now", "planned", "copies to", "deletes from"]]
+                rows += [
+                    [str(each.partition), *map(_brokers_text, (each.current, each.target, each.adding, each.removing))]
+                    for each in changed
+                ]
+                if changed:
+                    say(*table_lines(rows, left={0, 1, 2, 3, 4}))
+                say(await _summary(client, moves, changed), err=True)
+        return 0
+
+    async def execute(self, *, waits: bool) -> int:
+        from magicbyte.client.reassignment import throttle
+        from magicbyte.client.replicas import alter_reassignments
+
+        with explained("reassign partitions", TOO_OLD):
+            async with client_of(self._bootstrap) as client:
+                await _check_age(client)
+                moves = await self._moves(client)
+                _say_plan({each.partition: each.current for each in moves}, indent=None)
+                if self._throttle is not None:
+                    await throttle(client, moves, self._throttle)
+                outcomes = await alter_reassignments(client, {each.partition: each.target for each in moves})
+                refused = {each.partition: each.error for each in outcomes if each.error is not None}
+                for error in refused.values():
+                    complain(error)
+                target = {each.partition: each.target for each in moves if each.partition not in refused}
+                say(f"{many(len(target), 'partition')} of {len(moves)} reassigned: the brokers copy now", err=True)
+                if not target and self._throttle is not None:
+                    await self._unthrottle(client, [each.partition for each in moves])
+                status = await self._follow(client, target) if target and waits else 0
+        return 2 if refused else status
+
+    async def follow(self, *, waits: bool) -> int:
+        with explained("follow reassignments", TOO_OLD):
+            async with client_of(self._bootstrap) as client:
+                await _check_age(client)
+                return await self._follow(client, await self._target(client), waits=waits)
+
+    async def cancel(self) -> int:
+        from magicbyte.client.replicas import alter_reassignments, list_reassignments
+
+        with explained("cancel reassignments", TOO_OLD):
+            async with client_of(self._bootstrap) as client:
+                await _check_age(client)
+                target = await self._target(client)
+                moving = await list_reassignments(client, target) if target else {}
+                outcomes = await alter_reassignments(client, dict.fromkeys(moving)) if moving else []
+                failed = [each.error for each in outcomes if each.error is not None]
+                for error in failed:
+                    complain(error)
+                say(f"{many(len(moving) - len(failed), 'move')} cancelled", err=True)
+                if not failed and not self._keeps_throttle:
+                    await self._unthrottle(client, target)
+        return 2 if failed else 0
+
+    async def _moves(self, client: Client) -> list[Move]:
+        """Return the moves of the plan, which is made if none is given."""
+        from magicbyte.client.reassignment import assignment_of, check_brokers, moves_of
+        from magicbyte.replication.balance import balance
+
+        if self._plan is not None:
+            return await moves_of(client, self._plan)
+        current = await assignment_of(client, self._topics)
+        brokers = self._brokers or tuple(client.cluster.brokers)
+        check_brokers(client, brokers)
+        return await moves_of(client, balance(current, brokers, self._replicas))
+
+    async def _target(self, client: Client) -> Assignment:
+        """Return what the plan leads to, or the moves of the topics that are under way."""
+        from magicbyte.client.reassignment import moves_of
+        from magicbyte.client.replicas import list_reassignments
+
+        if self._plan is not None:
+            return {each.partition: each.target for each in await moves_of(client, self._plan)}
+        for topic in self._topics:
+            await client.existing_topic(topic)
+        return {
+            each: move.target for each, move in (await list_reassignments(client)).items() if each.topic in self._topics
+        }
+
+    async def _follow(self, client: Client, target: Assignment, *, waits: bool = True) -> int:
+        from magicbyte.client.reassignment import follow, progress_of
+
+        lines = _Lines()
+        found = await follow(client, target, lines.show) if waits else await progress_of(client, target)
+        if self._form == "json":
+            say_json(_progress_json(found, target))
+        else:
+            rows = [["partition", "state", "replicas", "planned"]]
+            rows += [[str(each), "complete", _brokers_text(target[each]), "-"] for each in found.completed]
+            rows += [
+                [str(each), "moving", _brokers_text(move.replicas), _brokers_text(move.target)]
+                for each, move in sorted(found.moving.items())
+            ]
+            rows += [
+                [str(each), "not as planned", _brokers_text(replicas), _brokers_text(target[each])]
+                for each, replicas in sorted(found.differing.items())
+            ]
+            say(*table_lines(rows, left={0, 1, 2, 3}))
+            if not waits:
+                say(_progress_text(found), err=True)
+        if not found.moving and not self._keeps_throttle:
+            await self._unthrottle(client, target)
+        return _UNFINISHED if found.moving or found.differing else 0
+
+    async def _unthrottle(self, client: Client, target: Iterable[TopicPartition]) -> None:
+        from magicbyte.client.reassignment import unthrottle
+
+        if await unthrottle(client, {each.topic for each in target} | set(self._topics)):
+            say("throttle removed", err=True)
+
+
+async def _check_age(client: Client) -> None:
+    """Raise UnsupportedVersionError where brokers are too old, before anything is done."""
+    from magicbyte.protocol import APIS
+
+    connection = await client.any_connection()
+    connection.versions.choose(APIS[_ALTER], None, connection.name)
+
+
+def _say_plan(assignment: Assignment, *, indent: int | None = 2) -> None:
+    from magicbyte.client.reassignment import dump_plan
+
+    say_json(dump_plan(assignment), indent=indent)
+
+
+def _brokers_text(replicas: tuple[int, ...]) -> str:
+    return ",".join(map(str, replicas)) or "-"
+
+
+async def _summary(client: Client, moves: list[Move], changed: list[Move]) -> str:
+    """Say how much a plan moves: in bytes, too, where brokers tell sizes."""
+    if not changed:
+        return f"nothing to move: {many(len(moves), 'partition')} as planned"
+    from magicbyte.client.reassignment import sizes_of
+    from magicbyte.protocol import APIS
+
+    copies = sum(len(each.adding) for each in changed)
+    told = f"{len(changed)} of {many(len(moves), 'partition')} change, {many(copies, 'replica')} to copy"
+    connection = await client.any_connection()
+    if copies and connection.versions.latest(APIS[_LOG_DIRS]) is not None:
+        sizes = await sizes_of(client, [each.partition for each in changed])
+        whole = {
+            each: max((sizes.get((each.partition, broker), 0) for broker in each.current), default=0)
+            for each in changed
+        }
+        told += f" ({size_text(sum(len(each.adding) * whole[each] for each in changed))})"
+    return f"{told}; --execute does it"
+
+
+def _progress_text(found: Progress) -> str:
+    count = len(found.completed) + len(found.moving) + len(found.differing)
+    told = f"{len(found.completed)} of {many(count, 'partition')} complete"
+    if found.moving:
+        told += f", {len(found.moving)} moving: {size_text(found.copied)} of {size_text(found.to_copy)} copied"
+    return told
+
+
+def _progress_json(found: Progress, target: Assignment) -> dict[str, Any]:
+    states = [(each, "complete", target[each], target[each]) for each in found.completed]
+    states += [(each, "moving", move.replicas, move.target) for each, move in found.moving.items()]
+    states += [(each, "differs", replicas, target[each]) for each, replicas in found.differing.items()]
+    return {
+        "partitions": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "state": state,
+                "replicas": list(replicas),
+                "planned": list(planned),
+            }
+            for each, state, replicas, planned in sorted(states)
+        ],
+        "copiedBytes": found.copied,
+        "toCopyBytes": found.to_copy,
+    }
+
+
+class _Lines:
+    """Says how far moves are on stderr, a line when something has changed."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, found: Progress) -> None:
+        text = _progress_text(found)
+        if text != self._last:
+            self._last = text
+            say(text, err=True)

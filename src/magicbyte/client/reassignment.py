@@ -1,0 +1,252 @@
+"""A reassignment of partitions from plan to end: Kafka's file of it, the moves, throttles, how far it is.
+
+The file and the settings of throttles are those of Kafka's own `kafka-reassign-partitions`, which may go on with what
+was begun here, and the other way round. Sources: KIP-73 (throttles), KIP-455.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from magicbyte.client.admin import Resource, alter_configs, describe_configs
+from magicbyte.client.client import Client
+from magicbyte.client.replicas import Reassignment, describe_log_dirs, list_reassignments
+from magicbyte.errors import InvalidReplicaAssignmentError, UnknownTopicError
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol import APIS
+
+Assignment: TypeAlias = dict[TopicPartition, tuple[int, ...]]
+"""The replicas of partitions, the preferred leader of each first."""
+
+_ANY_DIRECTORY: Final = "any"
+_LEADER_RATE, _FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+_LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+_LIST: Final = 46  # API key
+_STALE_LOOKS: Final = 10
+"""How often to look again at metadata that do not agree with the controller: brokers hear of a completed move later."""
+
+
+# ---- Kafka's file
+
+
+def parse_plan(data: bytes | str) -> Assignment:
+    """Return the replicas that a file of kafka-reassign-partitions has for each partition.
+
+    Raises InvalidReplicaAssignmentError: it is no such file, or contradicts itself.
+    """
+    try:
+        plan = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidReplicaAssignmentError(f"the plan is not JSON: {error}") from error
+    if not isinstance(plan, dict) or plan.get("version", 1) != 1 or not isinstance(plan.get("partitions"), list):
+        raise InvalidReplicaAssignmentError('the plan: expected {"version": 1, "partitions": [...]}')
+    found: Assignment = {}
+    for entry in plan["partitions"]:
+        partition, replicas = _entry(entry)
+        if partition in found:
+            raise InvalidReplicaAssignmentError(f"the plan has partition {partition} twice: expected once")
+        found[partition] = replicas
+    if not found:
+        raise InvalidReplicaAssignmentError("the plan has no partitions")
+    return found
+
+
+def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
+    match entry:
+        case {"topic": str(topic), "partition": int(index), "replicas": list(replicas)} if index >= 0:
+            partition = TopicPartition(topic, index)
+        case _:
+            expected = 'expected {"topic": "orders", "partition": 0, "replicas": [1, 2]}'
+            raise InvalidReplicaAssignmentError(f"the plan: {expected}, found {json.dumps(entry)[:200]}")
+    if not replicas or not all(type(each) is int and each >= 0 for each in replicas):
+        raise InvalidReplicaAssignmentError(f"the plan: replicas of {partition}: expected broker ids, found {replicas}")
+    if len(set(replicas)) < len(replicas):
+        raise InvalidReplicaAssignmentError(f"the plan: replicas of {partition}: expected each once, found {replicas}")
+    directories = entry.get("log_dirs", [])
+    if not isinstance(directories, list) or any(each != _ANY_DIRECTORY for each in directories):
+        what = "moves between log directories are for Kafka's own tool; leave log_dirs out"
+        raise InvalidReplicaAssignmentError(f"the plan: log_dirs of {partition}: expected any, found others: {what}")
+    return partition, tuple(replicas)
+
+
+def dump_plan(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    """Return the document that `parse_plan` and kafka-reassign-partitions read."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": each.topic, "partition": each.partition, "replicas": list(replicas)}
+            for each, replicas in sorted(assignment.items())
+        ],
+    }
+
+
+# ---- the moves
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition, its replicas before it moves (`current`), and those that it is to have (`target`)."""
+
+    partition: TopicPartition
+    current: tuple[int, ...]
+    target: tuple[int, ...]
+
+    @property
+    def adding(self) -> tuple[int, ...]:
+        """The brokers that the partition is copied to."""
+        return tuple(each for each in self.target if each not in self.current)
+
+    @property
+    def removing(self) -> tuple[int, ...]:
+        """The brokers that delete their replica in the end."""
+        return tuple(each for each in self.current if each not in self.target)
+
+
+async def assignment_of(client: Client, topics: Iterable[str]) -> Assignment:
+    """Return the replicas of all partitions of topics, without those that a move under way is adding.
+
+    Raises UnknownTopicError.
+    """
+    found = {
+        TopicPartition(name, index): partition.replicas
+        for name in dict.fromkeys(topics)
+        for index, partition in sorted((await client.existing_topic(name)).partitions.items())
+    }
+    for each, move in (await _under_way(client, found)).items():
+        found[each] = tuple(broker for broker in move.replicas if broker not in move.adding)
+    return found
+
+
+async def moves_of(client: Client, target: Assignment) -> list[Move]:
+    """Return the moves that lead to `target`. Raises UnknownTopicError for a partition or broker that is not there."""
+    current = await assignment_of(client, [each.topic for each in target])
+    for each in target:
+        if each not in current:
+            count = sum(one.topic == each.topic for one in current)
+            raise UnknownTopicError(f"partition {each}: expected 0 to {count - 1}, the partitions that there are")
+    check_brokers(client, {broker for replicas in target.values() for broker in replicas})
+    return [Move(each, current[each], replicas) for each, replicas in sorted(target.items())]
+
+
+def check_brokers(client: Client, brokers: Collection[int]) -> None:
+    """Raise UnknownTopicError unless all brokers are in the cluster, which has been asked for."""
+    if unknown := sorted(set(brokers) - set(client.cluster.brokers)):
+        known = ", ".join(map(str, sorted(client.cluster.brokers)))
+        raise UnknownTopicError(f"broker {unknown[0]}: expected one of {known}, the brokers that are alive")
+
+
+async def _under_way(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Reassignment]:
+    """Return the moves under way, none where brokers are too old to tell."""
+    connection = await client.any_connection()
+    wanted = list(partitions)
+    if not wanted or connection.versions.latest(APIS[_LIST]) is None:
+        return {}
+    return await list_reassignments(client, wanted)
+
+
+async def sizes_of(client: Client, partitions: Iterable[TopicPartition]) -> dict[tuple[TopicPartition, int], int]:
+    """Return the bytes of each replica of partitions, by partition and broker, of brokers that are alive."""
+    wanted = list(partitions)
+    found: dict[tuple[TopicPartition, int], int] = {}
+    for broker in sorted(client.cluster.brokers):
+        for directory in await describe_log_dirs(client, broker, wanted):
+            for partition, replica in directory.replicas.items():
+                if not replica.is_future:
+                    found[partition, broker] = replica.size
+    return found
+
+
+# ---- throttles
+
+
+async def throttle(client: Client, moves: Sequence[Move], bytes_per_second: int) -> None:
+    """Let the brokers of `moves` copy no more than so many bytes per second, each as a leader and as a follower.
+
+    `unthrottle` takes it back. Other replication than that of the moves goes on at full speed.
+    """
+    rate = str(bytes_per_second)
+    for broker in sorted({broker for each in moves for broker in (*each.current, *each.target)}):
+        await alter_configs(client, Resource.BROKER, str(broker), {_LEADER_RATE: rate, _FOLLOWER_RATE: rate})
+    for topic in sorted({each.partition.topic for each in moves}):
+        own = [each for each in moves if each.partition.topic == topic]
+        leaders = [f"{each.partition.partition}:{broker}" for each in own for broker in each.current]
+        followers = [f"{each.partition.partition}:{broker}" for each in own for broker in each.adding]
+        await alter_configs(
+            client, Resource.TOPIC, topic, {_LEADERS: ",".join(leaders), _FOLLOWERS: ",".join(followers)}
+        )
+
+
+async def unthrottle(client: Client, topics: Iterable[str]) -> bool:
+    """Take throttles back: those of topics and, unless other moves are under way, of brokers. Say if there were any."""
+    resources = [(Resource.TOPIC, topic, (_LEADERS, _FOLLOWERS)) for topic in sorted(set(topics))]
+    if not await list_reassignments(client):
+        brokers = sorted(client.cluster.brokers)
+        resources += [(Resource.BROKER, str(broker), (_LEADER_RATE, _FOLLOWER_RATE)) for broker in brokers]
+    found = False
+    for kind, name, settings in resources:
+        known = await describe_configs(client, kind, name)
+        own = {each: None for each in settings if each in known and known[each].is_own}
+        if own:
+            await alter_configs(client, kind, name, own)
+            found = True
+    return found
+
+
+# ---- how far it is
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far moves are: partitions that have their target, that still move, and that do neither.
+
+    `copied` of `to_copy` bytes are on the brokers that are being added: those of the moves under way.
+    """
+
+    completed: tuple[TopicPartition, ...]
+    moving: dict[TopicPartition, Reassignment]
+    differing: dict[TopicPartition, tuple[int, ...]]
+    copied: int
+    to_copy: int
+
+
+async def progress_of(client: Client, target: Assignment) -> Progress:
+    """Return how far a reassignment is. Raises UnknownTopicError for a topic that is not there any more."""
+    moving = await list_reassignments(client, target)
+    topics = await client.topics()
+    completed, differing = [], {}
+    for each, replicas in sorted(target.items()):
+        topic = topics.get(each.topic)
+        partition = None if topic is None else topic.partitions.get(each.partition)
+        if partition is None:
+            raise UnknownTopicError(f"partition {each} is not there: was its topic deleted meanwhile?")
+        if each in moving:
+            continue
+        if partition.replicas == replicas:
+            completed.append(each)
+        else:
+            differing[each] = partition.replicas
+    sizes = await sizes_of(client, moving) if moving else {}
+    copied = to_copy = 0
+    for each, move in moving.items():
+        whole = max((sizes.get((each, broker), 0) for broker in move.replicas), default=0)
+        to_copy += whole * len(move.adding)
+        copied += sum(sizes.get((each, broker), 0) for broker in move.adding)
+    return Progress(tuple(completed), moving, differing, copied, to_copy)
+
+
+async def follow(
+    client: Client, target: Assignment, report: Callable[[Progress], None], *, interval_ms: int = 1000
+) -> Progress:
+    """Wait until no partition of `target` moves any more; `report` each look, and return the last one."""
+    stale = 0
+    while True:
+        found = await progress_of(client, target)
+        report(found)
+        stale = 0 if found.moving else stale + 1
+        if not found.moving and (not found.differing or stale > _STALE_LOOKS):
+            return found
+        await asyncio.sleep(interval_ms / 1000)

@@ -1,0 +1,236 @@
+"""Replicas from outside: elect leaders, move replicas to other brokers, and what each broker has on its disks.
+
+Before brokers had requests for it, tools asked the controller through nodes in ZooKeeper. Sources: KIP-183, KIP-460
+(elections: 2.2, unclean ones 2.4), KIP-455 (reassignment: 2.4), KIP-113 and KIP-827 (log directories: 1.0).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magicbyte.client.client import Client, Node
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from magicbyte.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from magicbyte.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from magicbyte.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+TIMEOUT_MS: Final = 30_000  # that the controller may take
+_WITH_ELECTION_TYPE: Final = range(1, 3)  # versions of ElectLeaders
+
+
+class Election(enum.IntEnum):
+    """Which replica becomes the leader. Records that it does not have are lost in an unclean election."""
+
+    PREFERRED = 0
+    """The first replica of the assignment, if it is in sync."""
+    UNCLEAN = 1
+    """Any replica that is alive, if the partition has no leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOutcome:
+    """What the controller answered about one partition: `error` is None if it did what was asked for."""
+
+    partition: TopicPartition
+    error: BrokerError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A reassignment under way: the present replicas of a partition, and those that are added and removed."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas when it has completed."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOnDisk:
+    """A replica of a broker. `offset_lag` is behind the high watermark; that of a future one behind the present one.
+
+    A future replica is being copied from another log directory of the same broker.
+    """
+
+    size: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedLogDir:
+    """A log directory of a broker. `error` is Kafka's code; sizes are in bytes, None from brokers before 3.3."""
+
+    path: str
+    error: int
+    replicas: dict[TopicPartition, ReplicaOnDisk]
+    total_bytes: int | None
+    usable_bytes: int | None
+
+
+async def elect_leaders(
+    client: Client, election: Election, partitions: Iterable[TopicPartition] | None
+) -> list[PartitionOutcome]:
+    """Elect leaders of partitions, of all if None; return the outcomes, for all only of those that needed one.
+
+    Needs brokers from 2.2 on, for unclean elections from 2.4 on. Raises BrokerError and NetworkError.
+    """
+    wanted = None
+    if partitions is not None:
+        wanted = [TopicPartitions(topic=topic, partitions=tuple(of)) for topic, of in _by_topic(partitions).items()]
+    request = ElectLeadersRequest(election_type=election, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
+    versions = _WITH_ELECTION_TYPE if election is Election.UNCLEAN else None
+
+    async def ask(node: Node) -> list[PartitionOutcome]:
+        response = await client.ask(node, request, ElectLeadersResponse, versions=versions, wait_ms=TIMEOUT_MS)
+        _check("elect leaders", response.error_code, node)
+        return [
+            _outcome("elect a leader of", topic.topic, each.partition_id, each.error_code, each.error_message, node)
+            for topic in response.replica_election_results
+            for each in topic.partition_result
+        ]
+
+    outcomes = await client.at_controller(ask)
+    for each in outcomes:
+        client.forget(each.partition.topic)
+    return outcomes
+
+
+async def alter_reassignments(
+    client: Client, targets: Mapping[TopicPartition, Sequence[int] | None]
+) -> list[PartitionOutcome]:
+    """Start to move partitions to other replicas, the preferred leader first; None cancels a move under way.
+
+    The outcomes say whether a move has started. Needs brokers from 2.4 on. Raises BrokerError and NetworkError.
+    """
+    topics = [
+        ReassignableTopic(
+            name=name,
+            partitions=[
+                ReassignablePartition(partition_index=index, replicas=None if to is None else tuple(to))
+                for index in indexes
+                for to in (targets[TopicPartition(name, index)],)
+            ],
+        )
+        for name, indexes in _by_topic(targets).items()
+    ]
+    request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+
+    async def ask(node: Node) -> list[PartitionOutcome]:
+        response = await client.ask(node, request, AlterPartitionReassignmentsResponse, wait_ms=TIMEOUT_MS)
+        _check("reassign partitions", response.error_code, node, response.error_message)
+        return [
+            _outcome("reassign", topic.name, each.partition_index, each.error_code, each.error_message, node)
+            for topic in response.responses
+            for each in topic.partitions
+        ]
+
+    return await client.at_controller(ask)
+
+
+async def list_reassignments(
+    client: Client, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, Reassignment]:
+    """Return the reassignments under way: of some partitions, of all if None.
+
+    Needs brokers from 2.4 on. Raises BrokerError and NetworkError.
+    """
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=name, partition_indexes=tuple(of))
+            for name, of in _by_topic(partitions).items()
+        ]
+    request = ListPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+
+    async def ask(node: Node) -> dict[TopicPartition, Reassignment]:
+        response = await client.ask(node, request, ListPartitionReassignmentsResponse, wait_ms=TIMEOUT_MS)
+        _check("list reassignments", response.error_code, node, response.error_message)
+        return {
+            TopicPartition(topic.name, each.partition_index): Reassignment(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    return await client.at_controller(ask)
+
+
+async def describe_log_dirs(
+    client: Client, broker_id: int, partitions: Iterable[TopicPartition] | None = None
+) -> list[DescribedLogDir]:
+    """Return the log directories of a broker, with its replicas of some partitions, of all if None.
+
+    Needs brokers from 1.0 on. Raises BrokerError and NetworkError.
+    """
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribableLogDirTopic(topic=name, partitions=tuple(of)) for name, of in _by_topic(partitions).items()
+        ]
+    request = DescribeLogDirsRequest(topics=topics)
+
+    async def ask(node: Node) -> list[DescribedLogDir]:
+        response = await client.ask(node, request, DescribeLogDirsResponse)
+        _check("describe log directories", response.error_code, node)
+        return [
+            DescribedLogDir(
+                found.log_dir,
+                found.error_code,
+                {
+                    TopicPartition(topic.name, each.partition_index): ReplicaOnDisk(
+                        each.partition_size, each.offset_lag, each.is_future_key
+                    )
+                    for topic in found.topics
+                    for each in topic.partitions
+                },
+                *(None if size < 0 else size for size in (found.total_bytes, found.usable_bytes)),
+            )
+            for found in response.results
+        ]
+
+    return await client.at_broker(broker_id, ask)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _outcome(task: str, topic: str, index: int, code: int, detail: str | None, node: Node) -> PartitionOutcome:
+    """Return the outcome for one partition. Raises BrokerError where the broker says that it is not the controller."""
+    partition = TopicPartition(topic, index)
+    error = BrokerError(f"{task} {partition}", code, broker=str(node), detail=detail or None) if code else None
+    if error is not None and error.code is ErrorCode.NOT_CONTROLLER:
+        raise error
+    return PartitionOutcome(partition, error)
+
+
+def _check(task: str, code: int, node: Node, detail: str | None = None) -> None:
+    if code:
+        raise BrokerError(task, code, broker=str(node), detail=detail)

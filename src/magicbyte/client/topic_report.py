@@ -1,0 +1,123 @@
+"""How the partitions of a cluster are: leaders, replicas in sync and offline, moves under way, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from magicbyte.client.client import Client, Partition, Topic
+from magicbyte.client.offsets import EARLIEST, LATEST, offsets_now
+from magicbyte.client.replicas import Reassignment, list_reassignments
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol import APIS
+
+_LIST: Final = 46  # API key
+_NOT_TOLD: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER)
+_STILL: Final = Reassignment((), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """A partition as the cluster sees it. `leader` is None while none is alive.
+
+    `start` and `end` are None where its leader does not tell them.
+
+    `leader_epoch` is told by brokers from 2.1 on. `adding` and `removing`: of a reassignment under way.
+    """
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    start: int | None = None
+    end: int | None = None
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether a replica is not in sync. Those that a reassignment is adding do not count."""
+        return len(set(self.replicas) - set(self.adding)) > len(self.in_sync)
+
+    @property
+    def state(self) -> str:
+        """What is the matter, in words; "ok" if nothing is."""
+        words = []
+        if self.leader is None:
+            words.append("unavailable")
+        elif self.is_under_replicated:
+            words.append("under-replicated")
+        if self.adding or self.removing:
+            to = ",".join(str(each) for each in self.replicas if each not in self.removing)
+            words.append(f"moving to {to}")
+        return ", ".join(words) or "ok"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte topics describe --format json` has for a partition."""
+        return {
+            "partition": self.partition,
+            "leader": self.leader,
+            "leaderEpoch": self.leader_epoch,
+            "replicas": list(self.replicas),
+            "inSync": list(self.in_sync),
+            "offline": list(self.offline),
+            "adding": list(self.adding),
+            "removing": list(self.removing),
+            "underReplicated": self.is_under_replicated,
+            "start": self.start,
+            "end": self.end,
+        }
+
+
+async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[PartitionReport]:
+    """Report all partitions of topics that `Client.topics` has just given, without offsets.
+
+    Moves are left out where brokers are too old to tell, or the caller may not ask, or there is no controller now.
+    """
+    found = [
+        (TopicPartition(topic.name, index), partition)
+        for topic in topics
+        for index, partition in sorted(topic.partitions.items())
+    ]
+    connection = await client.any_connection()
+    moves: dict[TopicPartition, Reassignment] = {}
+    if found and connection.versions.latest(APIS[_LIST]) is not None:
+        try:
+            moves = await list_reassignments(client)
+        except NetworkError:
+            pass
+        except BrokerError as error:
+            if error.code not in _NOT_TOLD:
+                raise
+    return [_report(client, each, partition, moves.get(each, _STILL)) for each, partition in found]
+
+
+def _report(client: Client, name: TopicPartition, partition: Partition, move: Reassignment) -> PartitionReport:
+    alive = client.cluster.brokers
+    offline = {*partition.offline, *(each for each in partition.replicas if each not in alive)}
+    return PartitionReport(
+        name.topic,
+        name.partition,
+        partition.leader if partition.leader in alive else None,
+        partition.leader_epoch if partition.leader_epoch >= 0 else None,
+        partition.replicas,
+        partition.isr,
+        tuple(each for each in partition.replicas if each in offline),
+        move.adding,
+        move.removing,
+    )
+
+
+async def with_offsets(client: Client, reports: Sequence[PartitionReport]) -> list[PartitionReport]:
+    """Return the reports with the offsets of those partitions whose leader tells them now."""
+    led = [(each.topic, each.partition) for each in reports if each.leader is not None]
+    starts, ends = [await offsets_now(client, led, timestamp) for timestamp in (EARLIEST, LATEST)]
+    names = [(each.topic, each.partition) for each in reports]
+    return [
+        replace(each, start=starts.get(name), end=ends.get(name)) for each, name in zip(reports, names, strict=True)
+    ]
