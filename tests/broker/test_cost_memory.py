@@ -221,7 +221,7 @@ def test_megabytes_of_a_group_are_encoded_in_a_thread(folder: Path, monkeypatch:
         async with Running(folder) as broker:
             await broker.groups.found()
             for size in (10, 100_000):
-                store = Store(0, ((b"key", bytes(size)),), lambda _code, _now: [])
+                store = Store(0, ((b"key", bytes(size)),))
                 assert await broker.groups._append(store) == ErrorCode.NONE
 
     run(work())

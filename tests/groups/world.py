@@ -66,6 +66,7 @@ class Asked:
 class World:
     """`held`: appends that are not performed until `release`. `log`: what was appended, by partition.
 
+    `effects`: all that the coordinator wanted done. A ticket is the place of a request among all that were `asked`.
     `date_ms` may be turned at any time, as the clock of a machine may; `later` lets time pass, as both clocks see it.
     """
 
@@ -77,6 +78,8 @@ class World:
     def __post_init__(self) -> None:
         self.log: dict[int, list[Record]] = {}
         self.held: list[Store] = []
+        self.asked: list[Asked] = []
+        self.effects: list[Effect] = []
         self.append_code = ErrorCode.NONE
         self._names = itertools.count()
         self.start()
@@ -95,10 +98,11 @@ class World:
             self.coordinator.loaded(partition, loading.finish(), self.now)
 
     def perform(self, effects: Sequence[Effect]) -> None:
+        self.effects += effects
         for effect in effects:
             if isinstance(effect, Reply):
-                asked = effect.to.ticket
-                assert isinstance(asked, Asked)
+                assert isinstance(effect.to.ticket, int)
+                asked = self.asked[effect.to.ticket]
                 assert asked.answer is None, "a request was answered twice"
                 effect.message.encode(effect.to.version)  # the answer can be said in the version of the question
                 asked.answer = effect.message
@@ -113,7 +117,7 @@ class World:
             log = self.log.setdefault(store.partition, [])
             for key, value in store.records:
                 log.append(Record(len(log), self.date_ms, TimestampType.CREATE_TIME, key, encoded(value)))
-        self.perform(store.then(self.append_code, self.now))
+        self.perform(self.coordinator.stored(store, self.append_code, self.now))
 
     def release(self) -> None:
         """Perform the appends that were held."""
@@ -136,8 +140,9 @@ class World:
         return Moment(self.date_ms, self.monotonic_ms)
 
     def ask(self, request: Message, version: int | None = None, client_id: str = "c") -> Asked:
-        asked = Asked()
-        caller = Caller(asked, LATEST[type(request)] if version is None else version, client_id, "/127.0.0.1")
+        version = LATEST[type(request)] if version is None else version
+        caller, asked = Caller(len(self.asked), version, client_id, "/127.0.0.1"), Asked()
+        self.asked.append(asked)
         self.perform(self.coordinator.answer(caller, request, self.now))
         return asked
 

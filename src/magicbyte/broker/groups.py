@@ -220,7 +220,7 @@ class Groups:
             while waiting:
                 code = await self._append(waiting[0])
                 done = waiting.popleft()
-                self.perform(done.then(code, Moment.of(self._broker.clock)))
+                self.perform(self.coordinator.stored(done, code, Moment.of(self._broker.clock)))
         finally:
             del self._stores[partition]
 

@@ -1,29 +1,42 @@
 """The group coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
 
 Each request gets its `Reply`, at once or in the effects of a later call. `Store` effects of one partition are to be
-performed in their order, and `then` called in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
+performed in their order, and `stored` called in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
 KIP-345, KIP-394, KIP-496.
 """
 
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups import offsets
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.deadlines import Deadlines
-from magicbyte.groups.effects import Caller, Effect, Reply, Store
-from magicbyte.groups.group import Due, Group, TopicPartition, refused_join
+from magicbyte.groups.effects import (
+    AfterStore,
+    AnswerOffsetDelete,
+    AnswerReplacement,
+    AssignMembers,
+    Caller,
+    CommitOffsets,
+    Effect,
+    EndGroupDelete,
+    Reply,
+    Store,
+)
+from magicbyte.groups.group import Due, Group, refused_join, replacement_stored
 from magicbyte.groups.loading import LoadedPartition
 from magicbyte.groups.members import Member, weight_of
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
-from magicbyte.groups.rules import LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.groups.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.groups.usage import Usage
-from magicbyte.ports import Moment
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.message import Message
 from magicbyte.protocol.messages import (
     delete_groups,
@@ -52,12 +65,20 @@ class Partition(enum.Enum):
     FAILED = enum.auto()  # its log could not be read: what it says of its groups is not known
 
 
-_NO_MOMENT = Moment(0, 0)  # for a callback that looks at no time
 _NOT_ACTIVE = {
     None: ErrorCode.NOT_COORDINATOR,
     Partition.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     Partition.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """A DeleteGroups under way. `waiting`: groups of it whose records are being appended."""
+
+    caller: Caller
+    results: list[delete_groups.DeletableGroupResult]
+    waiting: int = 0
 
 
 class Coordinator:
@@ -78,6 +99,8 @@ class Coordinator:
         self.has_partition = has_partition
         self.usage = Usage()
         self._token = token
+        self._deletions: dict[int, _Deletion] = {}
+        self._numbers = itertools.count()
 
     # ---- partitions
 
@@ -307,19 +330,8 @@ class Coordinator:
     def delete(self, caller: Caller, request: delete_groups.DeleteGroupsRequest, _now: Moment) -> list[Effect]:
         """Delete groups without members, and their offsets; answer when all of it is stored."""
         results = [delete_groups.DeletableGroupResult(group_id=each) for each in request.groups_names]
-        reply = Reply(caller, delete_groups.DeleteGroupsResponse(results=results))
-        waiting = 1  # for this loop to end, too: what need not be stored is done at once
+        number, deletion = next(self._numbers), _Deletion(caller, results)
         effects: list[Effect] = []
-
-        def gone(result: delete_groups.DeletableGroupResult) -> Callable[[ErrorCode, Moment], list[Effect]]:
-            def then(code: ErrorCode, _now: Moment) -> list[Effect]:
-                nonlocal waiting
-                waiting -= 1
-                result.error_code = OFFSETS_NOT_STORED.get(code, code)
-                return [] if waiting else [reply]
-
-            return then
-
         for result in results:
             group = self.groups.get(result.group_id)
             result.error_code = self.status(result.group_id, may_be_empty=True)
@@ -328,30 +340,47 @@ class Coordinator:
             elif not result.error_code and group is not None and group.state is not GroupState.EMPTY:
                 result.error_code = ErrorCode.NON_EMPTY_GROUP
             elif not result.error_code and group is not None:
-                waiting += 1
-                effects += self.forget(group, list(group.offsets), gone(result), always=True)
-        waiting -= 1
-        return effects if waiting else [*effects, reply]
+                stores = self.forget(group, list(group.offsets), EndGroupDelete(number, group.group_id), always=True)
+                deletion.waiting += len(stores)
+                effects += stores
+        if not deletion.waiting:
+            return [*effects, Reply(caller, delete_groups.DeleteGroupsResponse(results=results))]
+        self._deletions[number] = deletion
+        return effects
+
+    def _group_deleted(self, then: EndGroupDelete, code: ErrorCode) -> list[Effect]:
+        deletion = self._deletions[then.number]
+        for result in deletion.results:
+            if result.group_id == then.group_id and not result.error_code:
+                result.error_code = OFFSETS_NOT_STORED.get(code, code)
+        deletion.waiting -= 1
+        if deletion.waiting:
+            return []
+        del self._deletions[then.number]
+        return [Reply(deletion.caller, delete_groups.DeleteGroupsResponse(results=deletion.results))]
 
     def forget(
         self,
         group: Group,
         places: Iterable[TopicPartition],
-        then: Callable[[ErrorCode, Moment], list[Effect]],
+        then: AfterStore | None = None,
         *,
         always: bool = False,
-    ) -> list[Effect]:
-        """Drop offsets of a group, and the group itself if it is idle then, or `always`; `then` when that is stored."""
+    ) -> list[Store]:
+        """Drop offsets of a group, and the group itself if it is idle then, or `always`.
+
+        Return what stores that, and does `then` after it: nothing where there is nothing to be stored.
+        """
         records = list[tuple[bytes, bytes | None]]()
-        for topic, partition in places:
-            del group.offsets[topic, partition]
-            records.append((OffsetCommitKey(1, group.group_id, topic, partition).to_bytes(), None))
+        for place in places:
+            del group.offsets[place]
+            records.append((OffsetCommitKey(1, group.group_id, *place).to_bytes(), None))
         if always or group.is_idle:
             group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # nobody waits: it has no members
             del self.groups[group.group_id]
             if group.generation:  # else it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
-        return [Store(group.partition, tuple(records), then)] if records else then(ErrorCode.NONE, _NO_MOMENT)
+        return [Store(group.partition, tuple(records), then)] if records else []
 
     def expire(self, date_ms: int) -> list[Effect]:
         """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
@@ -359,17 +388,40 @@ class Coordinator:
         for group in list(self.groups.values()):
             expired = list(offsets.expired_offsets(group, date_ms))
             if expired or group.is_idle:
-                effects += self.forget(group, expired, _nothing)
+                effects += self.forget(group, expired)
         return effects
 
     def forget_topic(self, topic: str) -> list[Effect]:
         """Drop all offsets of a topic that was deleted."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
-            places = [place for place in group.offsets if place[0] == topic]
+            places = [place for place in group.offsets if place.topic == topic]
             if places:
-                effects += self.forget(group, places, _nothing)
+                effects += self.forget(group, places)
         return effects
+
+    # ---- after appends
+
+    def stored(self, store: Store, code: ErrorCode, now: Moment) -> list[Effect]:
+        """Go on after the append of a `Store`, which ended with `code`."""
+        match store.then:
+            case CommitOffsets() as then:
+                return [offsets.committed(self, then, code)]
+            case AnswerOffsetDelete() as then:
+                return [offsets.deleted(then, code)]
+            case EndGroupDelete() as then:
+                return self._group_deleted(then, code)
+            case AssignMembers() as then:
+                self.usage.used -= sum(len(each) for _, each in then.assignments)
+                group = self.groups.get(then.group_id)
+                return [] if group is None else group.assignment_stored(then, code, now)
+            case AnswerReplacement() as then:
+                group, refusal = self.groups.get(then.group_id), GROUP_NOT_STORED.get(code, code)
+                if group is None:
+                    refusal = refusal or self.status(then.group_id) or ErrorCode.UNKNOWN_MEMBER_ID
+                    return [refused_join(then.caller, "", refusal)]
+                return [replacement_stored(group, then, refusal)]
+        return []
 
 
 ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Moment], list[Effect]]]] = {
@@ -384,10 +436,6 @@ ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Momen
     list_groups.ListGroupsRequest: Coordinator.list_all,
     delete_groups.DeleteGroupsRequest: Coordinator.delete,
 }
-
-
-def _nothing(_code: ErrorCode, _now: Moment) -> list[Effect]:
-    return []
 
 
 def _restore(group: Group, stored: GroupMetadataValue, now: Moment) -> None:

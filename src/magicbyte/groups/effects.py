@@ -1,14 +1,18 @@
-"""What the coordinator is asked by, and what it wants done: it answers nobody and writes nothing itself."""
+"""What the coordinator is asked by, and what it wants done, as data: it answers nobody and writes nothing itself.
+
+Effects can be compared, logged and replayed. What is to happen after an append stands in its `Store`, and
+`Coordinator.stored` does it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from magicbyte.errors import ErrorCode
-from magicbyte.groups.records import GroupMetadataValue
-from magicbyte.ports import Moment
+from magicbyte.groups.records import GroupMetadataValue, OffsetCommitValue
+from magicbyte.ports import TopicPartition
 from magicbyte.protocol.message import Message
 
 
@@ -30,18 +34,77 @@ class Reply:
     message: Message
 
 
+PartitionCode: TypeAlias = tuple[int, ErrorCode]
+TopicCodes: TypeAlias = tuple[str, tuple[PartitionCode, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Let a group have these offsets, and answer its OffsetCommit.
+
+    `codes`: by topic, the partitions that were asked for, each with its error; without one it has the append's.
+    """
+
+    caller: Caller
+    group_id: str
+    offsets: tuple[tuple[TopicPartition, OffsetCommitValue], ...]
+    codes: tuple[TopicCodes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOffsetDelete:
+    """Answer an OffsetDelete. `codes` as in `CommitOffsets`, but the append's code is that of the whole."""
+
+    caller: Caller
+    codes: tuple[TopicCodes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndGroupDelete:
+    """Take in what became of one group of a DeleteGroups; the last one answers. `number` tells the request."""
+
+    number: int
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignMembers:
+    """Let the members of a generation have their assignments, by member id, unless the group has gone on meanwhile.
+
+    No two groups have the same `leader`, one that has the name of a deleted group included.
+    """
+
+    group_id: str
+    generation: int
+    leader: str
+    assignments: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReplacement:
+    """Answer the JoinGroup of an instance that came back as another member. `told_leader`: who led before."""
+
+    caller: Caller
+    group_id: str
+    member_id: str
+    told_leader: str
+
+
+AfterStore: TypeAlias = CommitOffsets | AnswerOffsetDelete | EndGroupDelete | AssignMembers | AnswerReplacement
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Append records to a partition of `__consumer_offsets`, as one set, and do then what `then` returns.
+    """Append records to a partition of `__consumer_offsets`, as one set, and give the outcome to `Coordinator.stored`.
 
-    `records` are pairs of a key and a value, None to delete; a group's value is `encoded` by whoever appends it, since
-    it may have megabytes. `then` takes the code of the append and the time; of one partition it is called in the order
-    of the appends. `is_group`: the record is a group's, not its offsets'.
+    Of one partition that is done in the order of the appends. `records` are pairs of a key and a value, None to delete;
+    a group's value is `encoded` by whoever appends it, since it may have megabytes. `then` is what happens afterwards.
+    `is_group`: the record is a group's, not its offsets'.
     """
 
     partition: int
     records: tuple[tuple[bytes, bytes | GroupMetadataValue | None], ...]
-    then: Callable[[ErrorCode, Moment], list[Effect]]
+    then: AfterStore | None = None
     is_group: bool = False
 
 

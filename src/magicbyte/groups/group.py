@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.deadlines import Deadlines
-from magicbyte.groups.effects import Caller, Effect, Reply, Store
+from magicbyte.groups.effects import AfterStore, AnswerReplacement, AssignMembers, Caller, Effect, Reply, Store
 from magicbyte.groups.members import Member, Members, protocols_of
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from magicbyte.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
 from magicbyte.groups.usage import Usage, weight
-from magicbyte.ports import Moment
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -30,8 +30,6 @@ LONGEST_NAME: Final = (
     1000  # characters of a client's name in its member id, which must fit into a string of the protocol
 )
 SKIPS_ASSIGNMENT: Final = 9  # version of JoinGroup that tells a leader to assign nothing
-
-TopicPartition = tuple[str, int]
 
 
 class Due(NamedTuple):
@@ -169,20 +167,7 @@ class Group:
         if self.state is not GroupState.STABLE or self.members.vote() != self.protocol:
             return [*effects, *self._prepare(now)]
         member.joining = None  # what else it may have changed waits for the next rebalance, as in Kafka
-
-        def then(code: ErrorCode, _now: Moment) -> list[Effect]:
-            if code or self.members.get(member_id) is not member:
-                return [refused_join(caller, "", GROUP_NOT_STORED.get(code, code) or ErrorCode.UNKNOWN_MEMBER_ID)]
-            answer = _joined(self, caller, member)
-            response = answer.message
-            assert isinstance(response, JoinGroupResponse)
-            if caller.version >= SKIPS_ASSIGNMENT:
-                response.skip_assignment = self.leader == member_id
-            else:  # with the old leader's id it does not take itself for the leader, and assigns nothing
-                response.leader, response.members = told_leader, []
-            return [answer]
-
-        return [*effects, self.store(now, then)]
+        return [*effects, self.store(now, AnswerReplacement(caller, self.group_id, member_id, told_leader))]
 
     # ---- rebalancing
 
@@ -239,7 +224,7 @@ class Group:
         if not joined:
             self.protocol = self.leader = None
             self._move(GroupState.EMPTY, now.date_ms)
-            return [self.store(now, lambda _code, _now: [])]
+            return [self.store(now)]
         if self.leader is None or self.members[self.leader].joining is None:
             self.leader = joined[0].member_id
         self.protocol = self.members.vote()
@@ -288,24 +273,28 @@ class Group:
         return before
 
     def _store_assignment(self, assignments: dict[str, bytes], now: Moment) -> list[Effect]:
-        generation, size = self.generation, sum(map(len, assignments.values()))
+        assert self.leader is not None
+        then = AssignMembers(self.group_id, self.generation, self.leader, tuple(assignments.items()))
+        size = sum(map(len, assignments.values()))
         before = sum(len(each.assignment) for each in self.members.values())
-        has_room = self.usage.used + size - before <= self.config.metadata_max_bytes
-        self.usage.used += size
+        if self.usage.used + size - before > self.config.metadata_max_bytes:
+            return self.assignment_stored(then, ErrorCode.RECORD_LIST_TOO_LARGE, now)
+        self.usage.used += size  # until they are stored
+        return [self.store(now, then, assignments)]
 
-        def then(code: ErrorCode, now: Moment) -> list[Effect]:
-            self.usage.used -= size
-            if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != generation:
-                return []  # meanwhile the group has gone on
-            if code:
-                effects = self._answer_syncs(GROUP_NOT_STORED.get(code, code), now)
-                return effects + self._prepare(now) + self._complete_if_all_joined(now)
-            for member in self.members.values():
-                self.members.assign(member, assignments.get(member.member_id, b""))
-            self._move(GroupState.STABLE, now.date_ms)
-            return self._answer_syncs(ErrorCode.NONE, now)
-
-        return [self.store(now, then, assignments)] if has_room else then(ErrorCode.RECORD_LIST_TOO_LARGE, now)
+    def assignment_stored(self, then: AssignMembers, code: ErrorCode, now: Moment) -> list[Effect]:
+        """Let the members have their assignments, unless the group has gone on meanwhile."""
+        is_current = (self.generation, self.leader) == (then.generation, then.leader)
+        if self.state is not GroupState.COMPLETING_REBALANCE or not is_current:
+            return []
+        if code:
+            effects = self._answer_syncs(GROUP_NOT_STORED.get(code, code), now)
+            return effects + self._prepare(now) + self._complete_if_all_joined(now)
+        assignments = dict(then.assignments)
+        for member in self.members.values():
+            self.members.assign(member, assignments.get(member.member_id, b""))
+        self._move(GroupState.STABLE, now.date_ms)
+        return self._answer_syncs(ErrorCode.NONE, now)
 
     def _answer_syncs(self, code: ErrorCode, now: Moment) -> list[Effect]:
         """Answer all that wait for their assignment; with a `code`, nobody has one."""
@@ -413,22 +402,23 @@ class Group:
     def store(
         self,
         now: Moment,
-        then: Callable[[ErrorCode, Moment], list[Effect]],
+        then: AfterStore | None = None,
         assignments: dict[str, bytes] | None = None,
     ) -> Store:
         """Return the effect that stores the group, with the assignments given or those that it has."""
         key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
-        value = self.value(now.date_ms, assignments) if keeps else None
+        value = _stored_value(self, now.date_ms, assignments) if keeps else None
         return Store(self.partition, ((key.to_bytes(), value),), then, is_group=True)
 
-    def value(self, date_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
-        """Return what is stored of the group."""
-        members = self.members.stored(self.protocol or "", assignments)
-        since = self.state_since_ms if self.state_since_ms >= 0 else date_ms
-        version = self.config.stored.group_value
-        return GroupMetadataValue(
-            version, self.protocol_type or "", self.generation, self.protocol, self.leader, since, members
-        )
+
+def _stored_value(group: Group, date_ms: int, assignments: dict[str, bytes] | None) -> GroupMetadataValue:
+    """Return what is stored of a group."""
+    members = group.members.stored(group.protocol or "", assignments)
+    since = group.state_since_ms if group.state_since_ms >= 0 else date_ms
+    version = group.config.stored.group_value
+    return GroupMetadataValue(
+        version, group.protocol_type or "", group.generation, group.protocol, group.leader, since, members
+    )
 
 
 def _is_supported(group: Group, request: JoinGroupRequest) -> bool:
@@ -450,6 +440,21 @@ def _joined(group: Group, caller: Caller, member: Member) -> Reply:
         members=group.members.for_leader(group.protocol) if member.member_id == group.leader else [],
     )
     return Reply(caller, response)
+
+
+def replacement_stored(group: Group, then: AnswerReplacement, code: ErrorCode) -> Reply:
+    """Answer the JoinGroup of an instance that came back while the group was stable, and is a member unless `code`."""
+    member = group.members.get(then.member_id)
+    if code or member is None:
+        return refused_join(then.caller, "", code or ErrorCode.UNKNOWN_MEMBER_ID)
+    answer = _joined(group, then.caller, member)
+    response = answer.message
+    assert isinstance(response, JoinGroupResponse)
+    if then.caller.version >= SKIPS_ASSIGNMENT:
+        response.skip_assignment = group.leader == then.member_id
+    else:  # with the old leader's id it does not take itself for the leader, and assigns nothing
+        response.leader, response.members = then.told_leader, []
+    return answer
 
 
 def _assigned(group: Group, caller: Caller, member: Member) -> Reply:

@@ -12,7 +12,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.groups.group import TopicPartition
 from magicbyte.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -21,6 +20,7 @@ from magicbyte.groups.records import (
     decode_key,
     decode_value,
 )
+from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, marker_of
 from magicbyte.records.decode import DecodeOptions, decode_rows
@@ -133,9 +133,9 @@ def _take(
         counts = isinstance(key, (OffsetCommitKey, GroupMetadataKey))
         match key, decode_value(key, record.value) if counts else None:
             case OffsetCommitKey(), OffsetCommitValue() as value:
-                offsets.setdefault(key.group, {})[key.topic, key.partition] = value
+                offsets.setdefault(key.group, {})[TopicPartition(key.topic, key.partition)] = value
             case OffsetCommitKey(), None:
-                offsets.get(key.group, {}).pop((key.topic, key.partition), None)
+                offsets.get(key.group, {}).pop(TopicPartition(key.topic, key.partition), None)
             case GroupMetadataKey(), GroupMetadataValue() as value:
                 found.groups[key.group] = value
             case GroupMetadataKey(), None:

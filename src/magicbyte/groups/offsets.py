@@ -6,11 +6,20 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import ErrorCode
-from magicbyte.groups.effects import Caller, Effect, Reply, Store
-from magicbyte.groups.group import Group, TopicPartition
+from magicbyte.groups.effects import (
+    AnswerOffsetDelete,
+    Caller,
+    CommitOffsets,
+    Effect,
+    PartitionCode,
+    Reply,
+    Store,
+    TopicCodes,
+)
+from magicbyte.groups.group import Group
 from magicbyte.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValue
 from magicbyte.groups.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
-from magicbyte.ports import Moment
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.messages import offset_commit, offset_delete, offset_fetch
 
 if TYPE_CHECKING:
@@ -30,32 +39,43 @@ def commit(
     """
     group = coordinator.groups.get(request.group_id)
     code = coordinator.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
-    taken, topics = dict[TopicPartition, OffsetCommitValue](), list[offset_commit.OffsetCommitResponseTopic]()
-    stored = list[offset_commit.OffsetCommitResponsePartition]()  # that get the code of the append
+    taken, topics = list[tuple[TopicPartition, OffsetCommitValue]](), list[TopicCodes]()
     for topic in request.topics:
-        answers = []
+        codes = list[PartitionCode]()
         for each in topic.partitions:
-            answer = offset_commit.OffsetCommitResponsePartition(partition_index=each.partition_index)
-            answers.append(answer)
-            answer.error_code = code or _partition_refusal(coordinator, topic.name, each)
-            if not answer.error_code:
-                taken[topic.name, each.partition_index] = _value(coordinator, request, each, now)
-                stored.append(answer)
-        topics.append(offset_commit.OffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    reply = Reply(caller, offset_commit.OffsetCommitResponse(topics=topics))
+            refusal = code or _partition_refusal(coordinator, topic.name, each)
+            codes.append((each.partition_index, refusal))
+            if not refusal:
+                place = TopicPartition(topic.name, each.partition_index)
+                taken.append((place, _value(coordinator, request, each, now)))
+        topics.append((topic.name, tuple(codes)))
     if not taken:
-        return [reply]
-
-    def then(code: ErrorCode, _now: Moment) -> list[Effect]:
-        if not code and not coordinator.status(request.group_id, may_be_empty=True):
-            # A group that was deleted meanwhile is there again, as the log says.
-            coordinator.group_of(request.group_id).offsets.update(taken)
-        for answer in stored:
-            answer.error_code = OFFSETS_NOT_STORED.get(code, code)
-        return [reply]
-
+        return [_commit_answer(caller, topics, ErrorCode.NONE)]
     group = coordinator.group_of(request.group_id)
-    return [Store(group.partition, _offset_records(group.group_id, taken.items()), then)]
+    then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics))
+    return [Store(group.partition, _offset_records(group.group_id, taken), then)]
+
+
+def committed(coordinator: Coordinator, then: CommitOffsets, code: ErrorCode) -> Reply:
+    """Let a group have the offsets that were appended, and answer; nothing has changed if the append failed."""
+    if not code and not coordinator.status(then.group_id, may_be_empty=True):
+        # A group that was deleted meanwhile is there again, as the log says.
+        coordinator.group_of(then.group_id).offsets.update(then.offsets)
+    return _commit_answer(then.caller, then.codes, OFFSETS_NOT_STORED.get(code, code))
+
+
+def _commit_answer(caller: Caller, codes: Iterable[TopicCodes], code: ErrorCode) -> Reply:
+    topics = [
+        offset_commit.OffsetCommitResponseTopic(
+            name=topic,
+            partitions=[
+                offset_commit.OffsetCommitResponsePartition(partition_index=index, error_code=refusal or code)
+                for index, refusal in partitions
+            ],
+        )
+        for topic, partitions in codes
+    ]
+    return Reply(caller, offset_commit.OffsetCommitResponse(topics=topics))
 
 
 def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequest, now: Moment) -> ErrorCode:
@@ -151,7 +171,9 @@ def _fetched(
     answer = [
         offset_fetch.OffsetFetchResponseTopics(
             name=topic,
-            partitions=[_fetched_partition(group, (topic, each), request.require_stable, status) for each in which],
+            partitions=[
+                _fetched_partition(group, TopicPartition(topic, each), request.require_stable, status) for each in which
+            ],
         )
         for topic, which in wanted
     ]
@@ -172,28 +194,37 @@ def delete_offsets(
         subscribed = subscribed_topics(group)
     if code or group is None:
         return [Reply(caller, offset_delete.OffsetDeleteResponse(error_code=code))]
-    deleted, topics = list[TopicPartition](), list[offset_delete.OffsetDeleteResponseTopic]()
+    places, topics = list[TopicPartition](), list[TopicCodes]()
     for topic in request.topics:
-        answers = []
+        codes = list[PartitionCode]()
         for each in topic.partitions:
-            refusal = ErrorCode.NONE
-            if not coordinator.has_partition(topic.name, each.partition_index):
+            place, refusal = TopicPartition(topic.name, each.partition_index), ErrorCode.NONE
+            if not coordinator.has_partition(*place):
                 refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif subscribed is None or topic.name in subscribed:
                 refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif (topic.name, each.partition_index) in group.offsets:
-                deleted.append((topic.name, each.partition_index))
-            answers.append(
-                offset_delete.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=refusal)
-            )
-        topics.append(offset_delete.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-    response = offset_delete.OffsetDeleteResponse(topics=topics)
+            elif place in group.offsets:
+                places.append(place)
+            codes.append((each.partition_index, refusal))
+        topics.append((topic.name, tuple(codes)))
+    then = AnswerOffsetDelete(caller, tuple(topics))
+    return [*coordinator.forget(group, places, then)] or [deleted(then, ErrorCode.NONE)]
 
-    def then(code: ErrorCode, _now: Moment) -> list[Effect]:
-        response.error_code = OFFSETS_NOT_STORED.get(code, code)
-        return [Reply(caller, response)]
 
-    return coordinator.forget(group, deleted, then)
+def deleted(then: AnswerOffsetDelete, code: ErrorCode) -> Reply:
+    """Answer an OffsetDelete when its tombstones are appended, or not."""
+    topics = [
+        offset_delete.OffsetDeleteResponseTopic(
+            name=topic,
+            partitions=[
+                offset_delete.OffsetDeleteResponsePartition(partition_index=index, error_code=refusal)
+                for index, refusal in partitions
+            ],
+        )
+        for topic, partitions in then.codes
+    ]
+    error_code = OFFSETS_NOT_STORED.get(code, code)
+    return Reply(then.caller, offset_delete.OffsetDeleteResponse(error_code=error_code, topics=topics))
 
 
 def _offset_records(
@@ -220,10 +251,10 @@ def _fetched_partition(
         committed, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
     if committed is None:
         return offset_fetch.OffsetFetchResponsePartitions(
-            partition_index=place[1], committed_offset=UNKNOWN_OFFSET, error_code=code
+            partition_index=place.partition, committed_offset=UNKNOWN_OFFSET, error_code=code
         )
     return offset_fetch.OffsetFetchResponsePartitions(
-        partition_index=place[1],
+        partition_index=place.partition,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
@@ -249,7 +280,7 @@ def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
         end = since + group.config.offsets_retention_ms
         if committed.expire_timestamp >= 0:
             end = committed.expire_timestamp
-        if place[0] not in read and place not in pending and end <= date_ms:
+        if place.topic not in read and place not in pending and end <= date_ms:
             yield place
 
 
