@@ -22,7 +22,7 @@ from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.cluster_view import ClusterView
-from magicbyte.broker.dispatch import Dispatcher, load_first, terms_of
+from magicbyte.broker.dispatch import Dispatcher, load_handlers, terms_of
 from magicbyte.broker.election import elect
 from magicbyte.broker.metrics import Metrics, now_ns
 from magicbyte.broker.replicas import Replicas
@@ -147,7 +147,7 @@ class Broker:
         Raises LogDirectoryError when another process has the directory, InvalidConfigError, NetworkError for an
         address that cannot be listened on; then nothing is left open.
         """
-        loading = asyncio.create_task(self.reading.run(load_first))  # while the disk is waited for
+        loading = asyncio.create_task(self.reading.run(load_handlers))  # while the disk is waited for
         await asyncio.sleep(0)
         try:
             self._open()

@@ -7,6 +7,7 @@ start waits for its disk.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -62,9 +63,9 @@ def _route(key: int) -> _Route:
     return _ROUTES.setdefault(key, _Route(api, served.versions, api.request, handler, codes, served.most_elements))
 
 
-def load_first() -> None:
-    """Import what the first requests of a client need."""
-    for key in FIRST_ASKED:
+def load_handlers(keys: Iterable[int] = FIRST_ASKED) -> None:
+    """Import what requests need, those that a client sends first unless `keys` are given."""
+    for key in keys:
         _route(key)
 
 

@@ -63,7 +63,7 @@ class SystemThreads:
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do `work` in a thread and return what it returns."""
         doing = asyncio.wrap_future(self.pool.submit(work, *arguments, **named))
-        await _ended(doing)
+        await ended(doing)
         return doing.result()
 
     async def soon(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
@@ -158,7 +158,7 @@ class _PinnedWorker:
         over = loop.create_future()
         loop.add_reader(self._over, _wake, over)
         try:
-            await _ended(over)
+            await ended(over)
         finally:
             loop.remove_reader(self._over)
 
@@ -196,7 +196,7 @@ def _wake(late: asyncio.Future[None]) -> None:
         late.set_result(None)
 
 
-async def _ended(doing: asyncio.Future[Any]) -> None:
+async def ended(doing: asyncio.Future[Any]) -> None:
     """Wait, whatever happens; a cancellation that comes meanwhile is the next wait's."""
     cancelled = False
     while not doing.done():

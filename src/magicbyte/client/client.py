@@ -131,7 +131,7 @@ class Client:
         self._retry_ms = retry_ms
         self._backoff_ms = backoff_ms
         self._metadata_max_age_ms = metadata_max_age_ms
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._jitter = jitter or uniform
         self._network = network
         self._connections: dict[Node, Connection] = {}
@@ -213,13 +213,13 @@ class Client:
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return what `attempt` returns; as long as it fails in a way that may pass, try again, less and less often."""
-        end, backoff = self._clock.monotonic_ms() + self._retry_ms, self._backoff_ms
+        end, backoff = self.clock.monotonic_ms() + self._retry_ms, self._backoff_ms
         unknown_end: int | None = None  # while the broker does not say what is wrong
         while True:
             try:
                 return await attempt()
             except (BrokerError, NetworkError) as error:
-                now = self._clock.monotonic_ms()
+                now = self.clock.monotonic_ms()
                 if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
                     unknown_end = None
                 elif unknown_end is None:
@@ -259,7 +259,7 @@ class Client:
     async def topic(self, name: str) -> Topic:
         """Return a topic from what is known, if it is not too old. Raises BrokerError."""
         known = self._topics.get(name)
-        if known is None or self._clock.monotonic_ms() - known.at_ms > self._metadata_max_age_ms:
+        if known is None or self.clock.monotonic_ms() - known.at_ms > self._metadata_max_age_ms:
             topic = only([each for each in (await self.topics([name])).values() if each.name == name], "topics")
         else:
             topic = known.topic
@@ -382,7 +382,7 @@ class Client:
                 }  # fmt: skip
                 known = None if each.topic_id == NULL_UUID else each.topic_id
                 topic = Topic(each.name, each.is_internal, partitions, each.error_code, known)
-                self._topics[each.name] = _Known(topic, self._clock.monotonic_ms())
+                self._topics[each.name] = _Known(topic, self.clock.monotonic_ms())
 
 
 def _may_pass(error: BrokerError | NetworkError) -> bool:

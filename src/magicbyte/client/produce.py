@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.client.client import Client, Node
 from magicbyte.client.compressed import as_produced
 from magicbyte.client.produce_frames import IsAddressed, Produced, SetsRequest, SetsResponse
 from magicbyte.client.versions import BrokerVersions
-from magicbyte.clock import SystemClock
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ProtocolError, UnsupportedForMessageFormatError
 from magicbyte.protocol import APIS
@@ -21,6 +20,9 @@ from magicbyte.records.columns import Record, RecordColumns
 from magicbyte.records.encode import Format, columns_of, encode
 from magicbyte.records.layout import NO_TIMESTAMP, OFFSET, Dialect, TimestampType
 from magicbyte.records.scan import scan
+
+if TYPE_CHECKING:
+    from magicbyte.ports import Clock
 
 BATCH_BYTES: Final = 512 << 10  # of records before they are compressed; brokers take sets of about 1 MB
 ACKS_ALL: Final = -1
@@ -71,7 +73,7 @@ async def send(
     the requests before the one that failed are in the log then. UnsupportedForMessageFormatError for headers that the
     format cannot hold, before anything is sent.
     """
-    columns = _numbered(records if isinstance(records, RecordColumns) else columns_of(records))
+    columns = _numbered(records if isinstance(records, RecordColumns) else columns_of(records), client.clock)
     if not len(columns):
         return []
     versions = await _broker_versions(client, topic, partition)
@@ -175,9 +177,9 @@ async def _broker_versions(client: Client, topic: str, partition: int) -> Broker
     return await client.at_leader(topic, partition, look)
 
 
-def _numbered(columns: RecordColumns) -> RecordColumns:
+def _numbered(columns: RecordColumns, clock: Clock) -> RecordColumns:
     """Return the records as a producer numbers them, with a time each."""
-    now, count = SystemClock().now_ms(), len(columns)
+    now, count = clock.now_ms(), len(columns)
     if isinstance(columns.timestamp, list):
         times = [now if each == NO_TIMESTAMP else each for each in columns.timestamp]
         kinds = [int(TimestampType.CREATE_TIME)] * count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -121,10 +122,13 @@ class LoopStore:
 
 
 class _Deliveries:
-    """What is to be called on the loop, in order: by the loop, or by the call that returns first."""
+    """What is to be called on the loop, in order: by the loop, or by the call that returns first.
+
+    The loop does so in the context in which the store was made, whoever causes it.
+    """
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self._waiting: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._is_closed = False
 
@@ -132,7 +136,7 @@ class _Deliveries:
         """Have something called on the loop soon. From any thread."""
         self._waiting.append((call, arguments))
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
-            self._loop.call_soon_threadsafe(self.deliver)
+            self._loop.call_soon_threadsafe(self.deliver, context=self._context)
 
     def deliver(self) -> None:
         """Call what waits, on the loop."""

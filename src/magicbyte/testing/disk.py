@@ -12,9 +12,12 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from magicbyte.ports import Buffer, FileEntry
+
+if TYPE_CHECKING:
+    from magicbyte.ports import Clock
 
 SECTOR = 512  # bytes that are written whole or not at all
 
@@ -148,6 +151,27 @@ def _rename(names: dict[str, _Inode | _Directory], old: str | None, new: str | N
         names[new] = node
 
 
+def _copied(directory: _Directory, _random: Random) -> _Directory:
+    """Copy a directory with all that is not durable yet."""
+    nodes: dict[int, _Inode | _Directory] = {}
+
+    def copy(node: _Inode | _Directory) -> _Inode | _Directory:
+        if id(node) not in nodes:
+            nodes[id(node)] = made = _Inode() if isinstance(node, _Inode) else _Directory()
+            if isinstance(node, _Inode) and isinstance(made, _Inode):
+                made.content, made.stable = bytearray(node.content), node.stable
+                made.changes, made.modified_ms, made.failed = list(node.changes), node.modified_ms, node.failed
+            elif isinstance(node, _Directory) and isinstance(made, _Directory):
+                made.names = {name: copy(each) for name, each in node.names.items()}
+                made.stable = {name: copy(each) for name, each in node.stable.items()}
+                made.changes = [(old, new, copy(each)) for old, new, each in node.changes]
+        return nodes[id(node)]
+
+    found = copy(directory)
+    assert isinstance(found, _Directory)
+    return found
+
+
 class SimulatedFile:
     """An open file of a SimulatedDisk."""
 
@@ -184,7 +208,7 @@ class SimulatedFile:
         if error is not None:
             data = data[: self._disk.random.randint(0, len(data))]
         self._inode.write(position, data)
-        self._inode.modified_ms = self._disk.now_ms
+        self._inode.modified_ms = self._disk.date_ms()
         self._disk.observe("write", self.path)
         if error is not None:
             raise error
@@ -193,7 +217,7 @@ class SimulatedFile:
         """Cut the file to `size` bytes, or lengthen it with zeros."""
         self._disk.may_fail("truncate", self.path)
         self._inode.resize(size)
-        self._inode.modified_ms = self._disk.now_ms
+        self._inode.modified_ms = self._disk.date_ms()
         self._disk.observe("truncate", self.path)
 
     def sync(self) -> None:
@@ -238,12 +262,13 @@ class SimulatedDisk:
 
     `operations` counts those that change something; `counted` does so by kind and `phase`, which its user sets.
     `observer`, called in each of them with kind and path, may look at what `after_a_cut` gives there. `failures` maps
-    the numbers of operations that fail to the errno of their error. `now_ms` is the time of files. `descriptors` are
-    in use; what needs one beyond `most_descriptors` fails with EMFILE, and is no operation.
+    the numbers of operations that fail to the errno of their error. `now_ms` is the time of files, where no `clock` is
+    given. `descriptors` are in use; what needs one beyond `most_descriptors` fails with EMFILE, and is no operation.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, clock: Clock | None = None) -> None:
         self.random = Random(seed)
+        self._clock = clock
         self.operations = 0
         self.phase = ""
         self.counted: Counter[tuple[str, str]] = Counter()
@@ -258,9 +283,16 @@ class SimulatedDisk:
 
     def after_a_cut(self, seed: int) -> SimulatedDisk:
         """Return the disk as it is found when the power goes now; this one goes on as if nothing had happened."""
-        disk = SimulatedDisk(seed)
+        return self._with(self._survived, seed)
+
+    def after_a_kill(self, seed: int) -> SimulatedDisk:
+        """Return the disk as the next process finds it; this one is left to that which was killed."""
+        return self._with(_copied, seed)
+
+    def _with(self, content: Callable[[_Directory, Random], _Directory], seed: int) -> SimulatedDisk:
+        disk = SimulatedDisk(seed, self._clock)
         disk.now_ms = self.now_ms
-        disk._root = self._survived(self._root, disk.random)
+        disk._root = content(self._root, disk.random)
         return disk
 
     def _survived(self, directory: _Directory, random: Random) -> _Directory:
@@ -272,6 +304,10 @@ class SimulatedDisk:
                 found.names[name] = _Inode(node.after_a_cut(random), node.modified_ms)
         found.stable = dict(found.names)
         return found
+
+    def date_ms(self) -> int:
+        """Return the time for a file that is written now."""
+        return self.now_ms if self._clock is None else self._clock.now_ms()
 
     def error(self, kind: str, path: str) -> OSError | None:
         """Count an operation; return the error with which it is to fail."""
@@ -337,7 +373,7 @@ class SimulatedDisk:
         if isinstance(node, _Inode):
             node.resize(0)
         else:
-            node = _Inode(modified_ms=self.now_ms)
+            node = _Inode(modified_ms=self.date_ms())
             directory.change(None, name, node)
         self.observe("create", path)
         return SimulatedFile(self, path, node)
@@ -395,7 +431,7 @@ class SimulatedDisk:
         return SimulatedLock(self._locked, path)
 
     def modified_ms(self, path: str) -> int:
-        """Return when the file was last written, by `now_ms`."""
+        """Return when the file was last written."""
         return self._inode(path).modified_ms
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:

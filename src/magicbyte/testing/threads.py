@@ -1,0 +1,48 @@
+"""Threads of a simulated broker: their work is done on the loop, each after a delay of its own, so in any order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from magicbyte.broker.threads import ended
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SimulatedThreads:
+    """A `broker.threads.Threads` on a `VirtualLoop`.
+
+    Short work takes as long as other work: which of the two it is follows from how slow the disk was in real time.
+    """
+
+    def __init__(self, _name: str, _most: int) -> None:
+        self.pool: Executor = _OnLoop()
+
+    async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do `work` as soon as the loop says that a thread has done it."""
+        doing = asyncio.get_running_loop().run_in_executor(self.pool, partial(work, *arguments, **named))
+        await ended(doing)
+        return doing.result()
+
+    soon = run
+
+    async def warm_kernels(self) -> None:
+        """Do nothing: kernels and their plain twins return the same."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class _OnLoop(Executor):
+    """Does work at once."""
+
+    def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[Any]:
+        """Do `work` now."""
+        future: Future[Any] = Future()
+        future.set_result(work(*arguments, **named))
+        return future

@@ -1,0 +1,306 @@
+"""A whole cluster in one process under virtual time, from one seed: brokers, clients, disks, network and tree.
+
+with World(seed=1) as world:
+    broker = world.broker(0)
+
+    async def history() -> None:
+        await broker.start()
+        async with world.client() as client:
+            ...
+
+    world.run(history())
+
+What runs is the product's code: broker, client and net. Simulated are the event loop's time (`loop.py`), threads, whose
+work is done on the loop after a delay (`threads.py`), the network (`network.py`), disks (`disk.py`), the tree
+(`tree.py`), clocks, and random numbers. The same seed gives the same history, in any process, as
+`World.digest` shows.
+
+A broker that is *killed* loses its connections, which its peers learn, and its sessions end after their timeout; what
+it wrote to its disk stays. A *power cut* takes what was not durable, too, and its peers hear nothing. A *paused* broker
+runs nothing at all, as under SIGSTOP; its peers may connect and send until buffers are full. The tree is a host of its
+own, from which brokers are cut off like from any other; its answers come at once.
+
+Not simulated: HTTP pages, `sendfile`, and time that computation takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import importlib
+import logging
+from collections.abc import Coroutine, Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.dispatch import load_handlers
+from magicbyte.broker.versions import SERVED
+from magicbyte.client.client import Client
+from magicbyte.errors import NetworkError
+from magicbyte.printable import logger
+from magicbyte.testing.disk import SimulatedDisk
+from magicbyte.testing.loop import START_NS, Process, VirtualClock, VirtualLoop, current_process
+from magicbyte.testing.network import SimulatedNetwork
+from magicbyte.testing.threads import SimulatedThreads
+from magicbyte.testing.tree import SimulatedSession, SimulatedTree
+
+if TYPE_CHECKING:
+    from magicbyte.ports import MetadataStore, SessionListener
+
+T = TypeVar("T")
+
+TREE: Final = "tree"
+"""The tree's name in the network."""
+PORT: Final = 9092
+_DIRECTORY: Final = "/data"
+_SETTINGS: Final = {
+    "log.dirs": _DIRECTORY,
+    "group.initial.rebalance.delay.ms": "0",
+    "log.index.size.max.bytes": "65536",  # which files have before anything is in them
+    "max.open.files": "1000",
+}
+
+
+class World:
+    """The whole simulation. `settings` are Kafka's, of every broker; `disk_ms` is the longest that threads' work takes.
+
+    A history ends with StuckError after `most_virtual_s`, after `most_turns` of the loop, and when nothing can happen
+    any more.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        settings: Mapping[str, str] | None = None,
+        latency_ms: tuple[float, float] = (0.1, 1.0),
+        disk_ms: float = 0.5,
+        most_virtual_s: float = 3600,
+        most_turns: int = 5_000_000,
+    ) -> None:
+        self.seed, self.settings, self.disk_ms = seed, dict(settings or {}), disk_ms
+        self.loop = VirtualLoop(most_virtual_s=most_virtual_s, most_turns=most_turns)
+        self.loop.work_delay_s = self._work_delay_s
+        self.random = self.random_of("world")
+        self.clock = VirtualClock(self.loop)
+        self.network = SimulatedNetwork(self.loop, self.random_of("network"), latency_ms)
+        self.tree = SimulatedTree(self.clock)
+        self.brokers: dict[int, SimulatedBroker] = {}
+        self._threads = self.random_of("threads")
+        self._context = contextvars.Context()
+        self._expiry: asyncio.TimerHandle | None = None
+        self._watched = _Faults(self.loop.faults)
+        logger("magicbyte").addHandler(self._watched)
+        self.network.host(TREE)
+        load_handlers(SERVED)  # what is imported when it is first needed would take a thread's time in one world alone
+        importlib.import_module("numpy")
+        self.network.changed = self.connect_sessions
+
+    def random_of(self, name: str) -> Random:
+        """Return random numbers for one purpose: how many of them are used has no effect on those of others."""
+        return Random(f"{self.seed} {name}")
+
+    def broker(self, broker_id: int, settings: Mapping[str, str] | None = None) -> SimulatedBroker:
+        """Return a broker, which is not started yet, with a disk that is empty."""
+        made = self.brokers[broker_id] = SimulatedBroker(self, broker_id, {**self.settings, **(settings or {})})
+        return made
+
+    def client(self, name: str = "client", **options: Any) -> Client:
+        """Return a client on a host of that name. `options` are those of `Client`."""
+        bootstrap = [each.address for each in self.brokers.values()]
+        jitter = self.random_of(name).uniform
+        network = self.network.host(name)
+        return Client(bootstrap, client_id=name, clock=self.clock, jitter=jitter, network=network, **options)
+
+    @property
+    def virtual_s(self) -> float:
+        """The virtual seconds that have passed."""
+        return (self.loop.now_ns - START_NS) / 1e9
+
+    def run(self, history: Coroutine[Any, Any, T]) -> T:
+        """Run a history to its end; return what it returns. Raises StuckError, AssertionError for a fault of ours."""
+        result = self.loop.run(history)
+        assert not self.loop.faults, "\n".join(self.loop.faults)
+        return result
+
+    def digest(self) -> str:
+        """Return a digest of all that went over the network so far, when, of all disks, and of the time."""
+        found = hashlib.blake2b(f"{self.network.digest()} {self.loop.now_ns}".encode())
+        for each in self.brokers.values():
+            for path, content in each.disk.walk():
+                found.update(f"{each.name} {path} {len(content)} ".encode())
+                found.update(content)
+        return found.hexdigest()
+
+    def close(self) -> None:
+        """End everything."""
+        logger("magicbyte").removeHandler(self._watched)
+        self.loop.shut_down()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- sessions of the tree
+
+    def open_session(self, broker: SimulatedBroker, listener: SessionListener) -> SimulatedSession:
+        """Return a session of a broker. Raises NetworkError where it is cut off."""
+        if not self._reaches_tree(broker):
+            raise NetworkError(f"{broker.name} is cut off from the tree")
+        return self.tree.session(listener=listener, timeout_ms=broker.session_timeout_ms)
+
+    def connect_sessions(self) -> None:
+        """Cut off, and heal, the sessions of brokers as the network says."""
+        for broker in self.brokers.values():
+            for session in broker.sessions:
+                if not session.is_cut and not self._reaches_tree(broker):
+                    self.tree.cut(session)
+                elif session.is_cut and not session.is_closed and self._reaches_tree(broker):
+                    self.tree.heal(session)
+        self._expire()
+
+    def _reaches_tree(self, broker: SimulatedBroker) -> bool:
+        network = self.network
+        is_running = broker.process is not None and not broker.process.is_paused
+        return is_running and network.is_reachable(broker.name, TREE) and network.is_reachable(TREE, broker.name)
+
+    def _expire(self) -> None:
+        """Let the sessions end that are due, and come again for the next one."""
+        self.tree.expire_overdue()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        due_ms = self.tree.next_expiry_ms()
+        if due_ms is not None:
+            self._expiry = self.loop.call_at(due_ms / 1000, self._expire, context=self._context)
+
+    def _work_delay_s(self) -> float:
+        process = current_process()
+        slow = next((each.disk_ms for each in self.brokers.values() if each.process is process), None)
+        return self._threads.uniform(0, self.disk_ms if slow is None else slow) / 1000
+
+
+class SimulatedBroker:
+    """A broker and its machine. `disk_ms` is the longest that work of its threads takes, None: as everywhere.
+
+    `clock.ahead_ms` turns its wall clock.
+    """
+
+    def __init__(self, world: World, broker_id: int, settings: Mapping[str, str]) -> None:
+        self.id, self.name = broker_id, f"broker-{broker_id}"
+        self.address = f"{self.name}:{PORT}"
+        self.clock = VirtualClock(world.loop)
+        self.disk = SimulatedDisk(world.random.getrandbits(32), self.clock)
+        self.disk_ms: float | None = None
+        self.process: Process | None = None
+        self.sessions: list[SimulatedSession] = []
+        self.session_timeout_ms = 18_000
+        self._world = world
+        self._network = world.network.host(self.name)
+        self._settings = {
+            **_SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{self.address}",
+            **settings,
+        }
+        self._starts = 0
+        self._broker: Broker | None = None
+
+    @property
+    def served(self) -> Broker:
+        """The broker itself, while it runs."""
+        assert self._broker is not None, "the broker runs between start and stop"
+        return self._broker
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and neither stopped nor killed since."""
+        return self._broker is not None
+
+    async def start(self) -> None:
+        """Start it, on what its disk holds."""
+        assert self.process is None, "it is stopped or killed first"
+        world = self._world
+        world.network.start(self.name)
+        self._starts += 1
+        process = self.process = Process(world.loop, f"{self.name}.{self._starts}")
+        try:
+            self._broker = await process.spawn(self._start(world.random_of(process.name)))
+        except BaseException as error:
+            if self.process is not process and isinstance(error, asyncio.CancelledError):
+                raise NetworkError(f"{self.name} was killed while it started") from None
+            self._gone(is_process=True)
+            raise
+
+    async def _start(self, random: Random) -> Broker:
+        broker = Broker(
+            BrokerConfig(self._settings),
+            clock=self.clock,
+            files=self.disk,
+            session=self._session,
+            threads=SimulatedThreads,
+            network=self._network,
+            random=random,
+        )
+        await broker.start()
+        return broker
+
+    def _session(self, *, listener: SessionListener) -> MetadataStore:
+        session = self._world.open_session(self, listener)
+        self.sessions.append(session)
+        return session
+
+    async def stop(self) -> None:
+        """Stop it, cleanly."""
+        assert self.process is not None, "it was started"
+        await self.process.spawn(self.served.stop())
+        self._gone(is_process=True)
+
+    def kill(self) -> None:
+        """End its process at once, as SIGKILL does."""
+        self._gone(is_process=True)
+        self.disk = self.disk.after_a_kill(self._world.random.getrandbits(32))
+
+    def cut_power(self) -> None:
+        """End its machine at once: what was not durable may be lost, and nobody is told."""
+        self._gone(is_process=False)
+        self.disk = self.disk.after_a_cut(self._world.random.getrandbits(32))
+
+    def pause(self) -> None:
+        """Let its process run nothing until it is resumed, as SIGSTOP does: it does not talk to the tree either."""
+        assert self.process is not None, "it was started"
+        self.process.pause()
+        self._world.connect_sessions()
+
+    def resume(self) -> None:
+        """Let its process go on."""
+        assert self.process is not None, "it was started"
+        self.process.resume()
+        self._world.connect_sessions()
+
+    def _gone(self, *, is_process: bool) -> None:
+        assert self.process is not None, "it was started"
+        process, self.process, self._broker = self.process, None, None
+        self._world.network.crash(self.name, is_process=is_process)
+        self._world.connect_sessions()
+        self.sessions.clear()
+        process.kill()
+
+
+class _Faults(logging.Handler):
+    """Takes faults of ours that are logged and end nothing: in a history they are failures."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._faults = faults
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a fault, except of a process that was killed: what its last tasks meet is nobody's."""
+        process = current_process()
+        if record.exc_info and (process is None or process.killed_s is None):
+            self._faults.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
