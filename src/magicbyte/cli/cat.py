@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from magicbyte.cli import options, render
-from magicbyte.cli.cluster import sources_at
+from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.output import Damage, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.log.files import units

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 import click
 
 from magicbyte.cli import render
-from magicbyte.cli.cluster import bootstrap_option, client_of, kcat_options, parsed
+from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, parsed
 from magicbyte.cli.output import binary_output
 from magicbyte.cli.templates import Part, parse_template, templated, unescape
 from magicbyte.compiled.kernel import expect

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.cluster import sources_at
+from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.output import Damage, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, readable, time_text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from magicbyte.cli.cluster import client_of
+from magicbyte.cli.brokers import client_of
 from magicbyte.cli.output import say
 from magicbyte.errors import MirrorError
 

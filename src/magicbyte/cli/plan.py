@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.cluster import client_of, format_option
+from magicbyte.cli.brokers import client_of, format_option
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines, time_text

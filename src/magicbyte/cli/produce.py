@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from magicbyte.cli.cluster import bootstrap_option, client_of, kcat_options, parsed
+from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, parsed
 from magicbyte.cli.templates import unescape
 from magicbyte.errors import ProtocolError, UnknownTopicError, UnsupportedVersionError
 from magicbyte.public.sources import explained

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.cluster import bootstrap_option, client_of, format_option
+from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
 from magicbyte.cli.options import size
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
