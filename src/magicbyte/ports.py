@@ -10,7 +10,11 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TypeAlias
+from typing import NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class TopicPartition(NamedTuple):
@@ -81,6 +85,23 @@ class FileSystem(Protocol):
 
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Task(Protocol[T_co]):
+    """Work that a thread does."""
+
+    def result(self) -> T_co:
+        """Wait until it is done; return what it returned, or raise what it raised."""
+
+    def exception(self) -> BaseException | None:
+        """Wait until it is done; return what it raised."""
+
+
+class Executor(Protocol):
+    """Threads that somebody else owns, such as a pool of `concurrent.futures`."""
+
+    def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Task[T]:
+        """Have a thread do some work."""
 
 
 class WritableFile(ReadableFile, Protocol):

@@ -11,24 +11,24 @@ from pathlib import Path
 import pytest
 
 from golden_data import log_cases
+from magicbyte.archive import blocks as archive_blocks
+from magicbyte.archive.blocks import Block, blocks_of, read_blocks
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files import entry_search, reader, resync
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.log.files.reader import (
-    Block,
     Buffers,
     Chunk,
     ScanRules,
     SegmentReader,
-    in_order,
-    read_blocks,
     read_chunks,
 )
 from magicbyte.log.files.resync import Sound, walk
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
+from magicbyte.workers import in_order
 
 LIMIT = 5 << 20  # beyond a chunk: what is smaller may come with others, and is refused when it is decoded
 SEGMENTS = [
@@ -38,6 +38,12 @@ SEGMENTS = [
     for path in sorted(case.partition_dir().glob("*.log"))
     if path.stat().st_size > 4000
 ][::4]
+
+
+def chunks_of(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Let chunks and blocks have so many bytes."""
+    for module in (reader, archive_blocks):
+        monkeypatch.setattr(module, "CHUNK_BYTES", size)
 
 
 def entries(chunk: Chunk) -> Iterator[tuple[int, int]]:
@@ -68,9 +74,9 @@ def by_blocks(path: Path, threads: int) -> list[object]:
 @pytest.mark.parametrize("size", [50, 1000, 70_000])
 def test_blocks_have_the_entries_of_one_walk(monkeypatch: pytest.MonkeyPatch, threads: int, size: int) -> None:
     for path in SEGMENTS:
-        monkeypatch.setattr(reader, "CHUNK_BYTES", 4 << 20)
+        chunks_of(monkeypatch, 4 << 20)
         expected = by_chunks(path)
-        monkeypatch.setattr(reader, "CHUNK_BYTES", size)
+        chunks_of(monkeypatch, size)
         assert by_blocks(path, threads) == expected, path
 
 
@@ -107,7 +113,7 @@ def test_entries_that_go_on_behind_a_block_come_whole(monkeypatch: pytest.Monkey
     monkeypatch.setattr(reader.Window, "ROOM", room)
     for path in SEGMENTS[::3]:
         expected = by_chunks(path)
-        monkeypatch.setattr(reader, "CHUNK_BYTES", 700)
+        chunks_of(monkeypatch, 700)
         assert by_blocks(path, 2) == expected, path
         monkeypatch.undo()
 
@@ -139,9 +145,9 @@ def test_damage_is_told_as_one_walk_tells_it(
     for number, path in enumerate(SEGMENTS[::4]):
         broken = tmp_path / f"{number:020}.log"
         broken.write_bytes(damaged(path, damage))
-        monkeypatch.setattr(reader, "CHUNK_BYTES", 4 << 20)
+        chunks_of(monkeypatch, 4 << 20)
         expected = by_chunks(broken)
-        monkeypatch.setattr(reader, "CHUNK_BYTES", 3000)
+        chunks_of(monkeypatch, 3000)
         assert by_blocks(broken, threads) == expected, path
 
 
@@ -182,7 +188,7 @@ def test_a_read_that_fails_ends_all_blocks(monkeypatch: pytest.MonkeyPatch) -> N
                 raise OSError(5, "Input/output error", self.path)
             return super().read_into(position, buffer)
 
-    monkeypatch.setattr(reader, "CHUNK_BYTES", 1000)
+    chunks_of(monkeypatch, 1000)
     blocks: list[Block] = []
 
     def walk(block: Block) -> Iterator[Chunk | CorruptRecordError]:
@@ -210,7 +216,7 @@ def test_blocks_of_a_segment_do_not_wait_for_those_of_the_one_before(tmp_path: P
         (tmp_path / f"{number:020}.log").write_bytes(path.read_bytes())
     (partition,) = discover([str(tmp_path)])
     found: list[Block] = []
-    taker = threading.Thread(target=lambda: found.extend(SegmentReader(partition).blocks(2)), daemon=True)
+    taker = threading.Thread(target=lambda: found.extend(blocks_of(SegmentReader(partition), 2)), daemon=True)
     taker.start()
     taker.join(5)  # nobody walks them
     assert len(found) == 3

@@ -17,6 +17,7 @@ import fsspec
 import pytest
 
 import golden_data
+from magicbyte import workers
 from magicbyte.archive import convert
 from magicbyte.archive.convert import (
     STATE,
@@ -246,7 +247,7 @@ def test_segments_begin_where_the_source_rolled_and_where_they_would_grow_too_la
 @pytest.mark.parametrize("held", [1, 128 << 20])
 def test_threads_make_the_same_bytes(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     monkeypatch.setattr(reader, "CHUNK_BYTES", 9000)
-    monkeypatch.setattr(reader, "HELD_BYTES", held)
+    monkeypatch.setattr(workers, "HELD_BYTES", held)
     for threads in (1, 4):
         done = run(source, tmp_path / str(threads), ConvertOptions(Format.V2, Codec.LZ4, threads=threads, verify=True))
         assert all(each.verified for each in done)
@@ -258,7 +259,7 @@ def test_threads_make_the_same_bytes(source: Path, tmp_path: Path, monkeypatch: 
 def test_threads_find_the_same_damage(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, at: int
 ) -> None:
-    monkeypatch.setattr(reader, "HELD_BYTES", held)
+    monkeypatch.setattr(workers, "HELD_BYTES", held)
     log = min((source / "orders-2").glob("*.log"))
     content = bytearray(log.read_bytes())
     position, _ = list(entries(content))[at]

@@ -9,6 +9,7 @@ import pytest
 
 import golden_data
 import magicbyte
+from magicbyte import workers
 from magicbyte.archive.diff import DEFAULT_OPTIONS, Difference, DiffOptions, DiffReport, Ignored, What, diff_logs
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopicError
@@ -159,7 +160,7 @@ def test_what_one_format_has_no_place_for_is_counted_and_no_difference(
 @pytest.mark.parametrize("held", [1, 128 << 20])
 def test_threads_change_nothing(logs: Logs, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     monkeypatch.setattr(reader, "CHUNK_BYTES", 50_000)
-    monkeypatch.setattr(reader, "HELD_BYTES", held)
+    monkeypatch.setattr(workers, "HELD_BYTES", held)
     many = [record._replace(offset=base + record.offset) for base in range(0, 6000, 100) for record in RECORDS]
     other = [record for record in many if record.offset != 4000]
     for threads in (1, 4):
@@ -380,7 +381,7 @@ def test_the_source_is_read_only(logs: Logs, tmp_path: Path) -> None:
 
 def test_batches_that_decompress_to_much_do_not_fill_the_memory(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")  # compiling would count
-    monkeypatch.setattr(reader, "HELD_BYTES", 8 << 20)
+    monkeypatch.setattr(workers, "HELD_BYTES", 8 << 20)
     zeros = [Record(at, 7, 0, None, bytes(2 << 20)) for at in range(150)]
     log = b"".join(entries([record], codec=Codec.ZSTD) for record in zeros)
     assert len(log) < 100_000

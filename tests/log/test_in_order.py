@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files.reader import HELD_BYTES, in_order
+from magicbyte.workers import HELD_BYTES, in_order
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

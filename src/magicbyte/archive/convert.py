@@ -34,7 +34,7 @@ from magicbyte.log.files.filesystem import make_directory, replace_file
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import choose, in_use, log_start_offset, meta_properties
-from magicbyte.log.files.reader import Chunk, in_order, read_chunks
+from magicbyte.log.files.reader import Chunk, read_chunks
 from magicbyte.ports import TopicPartition
 from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
@@ -43,6 +43,7 @@ from magicbyte.records.entry import parse_entry
 from magicbyte.records.layout import Dialect
 from magicbyte.records.lz4_repair import repair_lz4_headers
 from magicbyte.releases import FIRST_WITH_MAGIC
+from magicbyte.workers import in_order
 
 STATE = "conversion.jsonl"
 """Name of the file that says what was converted, and how; brokers pay no attention to it.

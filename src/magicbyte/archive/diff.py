@@ -25,7 +25,6 @@ from magicbyte.log.files.reader import (
     SegmentReader,
     decode_chunk,
     held_bytes,
-    in_order,
     stop_at_damage,
 )
 from magicbyte.records.columns import Record, RecordColumns
@@ -33,6 +32,7 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.digest import NOTHING, Array, Digest, RecordHashes, hash_records
 from magicbyte.records.layout import CONTROL_BIT, ENRICHED_CONTROL_BIT, NO_TIMESTAMP, Dialect
 from magicbyte.records.scan import BatchTable
+from magicbyte.workers import in_order
 
 
 class What(enum.IntFlag):

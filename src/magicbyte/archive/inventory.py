@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from magicbyte.archive.blocks import Block, blocks_of
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files.headers import Headers, headers_of, read_headers
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.files.reader import (
-    Block,
     Chunk,
     DamageHandler,
     SegmentReader,
     decode_chunk,
-    in_order,
     stop_at_damage,
 )
 from magicbyte.records import layout
@@ -37,6 +36,7 @@ from magicbyte.records.forms import form_for
 from magicbyte.records.layout import Dialect
 from magicbyte.records.message import Message
 from magicbyte.records.scan import scan
+from magicbyte.workers import in_order
 
 if TYPE_CHECKING:
     from magicbyte.archive.diff import FetchedLog
@@ -445,7 +445,7 @@ def _count_deep(
             yield from damage
             yield headers_of(Sent(step.path, step.position, step.table.buffer), step), records
 
-    blocks = SegmentReader(partition, counter.dialect).blocks(threads, limit=limit)
+    blocks = blocks_of(SegmentReader(partition, counter.dialect), threads, limit=limit)
     for step in in_order(blocks, work, threads):
         if isinstance(step, CorruptRecordError):
             on_damage(step)

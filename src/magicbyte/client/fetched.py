@@ -21,7 +21,6 @@ from magicbyte.log.files.reader import (
     Selection,
     decode_chunk,
     held_bytes,
-    in_order,
     select_records,
     stop_at_damage,
 )
@@ -30,6 +29,7 @@ from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable
+from magicbyte.workers import in_order
 
 SCHEME: Final = "kafka://"
 _LIST_OFFSETS: Final = 2  # API key

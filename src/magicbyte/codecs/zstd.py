@@ -6,7 +6,6 @@ Source: RFC 8878.
 """
 
 import struct
-import threading
 
 import zstandard
 
@@ -25,24 +24,24 @@ _RLE, _RESERVED = 1, 3
 _SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
 
 
-class _Contexts(threading.local):
-    """The library's contexts, which cost more to make than a small batch to read, and serve one thread at a time."""
-
-    def __init__(self) -> None:
-        self.decompressor = zstandard.ZstdDecompressor()
-        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
-
-
-_contexts = _Contexts()
+# The library's contexts that nobody uses now: they cost more to make than a small batch to read, and serve one thread
+# at a time. Whoever takes one puts it back; single operations of a list are atomic.
+_decompressors: list[zstandard.ZstdDecompressor] = []
+_compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
     """Return one frame, without a checksum and, unlike Kafka's, with its content size: readers then allocate once."""
     level = DEFAULT_LEVEL if level is None else level
-    compressor = _contexts.compressors.get(level)
-    if compressor is None:
-        compressor = _contexts.compressors[level] = zstandard.ZstdCompressor(level=level)
-    return compressor.compress(data)
+    unused = _compressors.setdefault(level, [])
+    try:
+        compressor = unused.pop()
+    except IndexError:
+        compressor = zstandard.ZstdCompressor(level=level)
+    try:
+        return compressor.compress(data)
+    finally:
+        unused.append(compressor)
 
 
 def size_hint(data: memoryview) -> int:
@@ -59,10 +58,14 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
 
     Raises CorruptRecordError, OutputFull. Beside `out` the library holds a window: at most 8 MiB, or the size of `out`.
     """
-    decompressor = _contexts.decompressor
+    unused = _decompressors
     if large := _large_windows(data, len(out)):
         data = _with_windows_up_to(data, large, len(out) + 2 * _MAX_BLOCK)
-        decompressor = zstandard.ZstdDecompressor()  # not the thread's: it would keep the window
+        unused = []  # none that is kept: it would keep the window
+    try:
+        decompressor = unused.pop()
+    except IndexError:
+        decompressor = zstandard.ZstdDecompressor()
     try:
         reader = decompressor.stream_reader(data, read_across_frames=True)
         written = reader.readinto(out) if len(out) else 0  # the library fails without any room
@@ -70,6 +73,8 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
             raise OutputFull
     except zstandard.ZstdError as error:
         raise CorruptRecordError("zstd data", expected="sound frames", found=error) from None
+    finally:
+        unused.append(decompressor)
     return written
 
 

@@ -102,6 +102,7 @@ def read_source(
 
     `dialect`: of a folder, None for what it says itself.
     """
+    from magicbyte.archive.blocks import read_records
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.partitions import log_start_offset
     from magicbyte.log.files.reader import SegmentReader
@@ -113,10 +114,9 @@ def read_source(
             on_damage(error)
             start = 0
         selection = replace(selection, first=max(selection.first, start))
-        reader: SegmentReader | FetchedPartition = SegmentReader(source, dialect)
-    else:
-        reader = source
-    return reader.records(selection, options, threads=threads, on_damage=on_damage, progress=progress)
+        reader = SegmentReader(source, dialect)
+        return read_records(reader, selection, options, threads=threads, on_damage=on_damage, progress=progress)
+    return source.records(selection, options, threads=threads, on_damage=on_damage, progress=progress)
 
 
 def doubts(sources: Sequence[Source], dialect: Dialect | None) -> Iterator[str]:

@@ -7,7 +7,6 @@ Sources: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,6 +21,7 @@ from magicbyte.errors import (
     RequestRefusedError,
 )
 from magicbyte.log.append.rules import AppendRules, Request
+from magicbyte.log.files.reader import Buffers
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DecodeOptions, decode_rows
@@ -50,7 +50,7 @@ from magicbyte.wire.checksum import crc32
 MOST_NAMED = 1000
 """Records at fault that a refusal names: there may be millions."""
 KEPT_SCRATCH = 4 << 20
-"""Bytes that each thread keeps to unpack into: sets that fit need no memory of their own."""
+"""Bytes that are kept to unpack a set into: sets that fit need no memory of their own."""
 _APPEND_TIME, _CREATE_TIME = TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
 _V0, _V2 = Format.V0, Format.V2
 _WITH_TIMES = (Format.V2, Format.V1)
@@ -117,7 +117,7 @@ def read_set(
     """Return the set, whole and legal for a log with these rules. A cut entry at its end is left out, if it may be.
 
     Raises AppendRefusedError, and RoomNeeded without `has_room`, where it does not fit into what is kept. What the
-    parts refer to beside `records` is memory that the next call in this thread uses again.
+    parts refer to beside `records` is memory that a later call uses again when nothing refers to it any more.
     """
     reader = _Reader(rules, request, now_ms, dialect, has_room=has_room)
     outer = reader.outer(records)
@@ -133,14 +133,8 @@ def read_set(
     return ProducedSet(dialect, parts, reader.decompressed, codec, is_control)
 
 
-class _Memory(threading.local):
-    """Where a thread unpacks what it only looks at: fresh memory costs as much as fast codecs do."""
-
-    def __init__(self) -> None:
-        self.scratch = memoryview(bytearray(KEPT_SCRATCH))  # the system gives it page by page, as it is used
-
-
-_memory = _Memory()
+_memory = Buffers()
+"""Where threads unpack what they only look at: fresh memory costs as much as fast codecs do."""
 
 
 class _Unpacker:
@@ -149,7 +143,7 @@ class _Unpacker:
     def __init__(self, limit: int, *, has_room: bool) -> None:
         self._limit = self._left = limit
         self._has_room = has_room
-        self._scratch = _memory.scratch
+        self._scratch = _memory.unused(KEPT_SCRATCH)[:KEPT_SCRATCH]
 
     def unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
         """Return what `payload` holds. Raises CorruptRecordError, BatchTooLargeError."""

@@ -1,7 +1,6 @@
 """Reading a partition's log: closed entries or records, by ranges, with damage told and never hidden.
 
-A log is read in chunks of a few MiB, so memory does not grow with it. Everything here is one thread's work unless
-`threads` asks for more.
+A log is read in chunks of a few MiB, so memory does not grow with it. Several threads read it by `archive/blocks.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +9,8 @@ import bisect
 import enum
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
@@ -34,12 +32,7 @@ if TYPE_CHECKING:
     from magicbyte.ports import ReadableFile
     from magicbyte.records.columns import RecordColumns
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 CHUNK_BYTES = 4 << 20
-HELD_BYTES = 128 << 20
-"""That the results of one chunk may have before they are taken."""
 _MAX_OFFSET = (1 << 63) - 1
 
 
@@ -100,7 +93,7 @@ def read_chunks(
     """
     stop = file.size if end is None else min(end, file.size)
     rules = ScanRules(dialect, limit, merge)
-    for step in _walk(Window(file, Buffers()), start, stop, rules, sliced=end is not None):
+    for step in walk_range(Window(file, Buffers()), start, stop, rules, sliced=end is not None):
         if isinstance(step, Chunk):
             yield step
         else:
@@ -108,7 +101,7 @@ def read_chunks(
         del step  # so that its buffer can be used again
 
 
-def _walk(
+def walk_range(
     window: Window, position: int, stop: int, rules: ScanRules, *, sliced: bool
 ) -> Generator[Chunk | CorruptRecordError, None, int | None]:
     """Yield the chunks and the damage of the entries that begin from `position` to below `stop`.
@@ -224,70 +217,6 @@ class Window:
             return whole.toreadonly()[:filled]
 
 
-class Block:
-    """A range of a file that any thread may walk. It is read at once; only where to begin comes from the block before.
-
-    A block has the entries that begin in it. Every block must be walked, in order or by threads that take them in
-    order. `before` and `after`: the position from which on entries are to be found, None where there can be none.
-    """
-
-    def __init__(
-        self, file: ReadableFile, buffers: Buffers, start: int, end: int, before: Future[int | None], rules: ScanRules
-    ) -> None:
-        self.file, self.buffers, self.start, self.end, self.before, self.rules = (
-            file,
-            buffers,
-            start,
-            end,
-            before,
-            rules,
-        )
-        self.after: Future[int | None] = Future()
-
-    def walk(self) -> list[Chunk | CorruptRecordError]:
-        """Return the chunks and the damage of the block, in order. Raises OSError."""
-        found: list[Chunk | CorruptRecordError] = []
-        position: int | None = None
-        try:
-            window = Window(self.file, self.buffers)
-            if not (self.before.done() and self.before.result() is None):
-                window.prepare(self.start, self.end)
-            position = self.before.result()
-            if position is not None:
-                position = _collect(_walk(window, position, self.end, self.rules, sliced=True), found)
-        except BaseException:
-            position = None
-            raise
-        finally:
-            self.after.set_result(position)  # whatever happens: the thread of the next block waits for it
-        return found
-
-
-def _collect(
-    steps: Generator[Chunk | CorruptRecordError, None, int | None], found: list[Chunk | CorruptRecordError]
-) -> int | None:
-    """Add all of `steps` to `found`, and return what their generator returns."""
-    while True:
-        try:
-            found.append(next(steps))
-        except StopIteration as ended:
-            return cast("int | None", ended.value)
-
-
-def read_blocks(file: ReadableFile, buffers: Buffers, rules: ScanRules, start: int = 0) -> Iterator[Block]:
-    """Yield blocks with all that `read_chunks` finds, to be walked by threads. `start` is the position of an entry.
-
-    Each must be given to a thread before the next is asked for. The file must stay open until all are walked.
-    """
-    before: Future[int | None] = Future()
-    before.set_result(start)
-    while start < file.size and not (before.done() and before.result() is None):
-        block = Block(file, buffers, start, min(start + CHUNK_BYTES, file.size), before, rules)
-        yield block
-        before, start = block.after, block.end
-        del block  # or the file would stay open
-
-
 def _begun_before(table: BatchTable, stop: int) -> BatchTable:
     """Return the rows of `table` that begin before position `stop`; a merged row is cut there."""
     rows = bisect.bisect_left(table.position, stop)
@@ -348,16 +277,6 @@ def decode_chunk(
                 yield from decode_chunk(replace(chunk, table=inner), list(range(len(inner))), options, on_damage)
 
 
-def decoded(chunk: Chunk, rows: Sequence[int], options: DecodeOptions) -> Iterator[RecordColumns | CorruptRecordError]:
-    """Yield the records of some rows of a chunk, and each damage in its place, for a thread that may not tell of it."""
-    damage: list[CorruptRecordError] = []
-    for columns in decode_chunk(chunk, rows, options, damage.append):
-        yield from damage
-        damage.clear()
-        yield columns
-    yield from damage
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentReader:
     """Reads the segments of one partition folder. `dialect` overrules what the folder says."""
@@ -385,17 +304,6 @@ class SegmentReader:
                     limit=limit,
                     on_damage=on_damage,
                 )
-
-    def blocks(
-        self, threads: int, *, first: int = 0, merge: bool = False, limit: int = DEFAULT_MAX_BATCH_BYTES
-    ) -> Iterator[Block]:
-        """Yield what `chunks` does as blocks, for so many threads to walk; `read_blocks` says how."""
-        buffers = Buffers(kept=2 * threads + 4)
-        rules = ScanRules(self.dialect or self.partition.dialect, limit, merge)
-        for segment in self.segments_from(first):
-            file = self.partition.files.open(segment.log.path)  # closed when no block has it any more
-            yield from read_blocks(file, buffers, rules, self.start_position(segment, first))
-            del file  # so that no segment waits for the last block of the one before
 
     def segments_from(self, first: int) -> list[Segment]:
         """Return the segments that may hold offset `first` or later ones."""
@@ -441,114 +349,31 @@ class SegmentReader:
         selection: Selection = EVERYTHING,
         options: DecodeOptions = DEFAULT_OPTIONS,
         *,
-        threads: int = 1,
         on_damage: DamageHandler = stop_at_damage,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Iterator[RecordColumns]:
         """Yield the selected records in offset order. `progress` is told the bytes of each chunk that was read."""
-        kernel.expect(sum(segment.log.size for segment in self.segments_from(selection.first)))
-        committed = None
-        if selection.isolation is Isolation.READ_COMMITTED:
-            found = scan_transactions(self._facts(options.limit, on_damage))
-            committed = CommittedFilter(found.aborted, found.last_stable_offset)
-            selection = replace(selection, end=min(selection.end, found.last_stable_offset))
-
-        def work(block: Block) -> Iterator[RecordColumns | CorruptRecordError | _Walked]:
-            for step in block.walk():
-                if isinstance(step, CorruptRecordError):
-                    yield step
-                    continue
-                rows, more = select_rows(step.table, selection, committed)
-                if rows:
-                    yield from decoded(step, rows, options)
-                yield _Walked(step.table.end, more)
-                if not more:
-                    return
-
-        blocks = self.blocks(threads, first=selection.first, merge=True, limit=options.limit)
-        for step in in_order(blocks, work, threads, size=held_bytes):
-            if isinstance(step, CorruptRecordError):
-                on_damage(step)
-            elif isinstance(step, _Walked):
-                progress(step.size)
-                if not step.more:
-                    return
-            else:
-                chosen = select_records(step, selection)
+        selection, committed = self.narrowed(selection, options, on_damage)
+        for chunk in self.chunks(first=selection.first, merge=True, limit=options.limit, on_damage=on_damage):
+            rows, more = select_rows(chunk.table, selection, committed)
+            for columns in decode_chunk(chunk, rows, options, on_damage):
+                chosen = select_records(columns, selection)
                 if len(chosen):
                     yield chosen
+            progress(chunk.table.end)
+            if not more:
+                return
 
-
-class _Walked(NamedTuple):
-    """The bytes of a chunk of which all was given, and whether later ones may have something, too."""
-
-    size: int
-    more: bool
-
-
-def in_order(
-    items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int, *, size: Callable[[R], int] = lambda _: 1
-) -> Iterator[R]:
-    """Yield what `work` makes of each item, in order, with `threads` of them under way at a time.
-
-    A thread goes on with an item until the results have HELD_BYTES, by `size`; the rest is made when it is asked for,
-    so that no item, whatever it decompresses to, fills the memory. Damage that ends the items, or the work on one of
-    them, is raised behind what was made before it.
-    """
-    if threads < 2:
-        for item in items:
-            yield from work(item)
-        return
-    with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
-        pending: deque[Future[_Made[R]]] = deque()
-        damage: CorruptRecordError | None = None
-        try:
-            for item in items:
-                pending.append(pool.submit(_begin, work(item), size))
-                if len(pending) > threads:
-                    yield from _delivered(pending)
-        except CorruptRecordError as error:  # in the walk, which is ahead: what lies before it is to be given first
-            damage = error
-        while pending:
-            yield from _delivered(pending)
-        if damage is not None:
-            raise damage
-
-
-class _Made(NamedTuple, Generic[R]):
-    """Results of an item, and what else there may be: more of them, or the damage that ended the work."""
-
-    results: list[R]
-    rest: Iterator[R]
-    damage: CorruptRecordError | None
-
-
-def _begin(work: Iterator[R], size: Callable[[R], int]) -> _Made[R]:
-    """Return the first results of `work`, of HELD_BYTES and one more at most."""
-    found: list[R] = []
-    held = 0
-    try:
-        for each in work:
-            found.append(each)
-            held += size(each)
-            if held >= HELD_BYTES:
-                return _Made(found, work, None)
-    except CorruptRecordError as error:
-        return _Made(found, iter(()), error)
-    return _Made(found, iter(()), None)
-
-
-def _delivered(pending: deque[Future[_Made[R]]]) -> Iterator[R]:
-    """Yield the results of the first of `pending`; raise the damage behind them."""
-    made = pending.popleft().result()
-    yield from made.results
-    try:
-        yield from made.rest
-        if made.damage is not None:
-            raise made.damage
-    except CorruptRecordError:
-        pending.clear()
-        raise
+    def narrowed(
+        self, selection: Selection, options: DecodeOptions, on_damage: DamageHandler
+    ) -> tuple[Selection, CommittedFilter | None]:
+        """Return what of `selection` is to be read, and what of its rows is committed (None: all that is read)."""
+        kernel.expect(sum(segment.log.size for segment in self.segments_from(selection.first)))
+        if selection.isolation is not Isolation.READ_COMMITTED:
+            return selection, None
+        found = scan_transactions(self._facts(options.limit, on_damage))
+        end = min(selection.end, found.last_stable_offset)
+        return replace(selection, end=end), CommittedFilter(found.aborted, found.last_stable_offset)
 
 
 def held_bytes(step: object) -> int:

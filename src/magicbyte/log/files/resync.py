@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,7 +42,7 @@ from magicbyte.records.layout import (
 from magicbyte.records.scan import complaint, scan
 
 if TYPE_CHECKING:
-    from magicbyte.ports import ReadableFile
+    from magicbyte.ports import Executor, ReadableFile, Task
     from magicbyte.records.scan import BatchTable
 
 _OFFSETS_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
@@ -194,7 +193,7 @@ class _Walk:
         self.main_last = self.before = limits.low - 1
         self.previous: tuple[int, int, int] | None = None  # position, end and first offset of the last MAIN entry
         self.buffers = Buffers() if buffers is None else buffers
-        self.preparing: Future[None] | None = None
+        self.preparing: Task[None] | None = None
         self.main_rows: list[_MainRow] = []
         self.last = self.main_last  # of the row that is being followed
 
@@ -204,7 +203,7 @@ class _Walk:
             yield from self._run()
         finally:
             if self.preparing is not None:
-                wait([self.preparing])
+                self.preparing.exception()
 
     def _run(self) -> Iterator[Sound | Outlier | Displaced | Gap]:
         file, position, wanted, least = self.file, 0, CHUNK_BYTES, CHUNK_BYTES // 2

@@ -1,0 +1,158 @@
+"""A partition's log read by several threads: they walk it block by block, and its records come in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.reader import (
+    CHUNK_BYTES,
+    Buffers,
+    Chunk,
+    DamageHandler,
+    ScanRules,
+    SegmentReader,
+    Selection,
+    Window,
+    decode_chunk,
+    held_bytes,
+    select_records,
+    select_rows,
+    walk_range,
+)
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.workers import in_order
+
+if TYPE_CHECKING:
+    from magicbyte.ports import ReadableFile
+    from magicbyte.records.columns import RecordColumns
+
+
+class Block:
+    """A range of a file that any thread may walk. It is read at once; only where to begin comes from the block before.
+
+    A block has the entries that begin in it. Every block must be walked, in order or by threads that take them in
+    order. `before` and `after`: the position from which on entries are to be found, None where there can be none.
+    """
+
+    def __init__(
+        self, file: ReadableFile, buffers: Buffers, start: int, end: int, before: Future[int | None], rules: ScanRules
+    ) -> None:
+        self.file, self.buffers, self.rules = file, buffers, rules
+        self.start, self.end, self.before = start, end, before
+        self.after: Future[int | None] = Future()
+
+    def walk(self) -> list[Chunk | CorruptRecordError]:
+        """Return the chunks and the damage of the block, in order. Raises OSError."""
+        found: list[Chunk | CorruptRecordError] = []
+        position: int | None = None
+        try:
+            window = Window(self.file, self.buffers)
+            if not (self.before.done() and self.before.result() is None):
+                window.prepare(self.start, self.end)
+            position = self.before.result()
+            if position is not None:
+                position = _collect(walk_range(window, position, self.end, self.rules, sliced=True), found)
+        except BaseException:
+            position = None
+            raise
+        finally:
+            self.after.set_result(position)  # whatever happens: the thread of the next block waits for it
+        return found
+
+
+def _collect(
+    steps: Generator[Chunk | CorruptRecordError, None, int | None], found: list[Chunk | CorruptRecordError]
+) -> int | None:
+    """Add all of `steps` to `found`, and return what their generator returns."""
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as ended:
+            return cast("int | None", ended.value)
+
+
+def read_blocks(file: ReadableFile, buffers: Buffers, rules: ScanRules, start: int = 0) -> Iterator[Block]:
+    """Yield blocks with all that `read_chunks` finds, to be walked by threads. `start` is the position of an entry.
+
+    Each must be given to a thread before the next is asked for. The file must stay open until all are walked.
+    """
+    before: Future[int | None] = Future()
+    before.set_result(start)
+    while start < file.size and not (before.done() and before.result() is None):
+        block = Block(file, buffers, start, min(start + CHUNK_BYTES, file.size), before, rules)
+        yield block
+        before, start = block.after, block.end
+        del block  # or the file would stay open
+
+
+def blocks_of(
+    reader: SegmentReader, threads: int, *, first: int = 0, merge: bool = False, limit: int = DEFAULT_MAX_BATCH_BYTES
+) -> Iterator[Block]:
+    """Yield what `SegmentReader.chunks` does as blocks, for so many threads to walk; `read_blocks` says how."""
+    buffers = Buffers(kept=2 * threads + 4)
+    rules = ScanRules(reader.dialect or reader.partition.dialect, limit, merge)
+    for segment in reader.segments_from(first):
+        file = reader.partition.files.open(segment.log.path)  # closed when no block has it any more
+        yield from read_blocks(file, buffers, rules, reader.start_position(segment, first))
+        del file  # so that no segment waits for the last block of the one before
+
+
+def read_records(
+    reader: SegmentReader,
+    selection: Selection,
+    options: DecodeOptions,
+    *,
+    threads: int,
+    on_damage: DamageHandler,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[RecordColumns]:
+    """Yield what `SegmentReader.records` does, decoded by so many threads."""
+    if threads < 2:
+        yield from reader.records(selection, options, on_damage=on_damage, progress=progress)
+        return
+    selection, committed = reader.narrowed(selection, options, on_damage)
+
+    def work(block: Block) -> Iterator[RecordColumns | CorruptRecordError | _Walked]:
+        for step in block.walk():
+            if isinstance(step, CorruptRecordError):
+                yield step
+                continue
+            rows, more = select_rows(step.table, selection, committed)
+            if rows:
+                yield from _decoded(step, rows, options)
+            yield _Walked(step.table.end, more)
+            if not more:
+                return
+
+    blocks = blocks_of(reader, threads, first=selection.first, merge=True, limit=options.limit)
+    for step in in_order(blocks, work, threads, size=held_bytes):
+        if isinstance(step, CorruptRecordError):
+            on_damage(step)
+        elif isinstance(step, _Walked):
+            progress(step.size)
+            if not step.more:
+                return
+        else:
+            chosen = select_records(step, selection)
+            if len(chosen):
+                yield chosen
+
+
+class _Walked(NamedTuple):
+    """The bytes of a chunk of which all was given, and whether later ones may have something, too."""
+
+    size: int
+    more: bool
+
+
+def _decoded(chunk: Chunk, rows: Sequence[int], options: DecodeOptions) -> Iterator[RecordColumns | CorruptRecordError]:
+    """Yield the records of some rows of a chunk, and each damage in its place: a thread may not tell of it."""
+    damage: list[CorruptRecordError] = []
+    for columns in decode_chunk(chunk, rows, options, damage.append):
+        yield from damage
+        damage.clear()
+        yield columns
+    yield from damage
