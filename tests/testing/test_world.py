@@ -13,6 +13,7 @@ import pytest
 
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
+from magicbyte.client.client import Node
 from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.offsets import bounds
@@ -27,6 +28,7 @@ from magicbyte.testing.loop import StuckError
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 
 DURABLE = {"log.flush.interval.messages": "1"}
+ALONE = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "4"}
 IN_OTHER_PROCESS = "import sys; from testing.test_world import eventful; print(eventful(int(sys.argv[1])))"
 
 
@@ -45,11 +47,22 @@ async def read(client: Client, topic: str, start: int = 0, wait_ms: int = 0) -> 
             return found
 
 
+async def make_topic(world: World, **configs: str) -> None:
+    """Make the topic, and wait until it can be used."""
+    async with world.client("admin") as client:
+        await create_topic(client, NewTopic("topic", configs=configs))
+        await client.at_leader("topic", 0, as_it_is)
+
+
+async def as_it_is(node: Node) -> Node:
+    return node
+
+
 async def member(client: Client, group: str, beats: int) -> int:
     """Be a member of a group for so many heartbeats; return in how many generations."""
     generations, member_id, left = set[int](), "", beats
     while left > 0:
-        node = await client.coordinator(group)
+        node = await client.at_coordinator(group, as_it_is)
         protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
         join = JoinGroupRequest(
             group_id=group,
@@ -82,7 +95,7 @@ async def member(client: Client, group: str, beats: int) -> int:
 def eventful(seed: int) -> str:
     """Return the digest of three minutes with producers, a reader, a group, a power cut, and a network that fails."""
     with World(seed) as world:
-        broker = world.broker(0, DURABLE)
+        broker = world.broker(0, DURABLE | ALONE)
         world.run(_eventful(world, broker))
         return world.digest()
 
@@ -125,8 +138,8 @@ async def _eventful(world: World, broker: SimulatedBroker) -> None:
         async with world.client(name) as client:
             await member(client, "group", 10)
 
+    await make_topic(world)
     async with world.client("admin") as client:
-        await create_topic(client, NewTopic("topic"))
         await asyncio.gather(joins("member-1"), joins("member-2"))
         await commit_offsets(client, "other", {("topic", 0): Committed(7)})
     await asyncio.gather(produces("producer-1", 60), produces("producer-2", 60), reads(), fails())
@@ -158,7 +171,7 @@ def test_a_history_repeats_in_another_process_with_other_hashes(seed: int) -> No
 @pytest.mark.parametrize("seed", range(5))
 def test_what_was_acknowledged_survives_a_power_cut_where_each_message_is_flushed(seed: int) -> None:
     with World(seed) as world:
-        broker = world.broker(0, DURABLE)
+        broker = world.broker(0, DURABLE | ALONE)
         acknowledged: list[bytes] = []
 
         async def produces() -> None:
@@ -169,8 +182,8 @@ def test_what_was_acknowledged_survives_a_power_cut_where_each_message_is_flushe
 
         async def history() -> None:
             await broker.start()
+            await make_topic(world)
             async with world.client() as client:
-                await create_topic(client, NewTopic("topic"))
                 producing = asyncio.create_task(produces())
                 await asyncio.sleep(world.random.uniform(0.1, 0.5))
                 broker.cut_power()
@@ -193,8 +206,8 @@ def test_a_power_cut_takes_what_was_not_flushed_and_a_killed_process_takes_nothi
 
             async def history(world: World = world, broker: SimulatedBroker = broker) -> int:
                 await broker.start()
+                await make_topic(world)
                 async with world.client() as client:
-                    await create_topic(client, NewTopic("topic"))
                     await send(client, "topic", 0, records(b"value" * 2000))
                     broker.kill()
                     await broker.start()
@@ -214,14 +227,14 @@ def test_the_same_broker_started_again_waits_for_the_end_of_its_session_and_has_
 
         async def history() -> None:
             await broker.start()
-            async with world.client() as client:
-                await create_topic(client, NewTopic("topic"))
+            await make_topic(world)
             broker.kill()
             at = world.virtual_s
             assert world.tree.session().exists(broker_path(0)) is not None
             await broker.start()
             assert world.virtual_s - at > 17
-            assert broker.served.topics.names() == ["topic"]
+            async with world.client() as client:
+                await client.at_leader("topic", 0, as_it_is)
 
         world.run(history())
 
@@ -232,8 +245,8 @@ def test_a_broker_that_is_cut_off_is_silent_and_answers_when_it_is_healed() -> N
 
         async def history() -> None:
             await broker.start()
+            await make_topic(world)
             async with world.client(request_timeout_ms=3000, retry_ms=0) as client:
-                await create_topic(client, NewTopic("topic"))
                 await send(client, "topic", 0, records(b"before"))
                 world.network.cut("client", broker.name)
                 at = world.virtual_s
@@ -256,8 +269,8 @@ def test_one_way_of_a_cut_carries_requests_and_no_answers() -> None:
 
         async def history() -> Sequence[bytes]:
             await broker.start()
+            await make_topic(world)
             async with world.client(request_timeout_ms=1000, retry_ms=0) as client:
-                await create_topic(client, NewTopic("topic"))
                 await send(client, "topic", 0, records(b"before"))
                 world.network.cut(broker.name, "client", one_way=True)
                 with pytest.raises(NetworkError):
@@ -274,8 +287,8 @@ def test_a_paused_broker_does_nothing_until_it_is_resumed() -> None:
 
         async def history() -> None:
             await broker.start()
+            await make_topic(world)
             async with world.client() as client:
-                await create_topic(client, NewTopic("topic"))
                 broker.pause()
                 sending = asyncio.create_task(send(client, "topic", 0, records(b"value")))
                 await asyncio.sleep(5)
@@ -316,8 +329,8 @@ def test_a_wall_clock_that_jumps_changes_dates_and_no_timeout() -> None:
 
         async def history() -> list[int]:
             await broker.start()
+            await make_topic(world, **{"message.timestamp.type": "LogAppendTime"})
             async with world.client() as client:
-                await create_topic(client, NewTopic("topic", configs={"message.timestamp.type": "LogAppendTime"}))
                 for ahead_ms in (0, -86_400_000, 86_400_000):
                     broker.clock.ahead_ms = ahead_ms
                     await send(client, "topic", 0, records(b"value"))
@@ -340,8 +353,8 @@ def test_large_answers_wait_for_a_reader_that_does_not_read() -> None:
 
         async def history() -> None:
             await broker.start()
+            await make_topic(world)
             async with world.client("one") as one, world.client("two") as two:
-                await create_topic(one, NewTopic("topic"))
                 for at in range(4):
                     await send(one, "topic", 0, records(bytes([at]) * 900_000))
                 assert [value[0] for value in await read(two, "topic")] == [0, 1, 2, 3]
