@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from magicbyte.broker.config import BrokerConfig
+    from magicbyte.broker.controller import ControllerService
     from magicbyte.broker.groups import Groups
     from magicbyte.broker.listeners import Listener
     from magicbyte.broker.partition import Partition
@@ -87,6 +88,8 @@ class Broker:
     is damaged in them, which goes to the quarantine; else their partitions are offline.
     """
 
+    controller: ControllerService | None = None
+    """What stands for election as the controller; None: the broker is a cluster by itself."""
     cluster_id: str
     metadata: MetadataStore
     logs: LogDirectory

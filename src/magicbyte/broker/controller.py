@@ -159,10 +159,13 @@ class ControllerService:
         return await self._ask(lambda term: term.elect(kind, partitions))
 
     async def reassign(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool = False
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """Begin to move partitions to other replicas, None: end a move; return why some cannot be moved."""
-        return await self._ask(lambda term: term.reassign(wanted))
+        """Begin to move partitions to other replicas, None: end a move; return why some cannot be moved.
+
+        `keeps_factor`: to as many as they have.
+        """
+        return await self._ask(lambda term: term.reassign(wanted, keeps_factor=keeps_factor))
 
     async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], Move]]:
         """Return the replicas and moves of the partitions that are being reassigned."""

@@ -328,10 +328,10 @@ class ControllerTerm:
             await self._tree.put_reassignments(left)
 
     async def reassign(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         """Move partitions to other replicas; return why some cannot be moved."""
-        effects, faults = self._controller.reassign(wanted)
+        effects, faults = self._controller.reassign(wanted, keeps_factor=keeps_factor)
         await self._perform(effects)
         await self._watch_moves()
         return faults

@@ -44,6 +44,7 @@ SERVED: Final[Mapping[int, Served]] = {
     1: Served("fetch", range(13), 8 * _MIB, _MANY),  # later ones name topics by their ids
     2: Served("offsets", range(11), 8 * _MIB, _MANY),
     3: Served("metadata", range(13), 4 * _MIB, _MANY),
+    7: Served("controller_requests", range(4), _ONE, _FEW),
     8: Served("groups", range(10), 16 * _MIB, _MANY),  # later ones name topics by their ids
     9: Served("groups", range(10), 8 * _MIB, _MANY),
     10: Served("groups", range(7), 4 * _MIB, _MANY),
@@ -68,7 +69,11 @@ SERVED: Final[Mapping[int, Served]] = {
     33: Served("admin_configs", range(3), 16 * _MIB, _MANY),
     35: Served("admin_cluster", range(5), 8 * _MIB, _MANY),
     37: Served("admin_topics", range(4), 16 * _MIB, _MANY),
+    43: Served("controller_requests", range(3), 4 * _MIB, _MANY),
     44: Served("admin_configs", range(2), 16 * _MIB, _MANY),
+    45: Served("controller_requests", range(2), 8 * _MIB, 4 * _MANY),  # some replicas for each partition
+    46: Served("controller_requests", range(1), 4 * _MIB, _MANY),
+    56: Served("controller_requests", range(2), 8 * _MIB, 4 * _MANY),  # later ones name topics by their ids
     60: Served("admin_cluster", range(3), _ONE, _FEW),
     61: Served("admin_cluster", range(1), 8 * _MIB, _MANY),
 }

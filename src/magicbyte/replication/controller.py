@@ -390,11 +390,11 @@ class Controller(_Cluster):
         return [key for key in away if self.replicas[key][0] in wanting & self._can_lead]
 
     def reassign(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool = False
     ) -> tuple[list[Effect], dict[TopicPartition, tuple[ErrorCode, str]]]:
         """Move partitions to other replicas, or (None) back to those of before a move in progress.
 
-        Also returns why partitions cannot be moved.
+        `keeps_factor`: to as many as they have. Also returns why partitions cannot be moved.
         """
         changes, faults = list[AssignmentChange](), dict[TopicPartition, tuple[ErrorCode, str]]()
         for key, asked in wanted.items():
@@ -409,6 +409,9 @@ class Controller(_Cluster):
             isr = self.states[key].state.isr if key in self.states else ()
             if (fault := reassignment.fault(targets, replicas, move, isr, self.brokers)) is not None:
                 faults[key] = fault
+            elif keeps_factor and asked is not None and len(targets) != len(move.targets(replicas)):
+                found = f"expected {len(move.targets(replicas))} replicas, found {len(targets)}"
+                faults[key] = ErrorCode.INVALID_REPLICATION_FACTOR, found
             elif targets != move.targets(replicas):
                 changes.append(AssignmentChange(key, *reassignment.moved(replicas, move, targets)))
         return ([WriteAssignments(tuple(changes))] if changes else []), faults

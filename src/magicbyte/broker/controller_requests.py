@@ -1,0 +1,261 @@
+"""ControlledShutdown, ElectLeaders, reassignments of partitions, AlterPartition: what only the controller does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.controller_term import IsrAnswer, IsrWish
+from magicbyte.broker.request import Handler, Request
+from magicbyte.errors import (
+    ErrorCode,
+    NotControllerError,
+    StaleBrokerEpochError,
+    UnknownBrokerError,
+)
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from magicbyte.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from magicbyte.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from magicbyte.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from magicbyte.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from magicbyte.replication.controller import Election
+from magicbyte.replication.reassignment import Move
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.controller import ControllerService
+
+_FIRST_ELECTION_WITH_ERROR: Final = 1  # of the whole request
+_WHY: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic is being deleted",
+    ErrorCode.ELECTION_NOT_NEEDED: "the partition has that leader",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is not live and in sync",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is live",
+}
+
+
+class _Alone:
+    """A broker that is a cluster by itself: it leads whatever can be led."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def _has(self, key: TopicPartition) -> bool:
+        topic = self._broker.topics.get(key.topic)
+        return topic is not None and 0 <= key.partition < topic.partitions
+
+    async def shut_down(self, broker_id: int, _broker_epoch: int) -> list[TopicPartition]:
+        if broker_id != self._broker.node_id:
+            raise UnknownBrokerError(f"broker {broker_id} is not registered")
+        return []
+
+    async def elect(
+        self, kind: Election, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        failure = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        if kind is Election.PREFERRED:
+            failure = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        topics = self._broker.topics
+        if partitions is None:
+            return dict.fromkeys(topics.offline(), failure)
+        results = dict[TopicPartition, ErrorCode]()
+        for key in partitions:
+            results[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if self._has(key):
+                is_offline = key.partition in topics.offline_of(key.topic)
+                results[key] = failure if is_offline else ErrorCode.ELECTION_NOT_NEEDED
+        return results
+
+    async def reassign(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        own, faults = [self._broker.node_id], dict[TopicPartition, tuple[ErrorCode, str]]()
+        for key, targets in wanted.items():
+            if not self._has(key):
+                faults[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
+            elif targets is None:
+                faults[key] = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned"
+            elif keeps_factor and len(targets) != 1:
+                faults[key] = ErrorCode.INVALID_REPLICATION_FACTOR, f"expected 1 replica, found {len(targets)}"
+            elif list(targets) != own:
+                faults[key] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"expected {own}, the only broker"
+        return faults
+
+    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], Move]]:
+        return {}
+
+    async def alter_partitions(
+        self, broker_id: int, _broker_epoch: int, _wishes: Mapping[TopicPartition, IsrWish]
+    ) -> dict[TopicPartition, IsrAnswer]:
+        raise UnknownBrokerError(f"broker {broker_id} follows no partition")
+
+
+def _controller(broker: Broker) -> ControllerService | _Alone:
+    return broker.controller or _Alone(broker)
+
+
+async def controlled_shutdown(
+    broker: Broker, request: Request[ControlledShutdownRequest]
+) -> ControlledShutdownResponse:
+    """Move the lead away from a broker that is going to stop."""
+    message = request.message
+    try:
+        remaining = await _controller(broker).shut_down(message.broker_id, message.broker_epoch)
+    except (NotControllerError, UnknownBrokerError, StaleBrokerEpochError) as error:
+        return ControlledShutdownResponse(error_code=error.code)
+    left = [RemainingPartition(topic_name=each.topic, partition_index=each.partition) for each in remaining]
+    return ControlledShutdownResponse(remaining_partitions=left)
+
+
+async def elect_leaders(broker: Broker, request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
+    """Elect leaders of partitions."""
+    message, response, partitions = request.message, ElectLeadersResponse(), list[TopicPartition]()
+    async for topic in request.turns.over(message.topic_partitions or ()):
+        partitions += [TopicPartition(topic.topic, each) for each in topic.partitions]
+    try:
+        if message.election_type not in Election.__members__.values():
+            code, results = ErrorCode.INVALID_REQUEST, dict[TopicPartition, ErrorCode]()
+        else:
+            asked = None if message.topic_partitions is None else partitions
+            code = ErrorCode.NONE
+            results = await _controller(broker).elect(Election(message.election_type), asked)
+    except NotControllerError as error:
+        code, results = error.code, dict.fromkeys(partitions, error.code)
+    if request.version >= _FIRST_ELECTION_WITH_ERROR:
+        response.error_code = code
+    by_topic: defaultdict[str, list[PartitionResult]] = defaultdict(list)
+    async for key, each in request.turns.over(results.items()):
+        result = PartitionResult(partition_id=key.partition, error_code=each, error_message=_WHY.get(each))
+        by_topic[key.topic].append(result)
+    response.replica_election_results = [
+        ReplicaElectionResult(topic=topic, partition_result=each) for topic, each in by_topic.items()
+    ]
+    return response
+
+
+async def alter_partition_reassignments(
+    broker: Broker, request: Request[AlterPartitionReassignmentsRequest]
+) -> AlterPartitionReassignmentsResponse:
+    """Begin to move partitions to other replicas, or end that."""
+    message, wanted = request.message, dict[TopicPartition, Sequence[int] | None]()
+    keeps_factor = not message.allow_replication_factor_change
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change, error_message=None
+    )
+    async for topic in request.turns.over(message.topics):
+        async for each in request.turns.over(topic.partitions):
+            wanted[TopicPartition(topic.name, each.partition_index)] = each.replicas
+    try:
+        faults = await _controller(broker).reassign(wanted, keeps_factor=keeps_factor)
+    except NotControllerError as error:
+        response.error_code, response.error_message = error.code, str(error)
+        return response
+    by_topic: defaultdict[str, list[ReassignablePartitionResponse]] = defaultdict(list)
+    async for key in request.turns.over(wanted):
+        code, why = faults.get(key, (ErrorCode.NONE, None))
+        by_topic[key.topic].append(
+            ReassignablePartitionResponse(partition_index=key.partition, error_code=code, error_message=why)
+        )
+    response.responses = [ReassignableTopicResponse(name=topic, partitions=each) for topic, each in by_topic.items()]
+    return response
+
+
+async def list_partition_reassignments(
+    broker: Broker, request: Request[ListPartitionReassignmentsRequest]
+) -> ListPartitionReassignmentsResponse:
+    """Say which partitions are being moved."""
+    message = request.message
+    try:
+        moves = await _controller(broker).reassignments()
+    except NotControllerError as error:
+        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
+    if message.topics is not None:
+        asked = set[TopicPartition]()
+        async for topic in request.turns.over(message.topics):
+            asked |= {TopicPartition(topic.name, each) for each in topic.partition_indexes}
+        moves = {key: each for key, each in moves.items() if key in asked}
+    by_topic: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
+    async for key, (replicas, move) in request.turns.over(moves.items()):
+        by_topic[key.topic].append(
+            OngoingPartitionReassignment(
+                partition_index=key.partition,
+                replicas=replicas,
+                adding_replicas=move.adding,
+                removing_replicas=move.removing,
+            )
+        )
+    topics = [OngoingTopicReassignment(name=topic, partitions=each) for topic, each in by_topic.items()]
+    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+
+
+async def alter_partition(broker: Broker, request: Request[AlterPartitionRequest]) -> AlterPartitionResponse:
+    """Change in-sync replicas, as the leaders of partitions ask for it."""
+    message, wishes = request.message, dict[TopicPartition, IsrWish]()
+    async for topic in request.turns.over(message.topics):
+        async for each in request.turns.over(topic.partitions):
+            key = TopicPartition(topic.topic_name, each.partition_index)
+            wishes[key] = IsrWish(each.leader_epoch, each.new_isr, each.partition_epoch)
+    try:
+        answers = await _controller(broker).alter_partitions(message.broker_id, message.broker_epoch, wishes)
+    except UnknownBrokerError:
+        return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    except (NotControllerError, StaleBrokerEpochError) as error:
+        return AlterPartitionResponse(error_code=error.code)
+    by_topic: defaultdict[str, list[AlterPartitionResponsePartitionData]] = defaultdict(list)
+    async for key, answer in request.turns.over(answers.items()):
+        by_topic[key.topic].append(_altered(key, answer))
+    return AlterPartitionResponse(
+        topics=[AlterPartitionResponseTopicData(topic_name=topic, partitions=each) for topic, each in by_topic.items()]
+    )
+
+
+def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePartitionData:
+    if answer.known is None:
+        # versions without topic ids do not know that replicas can be ineligible
+        is_ineligible = answer.error is ErrorCode.INELIGIBLE_REPLICA
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED if is_ineligible else answer.error
+        return AlterPartitionResponsePartitionData(partition_index=key.partition, error_code=code)
+    state = answer.known.state
+    return AlterPartitionResponsePartitionData(
+        partition_index=key.partition,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=answer.known.version,
+    )
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    ControlledShutdownRequest: controlled_shutdown,
+    ElectLeadersRequest: elect_leaders,
+    AlterPartitionReassignmentsRequest: alter_partition_reassignments,
+    ListPartitionReassignmentsRequest: list_partition_reassignments,
+    AlterPartitionRequest: alter_partition,
+}
