@@ -66,7 +66,7 @@ def framed(message: Message, version: int) -> bytes:
 def test_every_api_that_is_served_is_in_the_sweep_and_has_a_bound() -> None:
     arrays = {case.key for case in CASES if case.path != (TAGS,)}
     assert {APIS[key].name for key in SERVED.keys() - arrays} == {
-        "Heartbeat", "ApiVersions", "InitProducerId", "DescribeAcls", "DescribeCluster",
+        "ControlledShutdown", "Heartbeat", "ApiVersions", "InitProducerId", "DescribeAcls", "DescribeCluster",
     }  # fmt: skip
     flexible = {key for key, served in SERVED.items() if APIS[key].is_flexible(served.versions[-1])}
     assert {case.key for case in CASES if case.path == (TAGS,)} == flexible
@@ -249,6 +249,7 @@ OF_ONE_THING = {  # nothing is done for each of these: they are looked at by a f
     "CreateTopics.topics.configs", "DescribeConfigs.resources.configuration_keys", "AlterConfigs.resources.configs",
     "CreatePartitions.topics.assignments", "CreatePartitions.topics.assignments.broker_ids",
     "IncrementalAlterConfigs.resources.configs", "CreateAcls.creations", "DeleteAcls.filters",
+    "AlterPartitionReassignments.topics.partitions.replicas", "AlterPartition.topics.partitions.new_isr",
 }  # fmt: skip
 
 

@@ -138,7 +138,8 @@ async def elect_leaders(broker: Broker, request: Request[ElectLeadersRequest]) -
     """Elect leaders of partitions."""
     message, response, partitions = request.message, ElectLeadersResponse(), list[TopicPartition]()
     async for topic in request.turns.over(message.topic_partitions or ()):
-        partitions += [TopicPartition(topic.topic, each) for each in topic.partitions]
+        async for index in request.turns.over(topic.partitions):
+            partitions.append(TopicPartition(topic.topic, index))
     try:
         if message.election_type not in Election.__members__.values():
             code, results = ErrorCode.INVALID_REQUEST, dict[TopicPartition, ErrorCode]()
@@ -199,7 +200,8 @@ async def list_partition_reassignments(
     if message.topics is not None:
         asked = set[TopicPartition]()
         async for topic in request.turns.over(message.topics):
-            asked |= {TopicPartition(topic.name, each) for each in topic.partition_indexes}
+            async for index in request.turns.over(topic.partition_indexes):
+                asked.add(TopicPartition(topic.name, index))
         moves = {key: each for key, each in moves.items() if key in asked}
     by_topic: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
     async for key, (replicas, move) in request.turns.over(moves.items()):

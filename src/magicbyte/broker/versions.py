@@ -71,9 +71,9 @@ SERVED: Final[Mapping[int, Served]] = {
     37: Served("admin_topics", range(4), 16 * _MIB, _MANY),
     43: Served("controller_requests", range(3), 4 * _MIB, _MANY),
     44: Served("admin_configs", range(2), 16 * _MIB, _MANY),
-    45: Served("controller_requests", range(2), 8 * _MIB, 4 * _MANY),  # some replicas for each partition
+    45: Served("controller_requests", range(2), 8 * _MIB, _MANY),
     46: Served("controller_requests", range(1), 4 * _MIB, _MANY),
-    56: Served("controller_requests", range(2), 8 * _MIB, 4 * _MANY),  # later ones name topics by their ids
+    56: Served("controller_requests", range(2), 8 * _MIB, _MANY),  # later ones name topics by their ids
     60: Served("admin_cluster", range(3), _ONE, _FEW),
     61: Served("admin_cluster", range(1), 8 * _MIB, _MANY),
 }

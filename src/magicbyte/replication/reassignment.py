@@ -39,8 +39,9 @@ def moved(replicas: Sequence[int], move: Move, targets: Sequence[int]) -> tuple[
     """Return the replicas of a partition while it moves to `targets`, and that move, which replaces one in progress."""
     origin = move.origin(replicas)
     everywhere = tuple(dict.fromkeys((*targets, *origin)))
-    adding = tuple(each for each in everywhere if each not in origin)
-    return everywhere, Move(adding, tuple(each for each in everywhere if each not in targets))
+    before, after = set(origin), set(targets)
+    adding = tuple(each for each in everywhere if each not in before)
+    return everywhere, Move(adding, tuple(each for each in everywhere if each not in after))
 
 
 def fault(
