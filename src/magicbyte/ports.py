@@ -7,11 +7,12 @@ one that loses what was not synced. `metadata/` has the trees of nodes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
+A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -102,6 +103,13 @@ class Executor(Protocol):
 
     def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Task[T]:
         """Have a thread do some work."""
+
+
+class Many(Protocol):
+    """`map`, or what does the same by several threads."""
+
+    def __call__(self, work: Callable[[A], T], items: Iterable[A], /) -> Iterable[T]:
+        """Return what `work` makes of each item, in their order; raise what it raises of the first that fails."""
 
 
 class WritableFile(ReadableFile, Protocol):

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from magicbyte.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from magicbyte.ports import Many
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 HELD_BYTES = 128 << 20
 """That the results of one item may have before they are taken."""
+REQUESTS = 64
+"""To a store at a time: one of 50 ms is nothing but waiting, and 30,000 of them are to take less than a minute."""
+
+
+@contextlib.contextmanager
+def requests_at_once() -> Iterator[Many]:
+    """Give what is called as `map` is, and has REQUESTS threads at a time: for short requests to a store."""
+    with ThreadPoolExecutor(REQUESTS, "magicbyte-requests") as pool:
+        yield pool.map
 
 
 def in_order(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from magicbyte.client.fetched import FetchedPartition
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.reader import DamageHandler, Selection
-    from magicbyte.ports import TopicPartition
+    from magicbyte.ports import Many, TopicPartition
     from magicbyte.records.columns import RecordColumns
     from magicbyte.records.decode import DecodeOptions
     from magicbyte.records.layout import Dialect
@@ -71,7 +71,12 @@ def open_sources(
         if folders:
             from magicbyte.log.files.directory import discover
 
-            sources += discover(folders, as_)
+            many: Many = map
+            if any("://" in each for each in folders):
+                from magicbyte.workers import requests_at_once
+
+                many = stack.enter_context(requests_at_once())
+            sources += discover(folders, as_, many=many)
         for address in filter(is_topic, paths):
             from magicbyte.client.fetched import open_topic
 

@@ -20,6 +20,7 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import AbortedTransaction
 from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
+from magicbyte.workers import requests_at_once
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +110,9 @@ class Task(InputPartition):
 def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
     """Return the partitions that the options mean. Raises UnknownTopicError, LogDirectoryError, OptionError."""
     named = parse_topic_partition(options.as_) if options.as_ else None
-    return meant(in_use(discover(options.paths, named)), options)
+    with requests_at_once() as many:
+        found = in_use(discover(options.paths, named, many=many))
+    return meant(found, options)
 
 
 def meant(found: list[P], options: SourceOptions) -> list[P]:

@@ -23,7 +23,7 @@ from magicbyte.records.layout import Dialect
 if TYPE_CHECKING:
     from magicbyte.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
     from magicbyte.log.files.producer_snapshot import ProducerSnapshot
-    from magicbyte.ports import FileSystem
+    from magicbyte.ports import FileSystem, Many
 
 T = TypeVar("T")
 
@@ -187,11 +187,12 @@ def parse_topic_partition(text: str) -> TopicPartition:
     return found.key
 
 
-def discover(paths: Iterable[str], as_: TopicPartition | None = None) -> list[PartitionDirectory]:
+def discover(paths: Iterable[str], as_: TopicPartition | None = None, *, many: Many = map) -> list[PartitionDirectory]:
     """Return all partition folders at `paths`, in the order of the paths, then of topic and partition.
 
     A path is a `.log` file (then its segment alone is in the result), a partition folder of any name, a log directory
-    or a folder of log directories; of this machine or a URL. `as_` names the one partition found.
+    or a folder of log directories; of this machine or a URL. `as_` names the one partition found. `many` lists the
+    folders of a store.
     Raises LogDirectoryError for a path that holds no log, or when `as_` cannot apply, CorruptRecordError for a damaged
     `message.dialect`.
     """
@@ -199,7 +200,10 @@ def discover(paths: Iterable[str], as_: TopicPartition | None = None) -> list[Pa
     for path in paths:
         files, inside = file_system(path)
         try:
-            below = _partitions(files, inside if "://" in inside else _with_names(inside))
+            if "://" in inside:
+                below = _partitions(files, inside, many)
+            else:
+                below = _partitions(files, _with_names(inside), map)
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL, a URL without a host
             raise LogDirectoryError(f"{path}: expected {EXPECTED}: {error}") from error
         if not below:
@@ -226,7 +230,7 @@ def log_directories(partitions: Iterable[PartitionDirectory]) -> list[LogDirecto
     return directories
 
 
-def _partitions(files: FileSystem, path: str) -> list[PartitionDirectory]:
+def _partitions(files: FileSystem, path: str, many: Many) -> list[PartitionDirectory]:
     try:
         entry = files.entry(path)
     except FileNotFoundError:
@@ -239,7 +243,7 @@ def _partitions(files: FileSystem, path: str) -> list[PartitionDirectory]:
         folder = entry.path.rstrip("/") or "/"
         inside = files.list(folder)
         committed = _committed(files, folder, inside)
-        return _below(files, folder, inside, _DEPTH) if committed is None else committed
+        return _below(files, folder, inside, _DEPTH, many) if committed is None else committed
     name = _offset_file(entry.name)
     if name is None or name.kind != LOG:
         raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name")
@@ -269,17 +273,18 @@ def _committed(files: FileSystem, path: str, entries: list[FileEntry]) -> list[P
     return found
 
 
-def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int) -> list[PartitionDirectory]:
+def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int, many: Many) -> list[PartitionDirectory]:
     """Return the partition folder at `path`, or those below it."""
     if _holds_segments(entries):
         return [_partition(files, path, entries, None)]
     if depth == 0:
         return []
-    folders = {
-        entry.path: files.list(entry.path)
+    names = [
+        entry.path
         for entry in entries
         if entry.is_directory and not entry.name.startswith(".") and entry.name != "lost+found"
-    }
+    ]
+    folders = dict(zip(names, many(files.list, names), strict=True))
     is_log_directory = any(map(_holds_segments, folders.values())) or any(
         entry.name in _LOG_DIRECTORY_FILES for entry in entries
     )
@@ -288,7 +293,7 @@ def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int) -
         if is_log_directory and (_holds_segments(inside) or (not inside and folder_name(folder))):
             found.append(_partition(files, folder, inside, path))
         else:
-            found += _below(files, folder, inside, depth - 1)
+            found += _below(files, folder, inside, depth - 1, many)
     return found
 
 

@@ -22,6 +22,7 @@ from magicbyte.log.files.partitions import in_use, log_start_offset
 from magicbyte.ports import TopicPartition
 from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
+from magicbyte.workers import requests_at_once
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline.topics import Aim, Live
@@ -112,7 +113,8 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
 
             live |= {each.directory().path: each for each in look_up(source)}
             continue
-        found = in_use(discover(source.paths))
+        with requests_at_once() as many:
+            found = in_use(discover(source.paths, many=many))
         for pattern in source.topics:
             if not any(matches(each.topic, (pattern,)) for each in found):
                 raise UnknownTopicError(f"{', '.join(source.paths)}: no topic {pattern!r}")
