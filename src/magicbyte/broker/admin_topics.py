@@ -39,7 +39,7 @@ from magicbyte.protocol.messages.delete_topics import (
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.topics import Topic
+    from magicbyte.broker.topic_table import Topic
 
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
-from magicbyte.broker.cluster_view import ClusterView
+from magicbyte.broker.cluster_view import ViewAlone
 from magicbyte.broker.dispatch import Dispatcher, load_handlers, terms_of
 from magicbyte.broker.election import elect
 from magicbyte.broker.metrics import Metrics, now_ns
@@ -31,7 +31,7 @@ from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.shared_lock import SharedLock
 from magicbyte.broker.threads import SystemThreads, Threads
 from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
-from magicbyte.broker.topics import Topic, Topics
+from magicbyte.broker.topics import Topics
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
@@ -56,11 +56,13 @@ from magicbyte.releases import registration_version
 if TYPE_CHECKING:
     from random import Random
 
+    from magicbyte.broker.cluster_view import ClusterView
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.controller import ControllerService
     from magicbyte.broker.groups import Groups
     from magicbyte.broker.listeners import Listener
     from magicbyte.broker.partition import Partition
+    from magicbyte.broker.topic_table import Topic
     from magicbyte.groups.rules import GroupState
     from magicbyte.metadata.on_loop import OpenSession
     from magicbyte.net.http import Pages
@@ -200,7 +202,7 @@ class Broker:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics that the metadata does not have are adopted; without settings they keep all their records"
             log.warning("%s: %s: %s", path, why, names)
-        self.cluster_view = ClusterView(self.node_id, self.config.broker_rack, self.topics, self.address_of)
+        self.cluster_view = ViewAlone(self.node_id, self.config.broker_rack, self.topics, self.address_of)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
         self.appends = Appends(self)
 

@@ -5,12 +5,13 @@ Whatever a broker tells of the cluster, to clients or in metrics, comes from her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from magicbyte.broker.listeners import Listener
-    from magicbyte.broker.topics import Topic, Topics
+    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.topics import Topics
 
 NOBODY: Final = -1
 """In place of a broker's number."""
@@ -35,8 +36,35 @@ class PartitionView(NamedTuple):
     offline: tuple[int, ...]
 
 
-class ClusterView:
-    """What there is to know of the cluster. A broker is alone in it so far: it leads all partitions that it can open.
+class ClusterView(Protocol):
+    """What there is to know of the cluster."""
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller, NOBODY while there is none."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is it."""
+
+    def broker_ids(self) -> Sequence[int]:
+        """Return the numbers of the live brokers, in order."""
+
+    def brokers(self, listener: Listener) -> list[Member]:
+        """Return the brokers that have a listener of this name."""
+
+    def coordinator(self, listener: Listener, partition: int) -> Member | None:
+        """Return the broker that coordinates the groups of a partition of `__consumer_offsets`, None for nobody."""
+
+    def partitions(self, topic: Topic) -> Iterator[PartitionView]:
+        """Yield who leads and holds each partition of a topic, from partition 0 on."""
+
+    def in_sync(self, topic: str, partition: int) -> int:
+        """Return how many replicas of a partition are in sync."""
+
+
+class ViewAlone:
+    """A broker that is a cluster by itself: it leads all partitions that it can open.
 
     `address_of` gives host and port that clients of a listener are told.
     """
@@ -57,12 +85,16 @@ class ClusterView:
         """Whether this broker is it."""
         return self.controller_id == self._broker_id
 
+    def broker_ids(self) -> Sequence[int]:
+        """Return its number."""
+        return self._alone
+
     def brokers(self, listener: Listener) -> list[Member]:
-        """Return the brokers that have a listener of this name."""
+        """Return this broker."""
         return [self._this(listener)]
 
-    def coordinator(self, listener: Listener) -> Member:
-        """Return the broker that coordinates groups."""
+    def coordinator(self, listener: Listener, _partition: int) -> Member | None:
+        """Return this broker."""
         return self._this(listener)
 
     def _this(self, listener: Listener) -> Member:

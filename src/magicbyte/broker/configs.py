@@ -16,7 +16,7 @@ from magicbyte.broker.topic_config import TOPIC_SETTINGS
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from magicbyte.broker.topics import Topic
+    from magicbyte.broker.topic_table import Topic
 
 
 _FOR_TOPICS: Final = {each.broker.name for each in TOPIC_SETTINGS.values() if each.broker is not None}

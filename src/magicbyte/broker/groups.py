@@ -30,7 +30,7 @@ from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
 from magicbyte.groups.effects import Caller, Effect, Reply, Store, encoded
 from magicbyte.groups.loading import LoadedPartition, Loading
-from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.metadata import layout
 from magicbyte.ports import Moment
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.request import Handler, Request
-    from magicbyte.broker.topics import Topic
+    from magicbyte.broker.topic_table import Topic
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message
 
@@ -337,27 +337,44 @@ def _topic_settings(config: BrokerConfig) -> dict[str, str | None]:
 async def find_coordinator(broker: Broker, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     """Name the coordinator of groups. The topic of their offsets is made if need be."""
     message = request.message
-    code, why = ErrorCode.NONE, None
+    code, why, partitions = ErrorCode.NONE, None, 0
     if message.key_type == _TRANSACTION:
         code, why = ErrorCode.UNSUPPORTED_VERSION, "this broker has no transactions"
     elif message.key_type != _GROUP:
         code, why = ErrorCode.INVALID_REQUEST, f"coordinators of type {message.key_type} are not known"
     else:
         try:
-            await broker.groups.found()
+            partitions = (await broker.groups.found()).partitions
         except MagicbyteError as error:
             code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
-    if code:
-        node, host, port = NOBODY, "", -1
-    else:
-        node, host, port, _ = broker.cluster_view.coordinator(request.connection.listener)
-    if request.version >= _MANY_KEYS:
-        found = [
-            FoundCoordinator(key=each, node_id=node, host=host, port=port, error_code=code, error_message=why)
-            async for each in request.turns.over(dict.fromkeys(message.coordinator_keys))
-        ]
+    many = request.version >= _MANY_KEYS
+    found = [
+        _coordinator_of(broker, request, key, partitions)
+        if partitions
+        else FoundCoordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
+        async for key in request.turns.over(dict.fromkeys(message.coordinator_keys if many else [message.key]))
+    ]
+    if many:
         return FindCoordinatorResponse(coordinators=found)
-    return FindCoordinatorResponse(error_code=code, error_message=why, node_id=node, host=host, port=port)
+    (only,) = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _coordinator_of(
+    broker: Broker, request: Request[FindCoordinatorRequest], group: str, partitions: int
+) -> FoundCoordinator:
+    """Name the leader of the partition of `__consumer_offsets` that a group belongs to."""
+    member = broker.cluster_view.coordinator(request.connection.listener, partition_for(group, partitions))
+    if member is None:
+        code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of group {group} has no leader"
+        return FoundCoordinator(key=group, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
+    return FoundCoordinator(key=group, node_id=member.id, host=member.host, port=member.port, error_message=None)
 
 
 async def answer(broker: Broker, request: Request[Any]) -> Message:

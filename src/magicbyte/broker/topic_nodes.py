@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -32,18 +32,20 @@ INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 def creation(
     metadata: MetadataStore,
     name: str,
-    topic_id: uuid.UUID,
+    topic_id: uuid.UUID | None,
     configs: Mapping[str, str],
     replicas: Mapping[int, list[int]],
-    partitions: Iterable[int],
 ) -> list[NodeChange]:
-    """Return what puts a topic into the tree: the brokers of all its partitions, and the states of `partitions`."""
+    """Return what puts a topic into the tree: its settings, and the brokers of its partitions."""
     return [
         settings_change(metadata, "topics", name, configs),
         CreateNode(layout.topic_path(name), TopicNode(dict(replicas), topic_id).dump()),
-        CreateNode(layout.partitions_path(name)),
-        *states(metadata, name, {each: replicas[each] for each in partitions}),
     ]
+
+
+def first_states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[int]]) -> list[NodeChange]:
+    """Return what puts the states of partitions below a new topic."""
+    return [CreateNode(layout.partitions_path(name)), *states(metadata, name, replicas)]
 
 
 def states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[int]]) -> list[NodeChange]:
@@ -59,12 +61,18 @@ def states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[i
 
 
 def growth(metadata: MetadataStore, name: str, replicas: Mapping[int, list[int]]) -> list[NodeChange]:
-    """Return what gives a topic these further partitions."""
+    """Return what gives a topic these further partitions, without states yet."""
     path = layout.topic_path(name)
     found = metadata.get(path)
     node = TopicNode.load(path, found.data)
     node = replace(node, replicas={**node.replicas, **replicas})
-    return [SetNode(path, node.dump(), found.version), *states(metadata, name, replicas)]
+    return [SetNode(path, node.dump(), found.version)]
+
+
+def replication_factor(metadata: MetadataStore, name: str) -> int:
+    """Return how many replicas the first partition of a topic has."""
+    path = layout.topic_path(name)
+    return len(TopicNode.load(path, metadata.get(path).data).replicas[0])
 
 
 def removal(metadata: MetadataStore, name: str) -> list[NodeChange]:

@@ -1,21 +1,24 @@
-"""The topics of the cluster: their partitions, settings and logs. This broker leads all of them.
+"""The topics of the cluster: their partitions, settings and logs.
 
 What there is stands in the metadata tree, and is durable before it is true; logs are made when they are first asked
-for, so that a crash between the two leaves nothing to mend.
+for, so that a crash between the two leaves nothing to mend. A broker that is a cluster by itself does the controller's
+work here: it makes the states of partitions, and deletes. In a cluster of several the controller does, and tells the
+brokers of it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magicbyte.broker import topic_config, topic_nodes
 from magicbyte.broker.adoption import warn_beyond
 from magicbyte.broker.cluster import tell_of_config_change
-from magicbyte.broker.topic_config import TopicConfig
 from magicbyte.broker.topic_nodes import INTERNAL
+from magicbyte.broker.topic_table import Topic, TopicTable
 from magicbyte.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -23,12 +26,9 @@ from magicbyte.errors import (
     InvalidRequestError,
     InvalidTopicError,
     LogDirectoryOfflineError,
-    PolicyViolationError,
+    NodeExistsError,
     TopicExistsError,
-    UnknownTopicError,
-    UnknownTopicIdError,
 )
-from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.filesystem import exists
@@ -36,9 +36,10 @@ from magicbyte.log.files.names import MOST_PARTITIONS, check_new_topic
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import TopicNode
 from magicbyte.ports import SetNode, TopicPartition
+from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
-from magicbyte.releases import TOPIC_IDS
+from magicbyte.releases import TOPIC_IDS, line_of
 from magicbyte.replication.assignment import assign, check_assignments, check_factor
 
 if TYPE_CHECKING:
@@ -48,28 +49,12 @@ if TYPE_CHECKING:
     from magicbyte.ports import Clock, MetadataStore
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic. `configs` are the settings of its own; `config` what is in force. `leader_epochs` is by partition."""
-
-    name: str
-    id: uuid.UUID
-    partitions: int
-    configs: Mapping[str, str]
-    config: TopicConfig
-    leader_epochs: Sequence[int]
-
-    @property
-    def is_internal(self) -> bool:
-        """Whether it is Kafka's own."""
-        return self.name in INTERNAL
-
-
-class Topics:
+class Topics(TopicTable):
     """All topics, by name. One thread at a time changes them; any looks. `new_id` makes ids that nobody else has.
 
-    `adopted` are those that the tree did not have, but whose logs were in the directory: another broker's, say. Nothing
-    of them is deleted until their settings say so.
+    `brokers` gives the live brokers of a cluster; None: this broker is one by itself. `draw` gives a number below the
+    given one. `adopted` are those that the tree did not have, but whose logs were in the directory: another broker's,
+    say. Nothing of them is deleted until their settings say so.
     """
 
     def __init__(
@@ -79,62 +64,23 @@ class Topics:
         logs: LogDirectory,
         clock: Clock,
         new_id: Callable[[], uuid.UUID],
+        *,
+        brokers: Callable[[], Sequence[int]] | None = None,
+        draw: Callable[[int], int] = lambda _most: 0,
     ) -> None:
-        self._metadata, self._config, self._logs, self._clock = metadata, config, logs, clock
-        self._new_id, self._brokers = new_id, (config.broker_id,)
-        self._topics: dict[str, Topic] = {}
-        self._by_id: dict[uuid.UUID, str] = {}
+        super().__init__(config, logs)
+        self._metadata, self._clock = metadata, clock
+        self._new_id, self._draw, self._is_alone = new_id, draw, brokers is None
+        self._brokers: Callable[[], Sequence[int]] = brokers or (lambda: (config.broker_id,))
+        self.adopted: list[str] = []
+        if not self._is_alone:
+            return
         for name in topic_nodes.children(metadata, layout.TOPICS):
             self._keep(self._load(name))
         for name in topic_nodes.children(metadata, layout.DELETE_TOPICS):
             for log in self._finish_delete(name):
                 log.release()
         self.adopted = self._adopt()
-
-    # ---- looking
-
-    def names(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return sorted(self._topics)
-
-    def get(self, name: str) -> Topic | None:
-        """Return a topic, None for one that is not there."""
-        return self._topics.get(name)
-
-    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        """Return the topic with this id."""
-        name = self._by_id.get(topic_id)
-        return None if name is None else self._topics[name]
-
-    def known(self, name: str) -> Topic:
-        """Return a topic. Raises UnknownTopicError."""
-        found = self._topics.get(name)
-        if found is None:
-            raise UnknownTopicError(f"there is no topic {name}")
-        return found
-
-    def known_id(self, topic_id: uuid.UUID) -> Topic:
-        """Return the topic with this id. Raises UnknownTopicIdError."""
-        found = self.by_id(topic_id)
-        if found is None:
-            raise UnknownTopicIdError(f"there is no topic with id {layout.id_text(topic_id)}")
-        return found
-
-    def check_erasable(self, topic: str) -> None:
-        """Raise UnknownTopicError, InvalidTopicError or PolicyViolationError unless records of it may be deleted."""
-        found = self.known(topic)
-        if found.is_internal:
-            raise InvalidTopicError(f"records of {topic} are not deleted by requests")
-        if not found.config.log.delete:
-            raise PolicyViolationError(f"topic {topic}: its cleanup.policy is not delete")
-
-    def rules(self, topic: str) -> AppendRules:
-        """Return what decides over appends to a topic. Raises UnknownTopicError."""
-        return self.known(topic).config.append
-
-    def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the epoch in which this broker leads a partition. Raises UnknownTopicError."""
-        return self._partition(topic, partition).leader_epochs[partition]
 
     def has_log(self, topic: str, partition: int) -> bool:
         """Say whether the log of a partition is there. Raises UnknownTopicError, LogDirectoryOfflineError."""
@@ -167,12 +113,6 @@ class Topics:
             log = self._logs.create(key, monotonic_ms=self._clock.monotonic_ms(), topic_id=topic_id)
         return log
 
-    def _partition(self, topic: str, partition: int) -> Topic:
-        found = self.known(topic)
-        if not 0 <= partition < found.partitions:
-            raise UnknownTopicError(f"topic {topic} has no partition {partition}")
-        return found
-
     # ---- making
 
     def create(
@@ -202,25 +142,38 @@ class Topics:
             if not 1 <= count <= MOST_PARTITIONS:
                 raise InvalidPartitionsError(f"expected 1 to {MOST_PARTITIONS} partitions, found {count}")
             factor = self._config.default_replication_factor if replication_factor is None else replication_factor
-            check_factor(factor, self._brokers)
+            check_factor(factor, self._brokers())
         _check_new(name, self._topics)
         self._check_folders(name, range(count))
         if assignments:
-            check_assignments(assignments, range(count), self._brokers)
-        replicas = _lists(assignments) if assignments else assign(range(count), factor, self._brokers)
+            check_assignments(assignments, range(count), self._brokers())
+        replicas = _lists(assignments) if assignments else self._assign(range(count), factor)
         own = topic_config.of_new_topic(configs or {}, self._config)
         topic = Topic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
         if not validate_only:
             self._create_nodes(topic, replicas, replicas)
-            self._keep(topic)
+            if self._is_alone:
+                self._keep(topic)
             _warn_beyond(topic, self._config)
         return topic
 
+    def _assign(self, partitions: range, factor: int) -> dict[int, list[int]]:
+        brokers = self._brokers()
+        return assign(partitions, factor, brokers, start=self._draw(len(brokers)), shift=self._draw(len(brokers)))
+
     def _create_nodes(self, topic: Topic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
-        """Put a topic into the tree, with the states of these partitions."""
-        self._metadata.transaction(
-            topic_nodes.creation(self._metadata, topic.name, topic.id, topic.configs, replicas, partitions)
+        """Put a topic into the tree; a broker by itself also puts the states of these partitions there."""
+        has_ids = self._is_alone or line_of(self._config.inter_broker_protocol_version) >= TOPIC_IDS
+        changes = topic_nodes.creation(
+            self._metadata, topic.name, topic.id if has_ids else None, topic.configs, replicas
         )
+        if self._is_alone:
+            some = {each: replicas[each] for each in partitions}
+            changes += topic_nodes.first_states(self._metadata, topic.name, some)
+        try:
+            self._metadata.transaction(changes)
+        except NodeExistsError:  # another broker made it just now
+            raise TopicExistsError(f"topic {topic.name} is there already") from None
 
     def _check_folders(self, name: str, partitions: range) -> None:
         """Raise InvalidTopicError if something in the log directory has the name of one of the new partitions."""
@@ -259,14 +212,20 @@ class Topics:
                 raise InvalidReplicaAssignmentError(
                     f"expected brokers of {len(new)} partitions, found {len(assignments)}"
                 )
-            check_assignments(dict(zip(new, assignments, strict=True)), new, self._brokers)
+            check_assignments(dict(zip(new, assignments, strict=True)), new, self._brokers())
             replicas = _lists(dict(zip(new, assignments, strict=True)))
         else:
-            replicas = assign(new, 1, self._brokers)
+            factor = topic_nodes.replication_factor(self._metadata, name)
+            check_factor(factor, self._brokers())
+            replicas = self._assign(new, factor)
         grown = replace(topic, partitions=count, leader_epochs=(*topic.leader_epochs, *[0] * len(new)))
         if not validate_only:
-            self._metadata.transaction(topic_nodes.growth(self._metadata, name, replicas))
-            self._keep(grown)
+            changes = topic_nodes.growth(self._metadata, name, replicas)
+            if self._is_alone:
+                changes += topic_nodes.states(self._metadata, name, replicas)
+            self._metadata.transaction(changes)
+            if self._is_alone:
+                self._keep(grown)
         return grown
 
     def raise_leader_epoch(self, name: str, partition: int, epoch: int) -> None:
@@ -276,7 +235,7 @@ class Topics:
             return
         path = layout.state_path(name, partition)
         if self._metadata.exists(path) is None:  # of an adopted topic, without a log until now
-            replicas = assign([partition], 1, self._brokers)
+            replicas = assign([partition], 1, self._brokers())
             self._metadata.transaction(topic_nodes.states(self._metadata, name, replicas))
         found = self._metadata.get(path)
         state = replace(layout.load_state(path, found.data), leader_epoch=epoch)
@@ -293,13 +252,16 @@ class Topics:
         Raises UnknownTopicError.
         """
         self.known(name)
-        self._metadata.create(f"{layout.DELETE_TOPICS}/{name}", parents=True)  # from here on a restart goes on with it
+        path = f"{layout.DELETE_TOPICS}/{name}"
+        if not self._is_alone:
+            with contextlib.suppress(NodeExistsError):  # it is being deleted
+                self._metadata.create(path, parents=True)
+            return []
+        self._metadata.create(path, parents=True)  # from here on a restart goes on with it
         return self._finish_delete(name)
 
     def _finish_delete(self, name: str) -> list[PartitionLog]:
-        topic = self._topics.pop(name, None)
-        if topic is not None:
-            self._by_id.pop(topic.id, None)
+        self.forget(name)
         keys = [key for key in self._logs.logs if key.topic == name]
         logs = [self._logs.take_away(key, monotonic_ms=self._clock.monotonic_ms()) for key in keys]
         self._logs.take_away_offline(name, monotonic_ms=self._clock.monotonic_ms())
@@ -329,25 +291,25 @@ class Topics:
             _warn_beyond(altered, self._config)
         return altered
 
-    def check_config(self, config: BrokerConfig) -> None:
-        """Raise InvalidConfigError if a topic could not be with these settings of the broker."""
-        for topic in self._topics.values():
-            topic_config.resolve(topic.configs, config)
-
-    def config_changed(self) -> None:
-        """Let all topics have what the broker's settings say now."""
-        for topic in list(self._topics.values()):
-            self._keep(replace(topic, config=topic_config.resolve(topic.configs, self._config)))
-
     # ---- keeping
 
-    def _keep(self, topic: Topic) -> None:
-        self._topics[topic.name] = topic
-        self._by_id[topic.id] = topic.name
-        for partition in range(topic.partitions):
-            log = self._logs.logs.get(TopicPartition(topic.name, partition))
-            if log is not None:
-                log.reconfigure(topic.config.log)
+    def refresh(self, names: Collection[str]) -> None:
+        """Read topics from the tree: new ones, and those whose partitions or settings have changed.
+
+        Names that the tree does not have are ignored. Raises MetadataError.
+        """
+        wanted = sorted(names)
+        nodes = self._metadata.get_many([layout.topic_path(each) for each in wanted])
+        settings = self._metadata.get_many([layout.config_path("topics", each) for each in wanted])
+        for name, node, own_node in zip(wanted, nodes, settings, strict=True):
+            if node is None:
+                continue
+            found = TopicNode.load(layout.topic_path(name), node.data)
+            path = layout.config_path("topics", name)
+            own = {} if own_node is None else layout.load_config(path, own_node.data)
+            config = topic_config.resolve(own, self._config)
+            count = len(found.replicas)
+            self._keep(Topic(name, found.topic_id or NULL_UUID, count, own, config, (0,) * count))
 
     def _load(self, name: str) -> Topic:
         path = layout.topic_path(name)
@@ -375,7 +337,8 @@ class Topics:
             own = topic_nodes.settings_of(self._metadata, "topics", name) or _settings_of_adopted(name, logs)
             config = topic_config.resolve(own, self._config)
             topic = Topic(name, self._id_in_folder(name), count, own, config, (0,) * count)
-            self._create_nodes(topic, assign(range(count), 1, self._brokers), partitions)  # as many states as folders
+            replicas = assign(range(count), 1, self._brokers())
+            self._create_nodes(topic, replicas, partitions)  # as many states as folders
             self._keep(topic)
             for partition in partitions:
                 self._go_on_with_epoch(name, partition)

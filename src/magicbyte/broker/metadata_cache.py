@@ -1,0 +1,152 @@
+"""What the controller has told of the cluster: live brokers, and the state of each partition.
+
+Plain state: UpdateMetadata requests in, answers for clients out. Source: Kafka's ZkMetadataCache.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.broker.cluster_view import NOBODY, Member, PartitionView
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.fields import NULL_UUID
+from magicbyte.replication.controller import BEING_DELETED
+
+if TYPE_CHECKING:
+    from magicbyte.broker.listeners import Listener
+    from magicbyte.broker.topic_table import Topic
+    from magicbyte.protocol.messages.update_metadata import (
+        UpdateMetadataBroker,
+        UpdateMetadataPartitionState,
+        UpdateMetadataRequest,
+    )
+
+_PLAINTEXT: Final = 0
+_LOST: Final = PartitionView(NOBODY, -1, (), (), ())
+"""A partition that the controller has not told of yet."""
+
+
+class LiveBroker(NamedTuple):
+    """A live broker: host and port by listener, and its rack."""
+
+    addresses: dict[str, tuple[str, int]]
+    rack: str | None
+
+
+class Update(NamedTuple):
+    """What an UpdateMetadata changed: topics with states, by name with their ids; topics that are being deleted."""
+
+    topics: dict[str, uuid.UUID]
+    deleted: set[str]
+
+
+class MetadataCache:
+    """The cluster as the controller told of it last. `inter_broker`: the listener for which old requests name a port.
+
+    `controller`: who is the controller, by the tree.
+    """
+
+    def __init__(self, broker_id: int, inter_broker: str, controller: Callable[[], int]) -> None:
+        self._broker_id, self._inter_broker, self._controller = broker_id, inter_broker, controller
+        self.live: dict[int, LiveBroker] = {}
+        self._states: dict[str, dict[int, PartitionView]] = {}
+
+    # ---- UpdateMetadata
+
+    def update(self, request: UpdateMetadataRequest) -> Update:
+        """Take in the live brokers, all of them, and the states of partitions, those that changed."""
+        self.live = {each.id: self._live(each) for each in request.live_brokers}
+        topics: dict[str, uuid.UUID] = {}
+        deleted = set[str]()
+        for name, topic_id, state in _states(request):
+            if state.leader == BEING_DELETED:
+                deleted.add(name)
+                self._states.pop(name, None)
+                continue
+            topics[name] = topic_id
+            view = PartitionView(
+                state.leader, state.leader_epoch, state.replicas, state.isr, tuple(state.offline_replicas)
+            )
+            self._states.setdefault(name, {})[state.partition_index] = view
+        return Update(topics, deleted)
+
+    def _live(self, told: UpdateMetadataBroker) -> LiveBroker:
+        addresses = {each.listener or "PLAINTEXT": (each.host, each.port) for each in told.endpoints
+                     if each.listener or each.security_protocol == _PLAINTEXT}  # fmt: skip
+        if not told.endpoints:  # version 0
+            addresses = {self._inter_broker: (told.v0_host, told.v0_port)}
+        return LiveBroker(addresses, told.rack)
+
+    # ---- what clients are told
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that is the controller, NOBODY while there is none."""
+        return self._controller()
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is it."""
+        return self.controller_id == self._broker_id
+
+    def broker_ids(self) -> Sequence[int]:
+        """Return the numbers of the live brokers, in order."""
+        return sorted(self.live)
+
+    def brokers(self, listener: Listener) -> list[Member]:
+        """Return the live brokers that have a listener of this name."""
+        return [member for each in self.broker_ids() if (member := self._member(each, listener)) is not None]
+
+    def _member(self, broker_id: int, listener: Listener) -> Member | None:
+        live = self.live.get(broker_id)
+        address = None if live is None else live.addresses.get(listener.name)
+        return None if live is None or address is None else Member(broker_id, *address, live.rack)
+
+    def inter_broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Return where other brokers reach a live broker."""
+        live = self.live.get(broker_id)
+        return None if live is None else live.addresses.get(self._inter_broker)
+
+    def rack(self, broker_id: int) -> str | None:
+        """Return the rack of a live broker."""
+        live = self.live.get(broker_id)
+        return None if live is None else live.rack
+
+    def coordinator(self, listener: Listener, partition: int) -> Member | None:
+        """Return the broker that coordinates the groups of a partition of `__consumer_offsets`, None for nobody."""
+        view = self._states.get(OFFSETS_TOPIC, {}).get(partition, _LOST)
+        return self._member(view.leader, listener)
+
+    def partitions(self, topic: Topic) -> Iterator[PartitionView]:
+        """Yield who leads and holds each partition of a topic, from partition 0 on."""
+        states, live = self._states.get(topic.name, {}), self.live
+        for index in range(topic.partitions):
+            view = states.get(index, _LOST)
+            offline = tuple(each for each in view.replicas if each not in live)
+            leader = view.leader if view.leader in live else NOBODY
+            if offline != view.offline or leader != view.leader:
+                view = view._replace(offline=offline, leader=leader)
+            yield view
+
+    def partition(self, key: TopicPartition) -> PartitionView | None:
+        """Return who leads and holds a partition; None where the controller told of none."""
+        return self._states.get(key.topic, {}).get(key.partition)
+
+    def count(self, topic: str) -> int:
+        """Return the number of partitions of a topic that the controller told of."""
+        return max(self._states.get(topic, ()), default=-1) + 1
+
+    def in_sync(self, topic: str, partition: int) -> int:
+        """Return how many replicas of a partition are in sync."""
+        return len(self._states.get(topic, {}).get(partition, _LOST).isr)
+
+
+def _states(request: UpdateMetadataRequest) -> Iterable[tuple[str, uuid.UUID, UpdateMetadataPartitionState]]:
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, NULL_UUID, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, topic.topic_id, state

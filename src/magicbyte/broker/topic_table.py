@@ -1,0 +1,125 @@
+"""The topics that a broker knows, by name and id, with the settings that are in force."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from magicbyte.broker import topic_config
+from magicbyte.broker.topic_config import TopicConfig
+from magicbyte.broker.topic_nodes import INTERNAL
+from magicbyte.errors import InvalidTopicError, PolicyViolationError, UnknownTopicError, UnknownTopicIdError
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.metadata import layout
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.fields import NULL_UUID
+
+if TYPE_CHECKING:
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.log.live.log_directory import LogDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic. `configs` are the settings of its own; `config` what is in force. `leader_epochs` is by partition."""
+
+    name: str
+    id: uuid.UUID
+    partitions: int
+    configs: Mapping[str, str]
+    config: TopicConfig
+    leader_epochs: Sequence[int]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is Kafka's own."""
+        return self.name in INTERNAL
+
+
+class TopicTable:
+    """All topics, by name. One thread at a time changes them; any looks. Open logs go by what is kept here."""
+
+    def __init__(self, config: BrokerConfig, logs: LogDirectory) -> None:
+        self._config, self._logs = config, logs
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[uuid.UUID, str] = {}
+
+    # ---- looking
+
+    def names(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(self._topics)
+
+    def get(self, name: str) -> Topic | None:
+        """Return a topic, None for one that is not there."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        """Return the topic with this id."""
+        name = self._by_id.get(topic_id)
+        return None if name is None else self._topics[name]
+
+    def known(self, name: str) -> Topic:
+        """Return a topic. Raises UnknownTopicError."""
+        found = self._topics.get(name)
+        if found is None:
+            raise UnknownTopicError(f"there is no topic {name}")
+        return found
+
+    def known_id(self, topic_id: uuid.UUID) -> Topic:
+        """Return the topic with this id. Raises UnknownTopicIdError."""
+        found = self.by_id(topic_id)
+        if found is None:
+            raise UnknownTopicIdError(f"there is no topic with id {layout.id_text(topic_id)}")
+        return found
+
+    def check_erasable(self, topic: str) -> None:
+        """Raise UnknownTopicError, InvalidTopicError or PolicyViolationError unless records of it may be deleted."""
+        found = self.known(topic)
+        if found.is_internal:
+            raise InvalidTopicError(f"records of {topic} are not deleted by requests")
+        if not found.config.log.delete:
+            raise PolicyViolationError(f"topic {topic}: its cleanup.policy is not delete")
+
+    def rules(self, topic: str) -> AppendRules:
+        """Return what decides over appends to a topic. Raises UnknownTopicError."""
+        return self.known(topic).config.append
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return the epoch in which this broker leads a partition. Raises UnknownTopicError."""
+        return self._partition(topic, partition).leader_epochs[partition]
+
+    def _partition(self, topic: str, partition: int) -> Topic:
+        found = self.known(topic)
+        if not 0 <= partition < found.partitions:
+            raise UnknownTopicError(f"topic {topic} has no partition {partition}")
+        return found
+
+    # ---- keeping
+
+    def _keep(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        if topic.id != NULL_UUID:
+            self._by_id[topic.id] = topic.name
+        for partition in range(topic.partitions):
+            log = self._logs.logs.get(TopicPartition(topic.name, partition))
+            if log is not None:
+                log.reconfigure(topic.config.log)
+
+    def forget(self, name: str) -> None:
+        """Forget a topic: the controller says that it is being deleted."""
+        topic = self._topics.pop(name, None)
+        if topic is not None:
+            self._by_id.pop(topic.id, None)
+
+    def check_config(self, config: BrokerConfig) -> None:
+        """Raise InvalidConfigError if a topic could not be with these settings of the broker."""
+        for topic in self._topics.values():
+            topic_config.resolve(topic.configs, config)
+
+    def config_changed(self) -> None:
+        """Let all topics have what the broker's settings say now."""
+        for topic in list(self._topics.values()):
+            self._keep(replace(topic, config=topic_config.resolve(topic.configs, self._config)))
