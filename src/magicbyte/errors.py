@@ -393,6 +393,12 @@ class NotLeaderError(MagicbyteError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+class CoordinatorNotAvailableError(MagicbyteError):
+    """There is no coordinator yet: ask again."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 class NotReplicatedError(MagicbyteError):
     """Records are in the leader's log, and it is not known whether the in-sync replicas have them. `code` says why."""
 

@@ -1,14 +1,24 @@
-"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords."""
+"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords.
+
+In a cluster of several the controller answers the first three, when it has told the brokers of what has changed.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
 from magicbyte.broker.request import Handler, Request
-from magicbyte.errors import ErrorCode, LogDirectoryError, MagicbyteError, PolicyViolationError, UnknownTopicError
+from magicbyte.errors import (
+    ErrorCode,
+    LogDirectoryError,
+    MagicbyteError,
+    NotControllerError,
+    PolicyViolationError,
+    UnknownTopicError,
+)
 from magicbyte.log.files.names import MOST_PARTITIONS
 from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.protocol.messages.create_partitions import (
@@ -48,6 +58,25 @@ _MADE_AT_ONCE: Final = 100  # logs of a topic
 _SETTINGS_STEPS: Final = 30  # to list all settings of a topic
 
 
+def _check_controller(broker: Broker) -> None:
+    """Raise NotControllerError where another broker is to be asked."""
+    if not broker.cluster_view.is_controller:
+        raise NotControllerError(f"the controller is broker {broker.cluster_view.controller_id}")
+
+
+async def _until(broker: Broker, is_known: Callable[[], bool], timeout_ms: int) -> bool:
+    """Wait, in a cluster, until the controller has told of something; say whether it did in time."""
+    return broker.cache is None or await broker.cache.until(is_known, max(timeout_ms, 0) / 1000)
+
+
+def _has_leaders(broker: Broker, name: str, partitions: int) -> bool:
+    """Return whether all of so many partitions of a topic have a leader, as far as is known here."""
+    topic, cache = broker.topics.get(name), broker.cache
+    return (
+        topic is not None and topic.partitions >= partitions and (cache is None or cache.has_leaders(name, partitions))
+    )
+
+
 async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Make topics, each for itself, and their logs."""
     message = request.message
@@ -63,17 +92,25 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
                 continue
             left -= len(each.assignments) or max(each.num_partitions, 1)
             try:
+                _check_controller(broker)
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
                 topic = await broker.writing.run(_create, broker, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 results.append(_not_created(each.name, error.code, str(error)))
                 continue
-            results.append(_created(broker, topic, validate_only=message.validate_only))
+            results.append(_created(broker, topic, _factor(broker, each), validate_only=message.validate_only))
             await request.turns.take(_SETTINGS_STEPS)
             if not message.validate_only:
                 made.append((topic, results[-1]))
+    await _until(
+        broker, lambda: all(_has_leaders(broker, each.name, each.partitions) for each, _ in made), message.timeout_ms
+    )
     for topic, result in made:
+        if not _has_leaders(broker, topic.name, topic.partitions):
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            result.error_message = f"topic {topic.name} was made, and has no leaders yet"
+            continue
         fault = await _make_logs(broker, topic.name, range(topic.partitions))
         if fault is not None:
             result.error_code = fault.code
@@ -92,11 +129,19 @@ def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> T
     )
 
 
+def _factor(broker: Broker, wanted: CreatableTopic) -> int:
+    """Return how many replicas a new topic has."""
+    if wanted.assignments:
+        return len(wanted.assignments[0].broker_ids)
+    is_own = wanted.replication_factor == _BROKERS_OWN
+    return broker.config.default_replication_factor if is_own else wanted.replication_factor
+
+
 def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=None)
 
 
-def _created(broker: Broker, topic: Topic, *, validate_only: bool) -> CreatableTopicResult:
+def _created(broker: Broker, topic: Topic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
     settings = [
         CreatableTopicConfigs(
             name=each.name,
@@ -112,7 +157,7 @@ def _created(broker: Broker, topic: Topic, *, validate_only: bool) -> CreatableT
         topic_id=NULL_UUID if validate_only else topic.id,
         error_message=None,
         num_partitions=topic.partitions,
-        replication_factor=1,
+        replication_factor=factor,
         configs=settings,
     )
 
@@ -122,6 +167,8 @@ async def _make_logs(broker: Broker, topic: str, partitions: range) -> LogDirect
 
     Not those of hundreds: that takes longer than who asked waits.
     """
+    if broker.membership is not None:  # those who are assigned partitions make logs
+        return None
     try:
         for partition in partitions[:_MADE_AT_ONCE]:
             await broker.replicas.opened(topic, partition)
@@ -144,14 +191,22 @@ async def create_partitions(broker: Broker, request: Request[CreatePartitionsReq
                 if names[each.name] > 1:
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
+                    _check_controller(broker)
                     await broker.writing.run(_grow, broker, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
             results.append(CreatePartitionsTopicResult(name=each.name, error_code=code, error_message=why))
     if not message.validate_only:
+        counts = {each.name: each.count for each in message.topics}
+        grown = {each.name: counts[each.name] for each in results if not each.error_code}
+        await _until(broker, lambda: all(_has_leaders(broker, *each) for each in grown.items()), message.timeout_ms)
         for result in results:
             topic = broker.topics.get(result.name)
             if topic is None or result.error_code:
+                continue
+            if not _has_leaders(broker, topic.name, counts[topic.name]):
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+                result.error_message = f"partitions were added to {topic.name}, and have no leaders yet"
                 continue
             fault = await _make_logs(broker, topic.name, range(topic.partitions))
             if fault is not None:
@@ -181,6 +236,12 @@ async def delete_topics(broker: Broker, request: Request[DeleteTopicsRequest]) -
             results.append(result)
             if not result.error_code:
                 deleted[result.name] = result
+    names = [name for name in deleted if name is not None]
+    await _until(broker, lambda: not any(map(broker.topics.get, names)), request.message.timeout_ms)
+    for name in names:
+        if broker.cache is not None and broker.topics.get(name) is not None:
+            deleted[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+            deleted[name].error_message = f"topic {name} is marked for deletion, which is not over yet"
     return DeleteTopicsResponse(responses=results)
 
 
@@ -197,6 +258,10 @@ async def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> Del
     try:
         topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
         result.name, result.topic_id = topic.name, topic.id
+        _check_controller(broker)
+        if broker.membership is not None:
+            await broker.writing.run(broker.topics.delete, topic.name)
+            return result
         await broker.delete_topic(topic)
         broker.groups.topic_deleted(topic.name)
     except MagicbyteError as error:
@@ -223,6 +288,7 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
 
 async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> int:
     found = await broker.replicas.opened(topic, partition)
+    found.led()
     async with found.lock:  # before `logs_lock`, as appends do
         await broker.logs_lock.acquire_shared()
         try:

@@ -61,9 +61,12 @@ if TYPE_CHECKING:
     from magicbyte.broker.controller import ControllerService
     from magicbyte.broker.groups import Groups
     from magicbyte.broker.listeners import Listener
+    from magicbyte.broker.membership import Membership
+    from magicbyte.broker.metadata_cache import MetadataCache
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.topic_table import Topic
     from magicbyte.groups.rules import GroupState
+    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.metadata.on_loop import OpenSession
     from magicbyte.net.http import Pages
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
@@ -79,13 +82,16 @@ GRACE_MS: Final = 5000  # for requests in work when the broker stops
 
 
 class Broker:
-    """One broker, which leads all partitions. `start` it, and `stop` it on the same event loop.
+    """One broker. `start` it, and `stop` it on the same event loop.
+
+    It is a cluster by itself, and leads all partitions, unless it has the tree of a cluster: `session` opens that, or
+    `zookeeper.connect` says where it is. Then it has a `membership`, and `cache` is what the controller told it.
 
     `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `logs_lock` by who
     changes what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread,
     `reading` or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener.
     `slow_ns`: requests that take so long are logged. `clock`, `files`, `threads`, `network` and `random` are this
-    machine's unless given. `session` opens the tree of a cluster. `around` is for tests: it is given the handler of a
+    machine's unless given. `around` is for tests: it is given the handler of a
     connection, and returns the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what
     is damaged in them, which goes to the quarantine; else their partitions are offline.
     """
@@ -135,7 +141,10 @@ class Broker:
         self.trimming = Trimming(self)
         self.replicas = Replicas(self)
         self.network: Network = network or SocketNetwork()
-        self._files, self._session = files or LocalFiles(), session
+        self._files, self._threads = files or LocalFiles(), threads
+        self._session = session or _zookeeper(config)
+        self.membership: Membership | None = None
+        self.cache: MetadataCache | None = None
         self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
         self._server: Server[Listener] | None = None
@@ -155,6 +164,8 @@ class Broker:
         loading = asyncio.create_task(self.reading.run(load_handlers))  # while the disk is waited for
         await asyncio.sleep(0)
         try:
+            if self._session is not None:
+                await self._join_session(self._session)
             self._open()
             self._background = Background(self)
             await self._listen()
@@ -166,10 +177,22 @@ class Broker:
         if self.topics.get(OFFSETS_TOPIC) is not None:
             _ = self.groups  # their members may have gone while this broker was down
 
+    async def _join_session(self, session: OpenSession) -> None:
+        """Begin a session of the cluster's tree; what this broker leads and follows is the controller's affair."""
+        from magicbyte.broker.cluster_replicas import ClusterReplicas
+        from magicbyte.broker.membership import Membership
+        from magicbyte.broker.metadata_cache import MetadataCache
+
+        self.membership = membership = Membership(self, session, self._threads("metadata", 1))
+        self._opened.push_async_callback(membership.close)
+        await membership.open()
+        listener = self.config.inter_broker_listener.name
+        self.cache = MetadataCache(self.node_id, listener, lambda: membership.controller.controller_id)
+        self.replicas = ClusterReplicas(self, self.cache)
+
     def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())
         self.metadata = self._open_metadata(path)
-        self._opened.callback(self.metadata.close)
         known = _known_cluster_id(self._files, path)
         self.cluster_id = cluster.found_cluster(self.metadata, known, self.new_uuid)
         self.config.change(
@@ -193,28 +216,40 @@ class Broker:
         for key, partition in self.logs.offline.items():
             log.error("partition %s is offline, the others are served: %s", key, partition.why)
         for key, each in self.logs.logs.items():
-            each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
+            if self.membership is None:
+                each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
             for cut in each.loaded.cuts:
                 log.warning("%s: recovery %s", key, cut)
-        adoption.adopt(self.config, self.metadata, self.logs)
-        self.topics = Topics(self.metadata, self.config, self.logs, self.clock, self.new_uuid)
+        if self.membership is None:  # the formats of a cluster are what its settings say
+            adoption.adopt(self.config, self.metadata, self.logs)
+        brokers = None if self.cache is None else self.cache.broker_ids
+        self.topics = Topics(
+            self.metadata,
+            self.config,
+            self.logs,
+            self.clock,
+            self.new_uuid,
+            brokers=brokers,
+            draw=lambda most: self.random.randrange(most),
+        )
         if self.topics.adopted:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics that the metadata does not have are adopted; without settings they keep all their records"
             log.warning("%s: %s: %s", path, why, names)
-        self.cluster_view = ViewAlone(self.node_id, self.config.broker_rack, self.topics, self.address_of)
+        self.cluster_view = self.cache or ViewAlone(self.node_id, self.config.broker_rack, self.topics, self.address_of)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
         self.appends = Appends(self)
 
     def _open_metadata(self, path: str) -> MetadataStore:
         """Return the cluster's tree; without one, that of this broker alone, which is in its log directory."""
-        if self._session is not None:
-            return self._session(listener=lambda _event: None)
+        if self.membership is not None:
+            return self.membership.current
         Path(path).mkdir(parents=True, exist_ok=True)
         store, salvaged = open_metadata(Path(path), self.clock)
         if salvaged is not None:
             log.error("%s", salvaged)
             keep_all(store)
+        self._opened.callback(store.close)
         return store
 
     def _last_producer_id(self) -> int:
@@ -229,19 +264,27 @@ class Broker:
         )
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
-        endpoints = [
-            BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
-        ]
-        version = registration_version(config.inter_broker_protocol_version)
-        store = LoopStore(self.metadata)  # without a thread: nothing is served yet that would be held up
-        registration = dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version)
-        await cluster.register(store, self.node_id, registration)
-        await elect(store, self.node_id, self.clock)
+        if self.membership is not None:
+            self.replicas.start()
+            await self.membership.join(self._registration)
+        else:
+            store = LoopStore(self.metadata)  # without a thread: nothing is served yet that would be held up
+            await cluster.register(store, self.node_id, self._registration())
+            await elect(store, self.node_id, self.clock)
         if (address := config.http) is not None:
             from magicbyte.broker.pages import pages
 
             self._pages = pages(self)
             self.http_port = await self._pages.listen(*address)
+
+    def _registration(self) -> bytes:
+        """Return the data of the node by which this broker is a member of the cluster."""
+        config = self.config
+        endpoints = [
+            BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
+        ]
+        version = registration_version(config.inter_broker_protocol_version)
+        return dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version)
 
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
         connection = Connection(host, peer, listener)
@@ -250,7 +293,12 @@ class Broker:
         return handler if self._around is None else self._around(self, handler)
 
     async def stop(self) -> None:
-        """Answer what is in work, close all logs and leave the mark of it: the next start looks at nothing."""
+        """Answer what is in work, close all logs and leave the mark of it: the next start looks at nothing.
+
+        In a cluster other brokers take over first what this one leads.
+        """
+        if self.membership is not None and self.cache is not None:
+            await self.membership.leave(self.cache)
         self.is_stopping = True
         if self._server is not None:
             self._server.close_listeners()
@@ -262,6 +310,7 @@ class Broker:
         if self._pages is not None:
             await self._pages.aclose()
             self._pages = None
+        await self.replicas.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -369,6 +418,34 @@ class Broker:
         if self._server is not None:
             self._server.limits = _limits(self.config)
 
+    async def settings_changed(self, kind: str, name: str) -> None:
+        """Put settings in force that were changed in the tree, of a topic (`topics`) or of brokers (`brokers`).
+
+        Raises MetadataError, InvalidConfigError.
+        """
+        if kind == "topics" and self.topics.get(name) is not None:
+            async with self.directory:
+                await self.writing.run(self.topics.refresh, [name])
+        elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self.node_id)):
+            of_all = await self.writing.run(settings_of, self.metadata, "brokers", DEFAULT_ENTITY)
+            of_this = await self.writing.run(settings_of, self.metadata, "brokers", str(self.node_id))
+            self.config.change(of_all, of_this)
+            self.config_changed()
+
+    async def delete_log(self, key: TopicPartition) -> None:
+        """Delete the log of a replica that is not to be here any more. One that is not here is no fault."""
+        assert self._background is not None, "requests come between start and stop"
+        async with self.directory, self.logs_lock:
+            with self._background.without([key]):
+                gone = await self.writing.run(self._take_log_away, key)
+            self.replicas.forget([key])
+            if gone is not None:
+                gone.release()
+
+    def _take_log_away(self, key: TopicPartition) -> PartitionLog | None:
+        monotonic_ms = self.clock.monotonic_ms()
+        return self.logs.take_away(key, monotonic_ms=monotonic_ms) if key in self.logs.logs else None
+
     async def delete_topic(self, topic: Topic) -> None:
         """Delete a topic, for a caller that holds `directory`, and `logs_lock` alone. Raises what `Topics.delete` does.
 
@@ -382,6 +459,15 @@ class Broker:
         self.replicas.forget(keys)
         for each in gone:  # here, where nobody is about to send what he found in them
             each.release()
+
+
+def _zookeeper(config: BrokerConfig) -> OpenSession | None:
+    """Return what opens a session of the ZooKeeper that the settings name."""
+    if config.zookeeper_connect is None:
+        return None
+    from magicbyte.metadata.zookeeper import ZooKeeperStore
+
+    return partial(ZooKeeperStore, config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms)
 
 
 def _slow_ns(config: BrokerConfig) -> float:

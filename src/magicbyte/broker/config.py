@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from magicbyte.broker.cluster_settings import ClusterSettings
-from magicbyte.broker.listeners import http_address, is_loopback, listeners
+from magicbyte.broker.listeners import Listener, http_address, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
 from magicbyte.broker.settings import (
     INT_MAX,
@@ -417,6 +417,16 @@ class BrokerConfig(ClusterSettings):
     offsets_retention_check_interval_ms = integer(
         "offsets.retention.check.interval.ms", 600_000, "How often it is looked which offsets are to go.", least=1
     )
+    offsets_topic_replication_factor = integer(
+        "offsets.topic.replication.factor",
+        3,
+        "Replicas of __consumer_offsets in a cluster of several brokers.",
+        least=1,
+        kind=_INT,
+    )
+    offsets_commit_timeout_ms = integer(
+        "offsets.commit.timeout.ms", 5000, "How long to wait until replicas have committed offsets.", least=1, kind=_INT
+    )
     offsets_topic_num_partitions = integer(
         "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets.", least=1, kind=_INT
     )
@@ -440,6 +450,9 @@ class BrokerConfig(ClusterSettings):
         self.listeners = listeners(
             self.texts["listeners"], self.texts["advertised.listeners"], self.protocol_map_text, self.static
         )
+        wanted = self.inter_broker_listener_name
+        if wanted is not None and wanted not in {each.name for each in self.listeners}:
+            raise InvalidConfigError(f"inter.broker.listener.name: there is no listener {wanted}")
         self.log_directory = _only_directory(self)
         self.http = http_address(self.texts["http.address"])
         _check_together(self)
@@ -480,6 +493,11 @@ class BrokerConfig(ClusterSettings):
         except InvalidConfigError:
             self.of_directory, self.texts, self.values = before
             raise
+
+    @property
+    def inter_broker_listener(self) -> Listener:
+        """The listener that other brokers connect to."""
+        return next(each for each in self.listeners if self.inter_broker_listener_name in (None, each.name))
 
     @property
     def plain_format(self) -> Format:

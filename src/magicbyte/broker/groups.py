@@ -9,22 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.appends import NewSet
+from magicbyte.broker.appends import Acknowledgement, NewSet
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.metrics import now_ns
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
+    CoordinatorNotAvailableError,
     CorruptRecordError,
     ErrorCode,
     LogDirectoryError,
     MagicbyteError,
     MetadataError,
+    NotReplicatedError,
+    TopicExistsError,
 )
 from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
@@ -93,7 +97,7 @@ class Groups:
         self._timer_ms: int | None = None
         self._stores: dict[int, deque[Store]] = {}
         topic = broker.topics.get(OFFSETS_TOPIC)
-        if topic is not None:
+        if topic is not None and broker.membership is None:
             self._begin(topic.partitions)
         broker.spawn(self._expire())
 
@@ -116,6 +120,18 @@ class Groups:
         if logs:
             broker.spawn(self._load(logs))
 
+    async def elected(self, partition: int, _leader_epoch: int) -> None:
+        """Coordinate the groups of a partition that this broker leads now."""
+        broker = self._broker
+        topic = broker.topics.known(OFFSETS_TOPIC)
+        self.coordinator.config = replace(self.coordinator.config, offsets_partitions=topic.partitions)
+        self.coordinator.begin_loading(partition)
+        broker.spawn(self._load({partition: broker.replicas.partition(OFFSETS_TOPIC, partition).log}))
+
+    def resigned(self, partition: int, _leader_epoch: int) -> None:
+        """Coordinate the groups of a partition no more."""
+        self.perform(self.coordinator.resign(partition))
+
     def _has_partition(self, topic: str, partition: int) -> bool:
         found = self._broker.topics.get(topic)
         return found is not None and 0 <= partition < found.partitions
@@ -129,7 +145,7 @@ class Groups:
                 topic = broker.topics.get(OFFSETS_TOPIC)
                 if topic is None:
                     topic = await broker.writing.run(_make_topic, broker)
-        if not self.coordinator.partitions:
+        if broker.membership is None and not self.coordinator.partitions:
             self._begin(topic.partitions)
         return topic
 
@@ -236,7 +252,13 @@ class Groups:
             encode = partial(records_of, store, rules.format, codec, now_ms)
             size = sum(len(key) + _size(value) for key, value in store.records)
             records = encode() if size <= _QUICK_BYTES else await broker.writing.run(encode)
-            await broker.appends.append(NewSet(partition, records, rules))
+            appended = await broker.appends.append(NewSet(partition, records, rules))
+            least = broker.topics.known(OFFSETS_TOPIC).config.min_insync_replicas
+            (code,) = await broker.appends.replicated(
+                [Acknowledgement(partition, appended, least)], broker.config.offsets_commit_timeout_ms
+            )
+            if code:
+                raise NotReplicatedError(code, "the in-sync replicas do not have them")
         except MagicbyteError as error:
             broker.complaints.line(log, OFFSETS_TOPIC, "groups", "%s-%d: records of a group could not be stored: %s",
                                    OFFSETS_TOPIC, store.partition, error)  # fmt: skip
@@ -313,8 +335,12 @@ def _config(config: BrokerConfig) -> GroupConfig:
 
 
 def _make_topic(broker: Broker) -> Topic:
-    partitions = broker.config.offsets_topic_num_partitions
-    topic = broker.topics.create(OFFSETS_TOPIC, partitions, 1, _topic_settings(broker.config))
+    partitions, settings = broker.config.offsets_topic_num_partitions, _topic_settings(broker.config)
+    if broker.membership is not None:
+        with suppress(TopicExistsError):  # another broker made it, and the controller will tell of it
+            broker.topics.create(OFFSETS_TOPIC, partitions, broker.config.offsets_topic_replication_factor, settings)
+        raise CoordinatorNotAvailableError(f"{OFFSETS_TOPIC} is being made")
+    topic = broker.topics.create(OFFSETS_TOPIC, partitions, 1, settings)
     # Logs are made when they are needed; the last one tells how many there are, if the tree is lost.
     broker.topics.log(OFFSETS_TOPIC, partitions - 1)
     return topic

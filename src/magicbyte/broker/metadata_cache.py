@@ -5,6 +5,7 @@ Plain state: UpdateMetadata requests in, answers for clients out. Source: Kafka'
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -52,6 +53,7 @@ class MetadataCache:
     def __init__(self, broker_id: int, inter_broker: str, controller: Callable[[], int]) -> None:
         self._broker_id, self._inter_broker, self._controller = broker_id, inter_broker, controller
         self.live: dict[int, LiveBroker] = {}
+        self._waiting: dict[asyncio.Event, None] = {}
         self._states: dict[str, dict[int, PartitionView]] = {}
 
     # ---- UpdateMetadata
@@ -72,6 +74,26 @@ class MetadataCache:
             )
             self._states.setdefault(name, {})[state.partition_index] = view
         return Update(topics, deleted)
+
+    def told(self) -> None:
+        """Have those who wait for news look again: what they need to know besides is known, too."""
+        for event in self._waiting:
+            event.set()
+
+    async def until(self, is_known: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until the controller has told of something; say whether it did in time."""
+        news = asyncio.Event()
+        self._waiting[news] = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_known():
+                    await news.wait()
+                    news.clear()
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[news]
+        return True
 
     def _live(self, told: UpdateMetadataBroker) -> LiveBroker:
         addresses = {each.listener or "PLAINTEXT": (each.host, each.port) for each in told.endpoints
@@ -138,6 +160,11 @@ class MetadataCache:
     def count(self, topic: str) -> int:
         """Return the number of partitions of a topic that the controller told of."""
         return max(self._states.get(topic, ()), default=-1) + 1
+
+    def has_leaders(self, topic: str, partitions: int) -> bool:
+        """Return whether so many partitions of a topic are known, each with a leader."""
+        states = self._states.get(topic, {})
+        return all(states.get(index, _LOST).leader >= 0 for index in range(partitions))
 
     def in_sync(self, topic: str, partition: int) -> int:
         """Return how many replicas of a partition are in sync."""

@@ -95,6 +95,12 @@ class Replicas:
         """Return the replica that consumers in a rack are to read from; None for this one."""
         return None
 
+    def start(self) -> None:
+        """Begin what the clock asks for."""
+
+    async def close(self) -> None:
+        """End what fetches from other brokers."""
+
     def forget(self, keys: Iterable[TopicPartition]) -> None:
         """Forget partitions that are deleted: whoever waits for them finds out."""
         for key in keys:

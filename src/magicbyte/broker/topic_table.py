@@ -91,6 +91,10 @@ class TopicTable:
         """Return the epoch in which this broker leads a partition. Raises UnknownTopicError."""
         return self._partition(topic, partition).leader_epochs[partition]
 
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Raise UnknownTopicError unless a topic has this partition."""
+        self._partition(topic, partition)
+
     def _partition(self, topic: str, partition: int) -> Topic:
         found = self.known(topic)
         if not 0 <= partition < found.partitions:

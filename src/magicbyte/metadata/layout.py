@@ -28,6 +28,7 @@ CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 CONFIG: Final = "/config"
 CONFIG_CHANGE: Final = "/config/changes/config_change_"
+ISR_CHANGE: Final = "/isr_change_notification/isr_change_"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 CONFIG_CHANGES: Final = "/config/changes"
 DELETE_TOPICS: Final = "/admin/delete_topics"
@@ -401,3 +402,9 @@ def load_last_producer_id(data: bytes) -> int:
         return int(found["block_end"])
     except (KeyError, TypeError, ValueError) as error:
         raise MetadataError(PRODUCER_IDS, f"expected block_end, found {data[:80]!r}") from error
+
+
+def dump_isr_change(partitions: Sequence[tuple[str, int]]) -> bytes:
+    """Return the data of a node that tells the controller whose in-sync replicas have changed."""
+    named = [{"topic": topic, "partition": index} for topic, index in partitions]
+    return dump({"version": 1, "partitions": named})

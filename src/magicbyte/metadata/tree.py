@@ -6,6 +6,7 @@ anybody sees it. Source: the data model of ZooKeeper's programmer's guide, and w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -64,11 +65,12 @@ class _Change:
 
 
 class Tree:
-    """The nodes, by path, and the sessions that look at them. One thread at a time."""
+    """The nodes, by path, and the sessions that look at them: each call of a session holds `lock`."""
 
     def __init__(
         self, clock: Clock, persist: Persist, nodes: Mapping[str, Stored] | None = None, last_zxid: int = 0
     ) -> None:
+        self.lock = threading.RLock()
         self._clock, self._persist = clock, persist
         self._nodes = dict(nodes or {ROOT: Stored(b"", 0, 0, 0, 0, 0, 0, 0, 0)})
         self._children: dict[str, set[str]] = {}
@@ -276,25 +278,30 @@ class Session:
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
         """Return a node, and watch its data. Raises NoNodeError."""
-        return self._alive().get(path, watch, self.session_id)
+        with self.tree.lock:
+            return self._alive().get(path, watch, self.session_id)
 
     def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         """Return a node, None if it is not there, and watch for it to come, change or go."""
-        return self._alive().find(path, watch, self.session_id)
+        with self.tree.lock:
+            return self._alive().find(path, watch, self.session_id)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
-        return self._alive().children(path, watch, self.session_id)
+        with self.tree.lock:
+            return self._alive().children(path, watch, self.session_id)
 
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """Return nodes, None for each that does not exist, and watch those that do."""
-        tree = self._alive()
-        return [tree.get(path, watch, self.session_id) if tree.has(path) else None for path in paths]
+        with self.tree.lock:
+            tree = self._alive()
+            return [tree.get(path, watch, self.session_id) if tree.has(path) else None for path in paths]
 
     def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
         """Return the names of the children of nodes, None for each node that does not exist."""
-        tree = self._alive()
-        return [tree.children(path, watch, self.session_id) if tree.has(path) else None for path in paths]
+        with self.tree.lock:
+            tree = self._alive()
+            return [tree.children(path, watch, self.session_id) if tree.has(path) else None for path in paths]
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
@@ -303,13 +310,15 @@ class Session:
 
         Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
         """
-        changes = [CreateNode(above) for above in paths_above(path) if not self.exists(above)] if parents else []
-        return self.transaction([*changes, CreateNode(path, data, ephemeral, sequence)])[-1]
+        with self.tree.lock:
+            changes = [CreateNode(above) for above in paths_above(path) if not self.exists(above)] if parents else []
+            return self.transaction([*changes, CreateNode(path, data, ephemeral, sequence)])[-1]
 
     def set(self, path: str, data: bytes, version: int = -1) -> Node:
         """Change a node's data; return the node. Raises NoNodeError, BadVersionError."""
-        self.transaction([SetNode(path, data, version)])
-        return self.get(path)
+        with self.tree.lock:
+            self.transaction([SetNode(path, data, version)])
+            return self.get(path)
 
     def delete(self, path: str, version: int = -1) -> None:
         """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
@@ -317,14 +326,16 @@ class Session:
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
         """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
-        return self._alive().apply(changes, self.session_id)
+        with self.tree.lock:
+            return self._alive().apply(changes, self.session_id)
 
     def close(self) -> None:
         """End the session: its watches and ephemeral nodes go."""
-        if not self._ended:
-            self.tree.drop_watches(self.session_id)
-            self.tree.expire(self.session_id)
-            self._ended = True
+        with self.tree.lock:
+            if not self._ended:
+                self.tree.drop_watches(self.session_id)
+                self.tree.expire(self.session_id)
+                self._ended = True
 
     def _alive(self) -> Tree:
         if self._ended:

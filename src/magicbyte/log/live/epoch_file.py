@@ -30,6 +30,11 @@ class EpochFile:
             self.put()
             self._is_behind = False
 
+    def begin(self, epoch: int, offset: int) -> None:
+        """Take in that this replica leads from `offset` on in an epoch, before anything is written in it."""
+        if self._epochs.assign(epoch, offset):
+            self.put()
+
     def truncate_start(self, offset: int) -> None:
         """Forget epochs that end at `offset` or before it."""
         if self._epochs.truncate_start(offset):

@@ -216,6 +216,15 @@ class PartitionLog:
         self.append(records, now)
         return prepared.first_offset, prepared.last_offset
 
+    def begin_epoch(self, epoch: int) -> None:
+        """Take in that this replica leads in an epoch, from the log's end on: what others have beyond it is not kept.
+
+        Kafka does so from 2.0 on; before, the first batch of the epoch brings it into the file.
+        """
+        if self.config.rules.has_producers:
+            with self.health:
+                self._epoch_file.begin(epoch, self.log_end_offset)
+
     def roll(self, monotonic_ms: int, base_offset: int | None = None) -> None:
         """Close the active segment, durably, and begin one at `base_offset`, None: the log's end.
 

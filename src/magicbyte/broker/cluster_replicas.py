@@ -1,0 +1,301 @@
+"""The replicas of a broker in a cluster: the controller says which it leads and which it follows.
+
+What a leader has to know of its followers, and which changes of the in-sync replicas follow, is decided in
+`replication/leader.py`; here the roles are taken, the state nodes are written, and partitions begin and cease to be
+fetched. Source: Kafka's ReplicaManager and Partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.partition import Partition
+from magicbyte.broker.replica_fetchers import ReplicaFetchers
+from magicbyte.broker.replicas import Replicas
+from magicbyte.errors import (
+    BadVersionError,
+    ErrorCode,
+    LogDirectoryOfflineError,
+    MagicbyteError,
+    MetadataError,
+    NetworkError,
+    NotLeaderError,
+)
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.metadata import layout
+from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
+from magicbyte.replication.leader import IsrChange, IsrNotifications, LeaderPartition
+from magicbyte.replication.state import NO_LEADER, PartitionState
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.metadata.on_loop import LoopStore
+    from magicbyte.protocol.messages.fetch import FetchPartition
+
+log = logger(__name__)
+
+_NOTIFICATION_CHECK_S: Final = 2.5
+_SELECTOR: Final = "RackAwareReplicaSelector"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the controller says of one partition (LeaderAndIsr). `version` is that of its state node."""
+
+    key: TopicPartition
+    state: PartitionState
+    version: int
+    replicas: tuple[int, ...]
+
+
+class ClusterReplicas(Replicas):
+    """The replicas of a broker in a cluster. Requests of the controller are carried out one at a time (`turn`).
+
+    `cache` is what the broker knows of the cluster. `controller_epoch` is the latest that was seen: requests of an
+    earlier controller are refused.
+    """
+
+    def __init__(self, broker: Broker, cache: MetadataCache) -> None:
+        super().__init__(broker)
+        self._cache = cache
+        self.turn = asyncio.Lock()
+        self.controller_epoch = 0
+        self._fetchers = ReplicaFetchers(broker)
+        self._notifications = IsrNotifications(broker.clock.monotonic_ms())
+
+    def start(self) -> None:
+        """Look after the in-sync replicas from now on. The tasks end with the broker's."""
+        self._broker.spawn(self._shrink())
+        self._broker.spawn(self._notify())
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        for key in list(self._fetchers.partitions):
+            self._fetchers.forget(key)
+        await self._fetchers.close_idle()
+
+    @property
+    def _store(self) -> LoopStore:
+        assert self._broker.membership is not None, "of a cluster"
+        return self._broker.membership.store
+
+    # ---- looking
+
+    async def opened(self, topic: str, index: int) -> Partition:
+        """Return a partition of which this broker has a replica.
+
+        Raises UnknownTopicError, NotLeaderError without a replica, LogDirectoryOfflineError.
+        """
+        return self.partition(topic, index)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Do as `opened`."""
+        found = self.partitions.get((topic, index))
+        if found is not None:
+            return found
+        self._broker.topics.check_partition(topic, index)
+        offline = self._broker.logs.offline.get(TopicPartition(topic, index))
+        if offline is not None:
+            raise LogDirectoryOfflineError(f"{topic}-{index} is offline: {offline.why}")
+        raise NotLeaderError(f"this broker has no replica of {topic}-{index}")
+
+    async def raise_leader_epoch(self, partition: Partition, _epoch: int) -> None:
+        """Leave the epoch as it is: it is the controller's."""
+
+    # ---- LeaderAndIsr
+
+    async def take_orders(
+        self, orders: Sequence[Order], addresses: Mapping[int, tuple[str, int]]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Lead and follow as the controller says; return the error of each partition.
+
+        `addresses`: where the live leaders among others are reached. Partitions that are followed begin to be fetched.
+        """
+        codes: dict[TopicPartition, ErrorCode] = {}
+        led, followed = list[tuple[Partition, Order]](), list[tuple[Partition, Order]]()
+        for order in orders:
+            try:
+                partition = await self._ordered(order)
+            except MagicbyteError as error:
+                codes[order.key] = error.code
+                continue
+            if partition is None:
+                codes[order.key] = ErrorCode.STALE_CONTROLLER_EPOCH
+                continue
+            codes[order.key] = ErrorCode.NONE
+            is_led = order.state.leader == self._broker.node_id
+            (led if is_led else followed).append((partition, order))
+        for _, order in (*led, *followed):
+            self._fetchers.forget(order.key)
+        for partition, order in led:
+            await self._lead(partition, order)
+        for partition, order in followed:
+            await self._follow(partition, order, addresses.get(order.state.leader))
+        await self._fetchers.close_idle()
+        return codes
+
+    async def _ordered(self, order: Order) -> Partition | None:
+        """Return the partition of an order, its log made if need be; None for an order that is not newer.
+
+        Raises UnknownTopicError where this broker is to have no replica of it, LogDirectoryOfflineError.
+        """
+        broker, key = self._broker, order.key
+        if broker.node_id not in order.replicas:
+            broker.topics.check_partition(key.topic, key.partition)
+            raise NotLeaderError(f"{key} is not assigned to this broker")
+        partition = self.partitions.get(key)
+        if partition is not None:
+            return partition if order.state.leader_epoch > partition.leader_epoch else None
+        broker.topics.has_log(*key)  # raises for what is offline
+        async with broker.directory:
+            made = await broker.writing.run(broker.topics.log, *key)
+        partition = self.partitions[key] = Partition(key.topic, key.partition, made)
+        return partition
+
+    async def _lead(self, partition: Partition, order: Order) -> None:
+        broker, now_ms, state = self._broker, self._broker.clock.monotonic_ms(), order.state
+        async with partition.lock:  # nothing is appended meanwhile, and nothing is truncated
+            leader = partition.leader
+            if leader is not None:
+                leader.renew(state, order.replicas, order.version, now_ms)
+            else:
+                end = partition.log.log_end_offset
+                leader = LeaderPartition(
+                    broker.node_id,
+                    state,
+                    order.replicas,
+                    order.version,
+                    log_end_offset=end,
+                    high_watermark=partition.log.high_watermark,
+                    now_ms=now_ms,
+                    max_lag_ms=broker.config.replica_lag_time_max_ms,
+                )
+            await broker.writing.run(partition.log.begin_epoch, state.leader_epoch)
+            partition.lead(leader)
+        log.info("%s: leads from offset %d on in epoch %d; in sync: %s",
+                 partition, partition.log.log_end_offset, state.leader_epoch, list(state.isr))  # fmt: skip
+        if partition.topic == OFFSETS_TOPIC:
+            await broker.groups.elected(partition.index, state.leader_epoch)
+
+    async def _follow(self, partition: Partition, order: Order, address: tuple[str, int] | None) -> None:
+        state = order.state
+        async with partition.lock:
+            partition.follow(state.leader, state.leader_epoch)
+        if partition.topic == OFFSETS_TOPIC:
+            self._broker.groups.resigned(partition.index, state.leader_epoch)
+        if address is None:
+            log.info("%s: no leader in epoch %d", partition, state.leader_epoch)
+            return
+        log.info("%s: follows broker %d from offset %d on in epoch %d",
+                 partition, state.leader, partition.log.log_end_offset, state.leader_epoch)  # fmt: skip
+        await self._fetchers.follow(partition, address)
+
+    # ---- StopReplica
+
+    async def stop(self, key: TopicPartition, leader_epoch: int | None, *, deletes: bool) -> ErrorCode:
+        """Follow or lead a partition no more, and delete its log (`deletes`). `leader_epoch`: None is any."""
+        partition = self.partitions.get(key)
+        if partition is not None and leader_epoch is not None and 0 <= leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        self._fetchers.forget(key)
+        if partition is not None:
+            async with partition.lock:
+                partition.follow(NO_LEADER, partition.leader_epoch)
+            if key.topic == OFFSETS_TOPIC:
+                self._broker.groups.resigned(key.partition, partition.leader_epoch)
+        if deletes:
+            await self._broker.delete_log(key)
+        return ErrorCode.NONE
+
+    # ---- followers of partitions that are led
+
+    def fetched(self, partition: Partition, follower_id: int, asked: FetchPartition) -> None:
+        """Take in which offset a follower fetches from: it has all records before that."""
+        leader, now_ms = partition.led(), self._broker.clock.monotonic_ms()
+        if leader.fetched(follower_id, asked.fetch_offset, asked.log_start_offset, now_ms):
+            partition.advance(leader.high_watermark)
+        if (change := leader.expansion(follower_id)) is not None:
+            self._broker.spawn(self._write_isr(partition, leader, change))
+
+    def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
+        """Return the replica that consumers in a rack are to read from; None for this one (KIP-392)."""
+        selector = self._broker.config.replica_selector_class
+        leader = partition.leader
+        if leader is None or selector is None or selector.rpartition(".")[2] != _SELECTOR:
+            return None
+        if self._broker.config.broker_rack == rack:
+            return None
+        found = [
+            (-each.log_end_offset, broker_id)
+            for broker_id, each in leader.followers.items()
+            if broker_id in leader.state.isr
+            and each.log_start_offset <= offset <= each.log_end_offset
+            and self._cache.rack(broker_id) == rack
+        ]
+        return min(found)[1] if found else None
+
+    # ---- in-sync replicas
+
+    async def _shrink(self) -> None:
+        """Remove followers from the in-sync replicas that do not keep up."""
+        while True:
+            await asyncio.sleep(self._broker.config.replica_lag_time_max_ms / 2000)
+            now_ms = self._broker.clock.monotonic_ms()
+            for partition in list(self.partitions.values()):
+                leader = partition.leader
+                if leader is not None and (change := leader.shrinking(now_ms)) is not None:
+                    await self._write_isr(partition, leader, change)
+
+    async def _write_isr(self, partition: Partition, leader: LeaderPartition, change: IsrChange) -> None:
+        """Write a change of the in-sync replicas into the state node, unless the controller changed that meanwhile."""
+        path = layout.state_path(partition.topic, partition.index)
+        before = leader.state.isr
+        try:
+            node = await self._store.set(path, layout.dump_state(change.state), change.expected_version)
+        except BadVersionError:
+            await self._read_refused(partition, leader, change, path)
+            return
+        except (NetworkError, MetadataError) as error:
+            log.warning("%s: in-sync replicas %s could not be written: %s", partition, list(change.state.isr), error)
+            leader.isr_failed(change)
+            return
+        if leader.isr_written(change, node.version, self._broker.clock.monotonic_ms()):
+            partition.advance(leader.high_watermark)
+        log.info("%s: in sync: %s, before: %s", partition, list(change.state.isr), list(before))
+        self._isr_changed(partition)
+
+    async def _read_refused(self, partition: Partition, leader: LeaderPartition, change: IsrChange, path: str) -> None:
+        try:
+            node = await self._store.get(path)
+            found = layout.load_state(path, node.data)
+        except (NetworkError, MetadataError) as error:
+            log.warning("%s: the state of the partition could not be read: %s", partition, error)
+            leader.isr_failed(change)
+            return
+        if leader.isr_refused(change, found, node.version, self._broker.clock.monotonic_ms()):
+            partition.advance(leader.high_watermark)
+        self._isr_changed(partition)
+
+    def _isr_changed(self, partition: Partition) -> None:
+        partition.wake()  # acks=all may end otherwise now
+        self._notifications.changed(partition.topic, partition.index, self._broker.clock.monotonic_ms())
+
+    async def _notify(self) -> None:
+        """Tell the controller of changed in-sync replicas, some at a time."""
+        while True:
+            await asyncio.sleep(_NOTIFICATION_CHECK_S)
+            due = self._notifications.due(self._broker.clock.monotonic_ms())
+            if not due:
+                continue
+            try:
+                await self._store.create(layout.ISR_CHANGE, layout.dump_isr_change(due), sequence=True)
+            except (NetworkError, MetadataError) as error:
+                log.warning("the controller could not be told of changed in-sync replicas: %s", error)
+                now_ms = self._broker.clock.monotonic_ms()
+                for topic, index in due:
+                    self._notifications.changed(topic, index, now_ms)

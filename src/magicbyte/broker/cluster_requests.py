@@ -1,0 +1,183 @@
+"""What the controller tells brokers: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+Those of one controller come one after the other; those of an earlier one, or for an earlier registration of this
+broker, are refused. A broker that is a cluster by itself has no controller, and refuses all. Source: Kafka's KafkaApis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
+from magicbyte.errors import ErrorCode, MetadataError, NetworkError
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
+from magicbyte.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from magicbyte.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from magicbyte.replication.state import PartitionState
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.broker.request import Handler, Request
+
+log = logger(__name__)
+
+_FIRST_BY_TOPIC_ID: Final = 5  # version of LeaderAndIsr whose response names topics by their ids
+_FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica that says for each partition what is to be done
+
+
+class _Cluster(NamedTuple):
+    replicas: ClusterReplicas
+    cache: MetadataCache
+    broker_epoch: int
+
+
+def _cluster_of(broker: Broker) -> _Cluster | None:
+    if broker.membership is None or broker.cache is None or not isinstance(broker.replicas, ClusterReplicas):
+        return None
+    return _Cluster(broker.replicas, broker.cache, broker.membership.broker_epoch)
+
+
+def _fault(replicas: ClusterReplicas, own_epoch: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+    """Say why a request of a controller is refused; take in its epoch."""
+    if controller_epoch < replicas.controller_epoch:
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+    if 0 <= broker_epoch < own_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    replicas.controller_epoch = controller_epoch
+    return ErrorCode.NONE
+
+
+async def leader_and_isr(broker: Broker, request: Request[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
+    """Lead and follow partitions as the controller says."""
+    message, found = request.message, _cluster_of(broker)
+    if found is None:
+        return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    async with found.replicas.turn:
+        fault = _fault(found.replicas, found.broker_epoch, message.controller_epoch, message.broker_epoch)
+        if fault:
+            return LeaderAndIsrResponse(error_code=fault)
+        ids = {each.topic_name: each.topic_id for each in message.topic_states}
+        orders = [_order(name, state) for name, state in _leader_states(message)]
+        await _know(broker, {each.key.topic for each in orders})
+        addresses = {each.broker_id: (each.host_name, each.port) for each in message.live_leaders}
+        codes = await found.replicas.take_orders(orders, addresses)
+    if request.version < _FIRST_BY_TOPIC_ID:
+        return LeaderAndIsrResponse(
+            partition_errors=[
+                LeaderAndIsrPartitionError(topic_name=key.topic, partition_index=key.partition, error_code=code)
+                for key, code in codes.items()
+            ]
+        )
+    by_topic: dict[str, list[LeaderAndIsrPartitionError]] = {}
+    for key, code in codes.items():
+        by_topic.setdefault(key.topic, []).append(
+            LeaderAndIsrPartitionError(partition_index=key.partition, error_code=code)
+        )
+    return LeaderAndIsrResponse(
+        topics=[LeaderAndIsrTopicError(topic_id=ids[name], partition_errors=each) for name, each in by_topic.items()]
+    )
+
+
+def _leader_states(message: LeaderAndIsrRequest) -> Iterable[tuple[str, LeaderAndIsrPartitionState]]:
+    for state in message.ungrouped_partition_states:
+        yield state.topic_name, state
+    for topic in message.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+def _order(topic: str, told: LeaderAndIsrPartitionState) -> Order:
+    state = PartitionState(told.leader, told.leader_epoch, tuple(told.isr), told.controller_epoch)
+    return Order(TopicPartition(topic, told.partition_index), state, told.partition_epoch, tuple(told.replicas))
+
+
+async def _know(broker: Broker, names: Iterable[str], *, counts: Mapping[str, int] | None = None) -> None:
+    """Have the table of topics know these; `counts`: partitions that are known of, where topics may have grown."""
+    least = counts or {}
+    new = {
+        name for name in names if (topic := broker.topics.get(name)) is None or topic.partitions < least.get(name, 0)
+    }
+    if not new:
+        return
+    try:
+        async with broker.directory:
+            await broker.writing.run(broker.topics.refresh, new)
+    except (MetadataError, NetworkError) as error:
+        log.warning("topics %s cannot be read from the metadata tree: %s", ", ".join(sorted(new)[:20]), error)
+
+
+async def stop_replica(broker: Broker, request: Request[StopReplicaRequest]) -> StopReplicaResponse:
+    """Follow and lead partitions no more; delete those that the controller says."""
+    message, found = request.message, _cluster_of(broker)
+    if found is None:
+        return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    errors = []
+    async with found.replicas.turn:
+        fault = _fault(found.replicas, found.broker_epoch, message.controller_epoch, message.broker_epoch)
+        if fault:
+            return StopReplicaResponse(error_code=fault)
+        for key, epoch, deletes in _stopped(message, request.version):
+            code = await found.replicas.stop(key, epoch, deletes=deletes)
+            errors.append(
+                StopReplicaPartitionError(topic_name=key.topic, partition_index=key.partition, error_code=code)
+            )
+    return StopReplicaResponse(partition_errors=errors)
+
+
+def _stopped(message: StopReplicaRequest, version: int) -> Iterable[tuple[TopicPartition, int | None, bool]]:
+    """Yield each partition with the leader epoch that the controller knows, and whether its log is deleted."""
+    if version >= _FIRST_WITH_EPOCHS:
+        for states in message.topic_states:
+            for each in states.partition_states:
+                key = TopicPartition(states.topic_name, each.partition_index)
+                yield key, each.leader_epoch, each.delete_partition
+        return
+    for one in message.ungrouped_partitions:
+        yield TopicPartition(one.topic_name, one.partition_index), None, message.delete_partitions
+    for topic in message.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(topic.name, index), None, message.delete_partitions
+
+
+async def update_metadata(broker: Broker, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
+    """Take in what the controller tells of the cluster."""
+    message, found = request.message, _cluster_of(broker)
+    if found is None:
+        return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    async with found.replicas.turn:
+        fault = _fault(found.replicas, found.broker_epoch, message.controller_epoch, message.broker_epoch)
+        if fault:
+            return UpdateMetadataResponse(error_code=fault)
+        update = found.cache.update(message)
+        counts = {name: found.cache.count(name) for name in update.topics}
+        await _know(broker, update.topics, counts=counts)
+        for name in update.deleted:
+            if broker.topics.get(name) is not None:
+                broker.topics.forget(name)
+                broker.metrics.forget(name)
+                if name != OFFSETS_TOPIC:
+                    broker.groups.topic_deleted(name)
+        found.cache.told()
+    return UpdateMetadataResponse()
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    LeaderAndIsrRequest: leader_and_isr,
+    StopReplicaRequest: stop_replica,
+    UpdateMetadataRequest: update_metadata,
+}

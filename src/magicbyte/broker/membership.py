@@ -1,0 +1,189 @@
+"""This broker's part in a cluster of several: its session of the tree, its registration, what the tree tells it.
+
+A session that expires is replaced by a new one, in which the broker registers itself anew: the controller takes it for
+one that was started again, and says again what it leads and follows. Source: Kafka's KafkaServer and KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker import cluster
+from magicbyte.broker.cluster_view import NOBODY
+from magicbyte.broker.controller import ControllerService
+from magicbyte.broker.links import connect
+from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError
+from magicbyte.metadata import layout
+from magicbyte.metadata.current import CurrentStore
+from magicbyte.metadata.on_loop import LoopStore
+from magicbyte.ports import NodeEvent, SessionEvent
+from magicbyte.printable import logger
+from magicbyte.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.broker.threads import Threads
+    from magicbyte.metadata.on_loop import OpenSession
+    from magicbyte.ports import MetadataStore, SessionListener
+
+log = logger(__name__)
+
+_RETRY_S: Final = 1.0
+
+
+class Membership:
+    """A member of a cluster. `current` is the tree for threads, `store` the same for coroutines.
+
+    `broker_epoch` is that of the registration: requests of the controller to an earlier one are not for this broker.
+    """
+
+    controller: ControllerService
+
+    def __init__(self, broker: Broker, session: OpenSession, threads: Threads) -> None:
+        self._broker, self._session, self._threads = broker, session, threads
+        self.current = CurrentStore()
+        self.store: LoopStore
+        self.broker_epoch = -1
+        self._registration: Callable[[], bytes] | None = None
+        self._config_changes = set[str]()
+        self._is_leaving = False
+
+    # ---- sessions
+
+    async def open(self) -> None:
+        """Begin the first session. Raises NetworkError, MetadataError."""
+        await self._begin_session()
+
+    async def _begin_session(self) -> None:
+        def session(*, listener: SessionListener) -> MetadataStore:
+            opened = self._session(listener=listener)
+            self.current.renew(opened)
+            return opened
+
+        self.store = await LoopStore.open(session, self._threads.run, self._session_event)
+
+    def _session_event(self, event: SessionEvent) -> None:
+        log.info("session of the metadata tree: %s", event.value)
+        if self._registration is not None:
+            self.controller.session_event(event)
+            if event is SessionEvent.EXPIRED and not self._is_leaving:
+                self._broker.spawn(self._renew())
+
+    async def _renew(self) -> None:
+        """Go on in a new session, as soon as there is one."""
+        while True:
+            try:
+                await self._begin_session()
+                await self._register()
+                await self.controller.renew(self.store)
+                await self._look_at_config_changes()
+            except MagicbyteError as error:
+                log.warning("cannot go on in a new session of the metadata tree yet: %s", error)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    # ---- joining and leaving
+
+    async def join(self, registration: Callable[[], bytes]) -> None:
+        """Become a member, which listens already; stand for election. Raises NodeExistsError for a number in use."""
+        broker = self._broker
+        self.controller = ControllerService(
+            self.store,
+            broker.node_id,
+            broker.clock,
+            broker.config,
+            protocol=broker.config.inter_broker_protocol_version,
+            spawn=broker.spawn,
+            new_id=broker.new_uuid,
+            connect=partial(connect, broker.network),
+        )
+        self._registration = registration
+        await self._register()
+        self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES, self._config_changed))
+        await self.controller.start()
+
+    async def _register(self) -> None:
+        assert self._registration is not None, "called behind `join`"
+        self.broker_epoch = await cluster.register(self.store, self._broker.node_id, self._registration())
+        log.info("registered as broker %d, epoch %d", self._broker.node_id, self.broker_epoch)
+
+    async def leave(self, cache: MetadataCache) -> None:
+        """Have the controller hand over what this broker leads; then stop being a candidate."""
+        if self._registration is None:
+            return
+        self._is_leaving = True
+        config = self._broker.config
+        if config.controlled_shutdown_enable:
+            for attempt in range(config.controlled_shutdown_max_retries):
+                if attempt:
+                    await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+                try:
+                    if await self._shut_down(cache):
+                        break
+                except MagicbyteError as error:
+                    log.warning("controlled shutdown: %s", error)
+            else:
+                log.warning("the broker stops without handing over what it leads")
+        await self.controller.stop()
+
+    async def _shut_down(self, cache: MetadataCache) -> bool:
+        """Ask the controller once; return whether nothing is left to hand over."""
+        broker, config, controller_id = self._broker, self._broker.config, self.controller.controller_id
+        address = None if controller_id == NOBODY else cache.inter_broker_address(controller_id)
+        if address is None:
+            raise NetworkError("no controller is known")
+        timeout_ms = config.controller_socket_timeout_ms
+        link = await connect(
+            broker.network,
+            controller_id,
+            *address,
+            protocol=config.inter_broker_protocol_version,
+            client_id=str(broker.node_id),
+            timeout_ms=timeout_ms,
+        )
+        try:
+            request = ControlledShutdownRequest(broker_id=broker.node_id, broker_epoch=self.broker_epoch)
+            response = await link.send(request, timeout_ms=timeout_ms)
+        finally:
+            await link.aclose()
+        assert isinstance(response, ControlledShutdownResponse), "the generated class"
+        if response.error_code:
+            code = ErrorCode(response.error_code).name
+            raise NetworkError(f"broker {controller_id}, the controller, answered {code}")
+        left = response.remaining_partitions
+        if left:
+            named = ", ".join(f"{each.topic_name}-{each.partition_index}" for each in left[:10])
+            log.warning("controlled shutdown: no other replica can lead %d partitions, among them %s", len(left), named)
+        return not left
+
+    async def close(self) -> None:
+        """End the session."""
+        await self.store.close()
+        self._threads.close()
+
+    # ---- settings that change
+
+    def _config_changed(self, _event: NodeEvent, _path: str) -> None:
+        self._broker.spawn(self._look_at_config_changes())
+
+    async def _look_at_config_changes(self) -> None:
+        """Put settings in force that were changed since the last look."""
+        try:
+            names = await self.store.children(layout.CONFIG_CHANGES, self._config_changed)
+            new = [f"{layout.CONFIG_CHANGES}/{name}" for name in names if name not in self._config_changes]
+            self._config_changes = set(names)
+            nodes = await self.store.get_many(new)
+        except MagicbyteError as error:  # a new session looks again
+            log.warning("changes of settings cannot be read: %s", error)
+            return
+        changed = {layout.load_config_change(path, node.data) for path, node in zip(new, nodes, strict=True) if node}
+        for kind, name in sorted(changed):
+            try:
+                await self._broker.settings_changed(kind, name)
+            except MagicbyteError as error:
+                log.warning("settings of %s %s cannot be put in force: %s", kind, name, error)

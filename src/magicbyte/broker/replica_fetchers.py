@@ -1,0 +1,541 @@
+"""Replication as a follower: partitions are fetched from their leaders, and appended as they come.
+
+`replication/fetcher.py` decides what to ask for and what to do with the answer; here requests are sent and logs are
+changed. There are `num.replica.fetchers` fetchers for each leader, each with a connection and a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from magicbyte.broker.links import connect
+from magicbyte.errors import (
+    ErrorCode,
+    MagicbyteError,
+    NetworkError,
+)
+from magicbyte.log.append.prepare import NOTHING_STORED, take
+from magicbyte.log.append.record_set import record_set
+from magicbyte.ports import Moment, TopicPartition
+from magicbyte.printable import logger
+from magicbyte.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from magicbyte.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from magicbyte.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from magicbyte.releases import inter_broker_versions
+from magicbyte.replication.fetcher import (
+    NO_EPOCH,
+    Answered,
+    Append,
+    AskEpochs,
+    AskOffsets,
+    Fetch,
+    Fetcher,
+    FetchFrom,
+    Truncate,
+    Wait,
+)
+from magicbyte.replication.truncation import EpochEnd
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.partition import Partition
+    from magicbyte.client.connection import Connection
+    from magicbyte.protocol import Message
+
+M = TypeVar("M", bound="Message")
+
+log = logger(__name__)
+
+_FETCH, _EPOCHS = 1, 23  # API keys
+_FIRST_WITH_SESSIONS: Final = 7
+_FIRST_WITH_WHOLE_SETS: Final = 3
+_FIRST_THAT_COMPARES_EPOCHS: Final = 12
+_EARLIEST, _LATEST = -2, -1
+_NO_SESSION, _NEW_SESSION, _LAST_SESSION_EPOCH = -1, 0, (1 << 31) - 1
+
+
+class FollowedLog:
+    """What the rules of replication ask of a follower's log: `replication.fetcher.FollowerLog`."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset."""
+        return self._partition.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after the last record."""
+        return self._partition.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset up to which records are known to be committed."""
+        return self._partition.log.high_watermark
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last record; -1 where it is not known."""
+        entries = self._partition.log.epochs.entries
+        return entries[-1].epoch if entries else NO_EPOCH
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """Return the largest epoch up to `epoch` and where it ends."""
+        log = self._partition.log
+        return EpochEnd(*log.epochs.end_offset_of(epoch, log.log_end_offset))
+
+
+class ReplicaFetchers:
+    """All partitions that this broker follows a leader in."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._fetchers: dict[tuple[int, int], _LeaderFetcher] = {}
+        self._by_key: dict[TopicPartition, _LeaderFetcher] = {}
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """The partitions that are followed."""
+        return self._by_key.keys()
+
+    def forget(self, key: TopicPartition) -> None:
+        """Fetch a partition no more. Answers that are under way for it are ignored."""
+        fetcher = self._by_key.pop(key, None)
+        if fetcher is not None:
+            fetcher.forget(key)
+
+    async def follow(self, partition: Partition, address: tuple[str, int]) -> None:
+        """Fetch a partition from its leader, which other brokers reach at `address`, from now on."""
+        key = TopicPartition(partition.topic, partition.index)
+        number = zlib.crc32(str(key).encode()) % self._broker.config.num_replica_fetchers
+        where = partition.leader_id, number
+        fetcher = self._fetchers.get(where)
+        if fetcher is None:
+            fetcher = self._fetchers[where] = _LeaderFetcher(self._broker, partition.leader_id, number)
+        self._by_key[key] = fetcher
+        await fetcher.follow(partition, address)
+
+    async def close_idle(self) -> None:
+        """End the fetchers that have nothing to fetch."""
+        for where, fetcher in list(self._fetchers.items()):
+            if not fetcher.partitions:
+                del self._fetchers[where]
+                await fetcher.aclose()
+
+
+class _Fetched(NamedTuple):
+    """Records of one partition that came, and what is to be done with them."""
+
+    partition: Partition
+    asked: FetchFrom
+    records: memoryview
+    append: Append
+
+
+class _LeaderFetcher:
+    """What fetches partitions from one leader: one request is under way at a time."""
+
+    def __init__(self, broker: Broker, leader_id: int, number: int) -> None:
+        self._broker, self._leader_id = broker, leader_id
+        config = broker.config
+        self._protocol = config.inter_broker_protocol_version
+        versions = inter_broker_versions(self._protocol)
+        self._version = versions[_FETCH]
+        self._fetcher = Fetcher(
+            asks_epochs=_EPOCHS in versions,
+            compares_epochs=self._version >= _FIRST_THAT_COMPARES_EPOCHS,
+            backoff_ms=config.replica_fetch_backoff_ms,
+        )
+        self._name = f"broker-{broker.node_id}-fetcher-{number}"
+        self._address: tuple[str, int] | None = None
+        self._link: Connection | None = None
+        self._session = _Session(has_sessions=self._version >= _FIRST_WITH_SESSIONS)
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._changed = asyncio.Event()
+        self._task = broker.spawn(self._run())
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions that are fetched."""
+        return self._fetcher.partitions
+
+    async def follow(self, partition: Partition, address: tuple[str, int]) -> None:
+        """Fetch a partition, too. The leader's address may have changed."""
+        if self._address != address:
+            self._address = address
+            await self._disconnect()
+        key = TopicPartition(partition.topic, partition.index)
+        self._partitions[key] = partition
+        await self._truncate_all(self._fetcher.follow(key, FollowedLog(partition), partition.leader_epoch))
+        self._changed.set()
+
+    def forget(self, key: TopicPartition) -> None:
+        """Fetch a partition no more."""
+        self._fetcher.forget(key)
+        self._partitions.pop(key, None)
+
+    async def aclose(self) -> None:
+        """End the task, and close the connection."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._disconnect()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                step = self._fetcher.next(self._now_ms())
+                if isinstance(step, Wait):
+                    await self._wait(step)
+                    continue
+                try:
+                    await self._do(step)
+                except (NetworkError, MagicbyteError) as error:
+                    self._complain("fetch from broker %d failed: %s", self._leader_id, error)
+                    self._fetcher.failed(step, self._now_ms())
+                    await self._disconnect()
+        finally:
+            await self._disconnect()
+
+    async def _wait(self, step: Wait) -> None:
+        self._changed.clear()
+        left = None if step.until_ms is None else max(step.until_ms - self._now_ms(), 1) / 1000
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                await self._changed.wait()
+
+    async def _do(self, step: AskEpochs | AskOffsets | Fetch) -> None:
+        match step:
+            case AskEpochs():
+                answers = await self._ask_epochs(step)
+                await self._truncate_all(self._fetcher.epochs_answered(step, answers, self._now_ms()))
+            case AskOffsets():
+                offsets = await self._ask_offsets(step)
+                await self._truncate_all(self._fetcher.offsets_answered(step, offsets, self._now_ms()))
+            case Fetch():
+                await self._fetch(step)
+
+    # ---- requests
+
+    async def _fetch(self, step: Fetch) -> None:
+        config, asked = self._broker.config, {each.partition: each for each in step.partitions}
+        topics, forgotten = self._session.next(step.partitions, config.replica_fetch_max_bytes)
+        request = FetchRequest(
+            replica_id=self._broker.node_id,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes
+            if self._version >= _FIRST_WITH_WHOLE_SETS
+            else 0x7FFFFFFF,
+            session_id=self._session.id,
+            session_epoch=self._session.epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+        response = await self._send(request, FetchResponse)
+        if not self._session.answered(response):
+            return
+        fetched = list[_Fetched]()
+        for topic in response.responses:
+            for data in topic.partitions:
+                one = asked.get(TopicPartition(topic.topic, data.partition_index))
+                if one is not None:
+                    fetched += await self._take_in(one, data)
+        if fetched:
+            await self._append_all(fetched)
+
+    async def _take_in(self, asked: FetchFrom, data: PartitionData) -> list[_Fetched]:
+        """Take in the answer for one partition; return its records, if it has any that are to be appended."""
+        end = data.diverging_epoch
+        diverging = EpochEnd(end.epoch, end.end_offset) if end.end_offset >= 0 else None
+        error = ErrorCode(data.error_code)
+        answer = Answered(error, data.high_watermark, data.log_start_offset, diverging)
+        done = self._fetcher.fetched(asked, answer, self._now_ms())
+        partition = self._partitions.get(asked.partition)
+        if error not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+            self._complain("%s: broker %d answered %s", asked.partition, self._leader_id, error.name)
+        if isinstance(done, Truncate):
+            await self._truncate_all([done])
+        if not isinstance(done, Append) or partition is None:
+            return []
+        records = memoryview(b"") if data.records is None else data.records
+        assert isinstance(records, memoryview | bytes), "what was read is a view into the frame"
+        return [_Fetched(partition, asked, memoryview(records), done)]
+
+    async def _ask_epochs(self, step: AskEpochs) -> dict[TopicPartition, tuple[ErrorCode, EpochEnd]]:
+        by_topic: dict[str, list[OffsetForLeaderPartition]] = {}
+        for each in step.questions:
+            question = OffsetForLeaderPartition(
+                partition=each.partition.partition, current_leader_epoch=each.leader_epoch, leader_epoch=each.epoch
+            )
+            by_topic.setdefault(each.partition.topic, []).append(question)
+        topics = [OffsetForLeaderTopic(topic=name, partitions=found) for name, found in by_topic.items()]
+        request = OffsetForLeaderEpochRequest(replica_id=self._broker.node_id, topics=topics)
+        response = await self._send(request, OffsetForLeaderEpochResponse)
+        return {
+            TopicPartition(topic.topic, each.partition): (
+                ErrorCode(each.error_code),
+                EpochEnd(each.leader_epoch, each.end_offset),
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+
+    async def _ask_offsets(self, step: AskOffsets) -> dict[TopicPartition, tuple[ErrorCode, int, int]]:
+        first = await self._list_offsets(step.partitions, _EARLIEST)
+        last = await self._list_offsets(step.partitions, _LATEST)
+        return {key: (first[key][0] or last[key][0], first[key][1], last[key][1]) for key in first.keys() & last.keys()}
+
+    async def _list_offsets(
+        self, keys: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, tuple[ErrorCode, int]]:
+        by_topic: dict[str, list[ListOffsetsPartition]] = {}
+        for key in keys:
+            epoch = self._partitions[key].leader_epoch if key in self._partitions else NO_EPOCH
+            by_topic.setdefault(key.topic, []).append(
+                ListOffsetsPartition(
+                    partition_index=key.partition, current_leader_epoch=epoch, timestamp=timestamp, max_num_offsets=1
+                )
+            )
+        topics = [ListOffsetsTopic(name=name, partitions=found) for name, found in by_topic.items()]
+        request = ListOffsetsRequest(replica_id=self._broker.node_id, topics=topics)
+        response = await self._send(request, ListOffsetsResponse)
+        found = {}
+        for topic in response.topics:
+            for each in topic.partitions:
+                code = ErrorCode(each.error_code)
+                offset = each.old_style_offsets[0] if each.old_style_offsets else each.offset
+                if offset < 0 and not code:
+                    code = ErrorCode.UNKNOWN_SERVER_ERROR
+                found[TopicPartition(topic.name, each.partition_index)] = code, offset
+        return found
+
+    async def _send(self, request: Message, kind: type[M]) -> M:
+        """Return the leader's response. Raises NetworkError."""
+        config = self._broker.config
+        if self._link is None or self._link.is_closed:
+            assert self._address is not None, "set with the first partition"
+            self._session.reset()
+            self._link = await connect(
+                self._broker.network,
+                self._leader_id,
+                *self._address,
+                protocol=self._protocol,
+                client_id=self._name,
+                timeout_ms=config.replica_socket_timeout_ms,
+            )
+        wait_ms = config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms
+        response = await self._link.send(request, timeout_ms=wait_ms)
+        assert isinstance(response, kind), "the generated class"
+        return response
+
+    async def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.aclose()
+
+    # ---- logs
+
+    async def _truncate_all(self, cuts: Iterable[Truncate]) -> None:
+        for cut in cuts:
+            partition = self._partitions.get(cut.partition)
+            if partition is None:
+                continue
+            if cut.fully:
+                log.warning("%s: all records are deleted: the log of the leader, broker %d, begins at offset %d",
+                            partition, self._leader_id, cut.offset)  # fmt: skip
+            elif cut.offset < partition.log.log_end_offset:
+                log.info("%s: truncated from offset %d to %d, where the log of the leader, broker %d, parts from this",
+                         partition, partition.log.log_end_offset, cut.offset, self._leader_id)  # fmt: skip
+            try:
+                await self._change(partition, partial(_truncate, partition, cut, self._broker.clock.monotonic_ms()))
+            except (MagicbyteError, OSError) as error:
+                self._complain("%s: cannot be truncated, and is not replicated any more: %s", partition, error)
+                self._fetcher.forget(cut.partition)
+
+    async def _change(self, partition: Partition, work: Callable[[], None]) -> None:
+        """Change the log of a partition that is still followed."""
+        broker = self._broker
+        async with partition.lock:
+            if partition.leader is not None:
+                return
+            await broker.logs_lock.acquire_shared()
+            try:
+                await broker.writing.run(work)
+            finally:
+                broker.logs_lock.release_shared()
+
+    async def _append_all(self, fetched: Sequence[_Fetched]) -> None:
+        """Append what came for partitions in one work of a thread; take over high watermarks and log start offsets."""
+        broker = self._broker
+        ordered = sorted(
+            fetched, key=lambda each: each.asked.partition
+        )  # all who take several locks take them in order
+        async with contextlib.AsyncExitStack() as locks:
+            for each in ordered:
+                await locks.enter_async_context(each.partition.lock)
+            current = [each for each in ordered if self._is_current(each)]
+            slowest = max((each.partition for each in current), key=lambda each: each.is_slow, default=None)
+            if slowest is None:
+                return
+            await broker.logs_lock.acquire_shared()
+            try:
+                works = [partial(_append, each, Moment.of(broker.clock)) for each in current]
+                outcomes = await broker.soon(broker.writing, slowest, partial(_each, works))
+            finally:
+                broker.logs_lock.release_shared()
+            for each, outcome in zip(current, outcomes, strict=True):
+                self._appended(each, outcome)
+
+    def _is_current(self, fetched: _Fetched) -> bool:
+        """Say whether what came still fits the log: roles may have changed while the lock was waited for."""
+        partition, asked = fetched.partition, fetched.asked
+        return (
+            partition.leader is None
+            and partition.leader_epoch == asked.leader_epoch
+            and partition.log.log_end_offset == asked.offset
+            and self._partitions.get(asked.partition) is partition
+        )
+
+    def _appended(self, fetched: _Fetched, outcome: _Written | Exception) -> None:
+        """Take in what became of records; those that cannot be appended are asked for again later."""
+        partition, key = fetched.partition, fetched.asked.partition
+        if isinstance(outcome, Exception):
+            if not isinstance(outcome, MagicbyteError | OSError):
+                raise outcome
+            self._complain("%s: records from broker %d were not appended: %s", key, self._leader_id, outcome)
+            self._fetcher.not_appended(key, self._now_ms())
+            return
+        if outcome.size:
+            partition.appended(outcome.first_offset, outcome.size, outcome.magic)
+        elif fetched.records and self._version < _FIRST_WITH_WHOLE_SETS:
+            self._complain("%s: a set at offset %d is larger than replica.fetch.max.bytes: replication of this "
+                           "partition waits until the setting is raised", key, fetched.asked.offset)  # fmt: skip
+            self._fetcher.not_appended(key, self._now_ms())
+        partition.advance(min(fetched.append.high_watermark, partition.log.log_end_offset))
+
+    def _now_ms(self) -> int:
+        return self._broker.clock.monotonic_ms()
+
+    def _complain(self, message: str, *arguments: object) -> None:
+        self._broker.complaints.line(log, f"broker {self._leader_id}", "replication", message, *arguments)
+
+
+class _Written(NamedTuple):
+    """What was appended: its first offset, bytes, and format; a size of 0 for nothing."""
+
+    first_offset: int
+    size: int
+    magic: int
+
+
+def _append(fetched: _Fetched, now: Moment) -> _Written:
+    """Append what came, and let the log start where the leader's does, as far as it is replicated."""
+    partition, append = fetched.partition, fetched.append
+    log, dialect = partition.log, partition.log.config.dialect
+    written = _Written(NOTHING_STORED, 0, 0)
+    if fetched.records:
+        taken = take(fetched.records.toreadonly(), next_offset=log.log_end_offset, dialect=dialect)
+        if taken.first_offset != NOTHING_STORED:
+            made = record_set(taken.data, log.config.rules, dialect)
+            log.append(made, now)
+            written = _Written(taken.first_offset, made.size, 2 if made.batches else 1)
+    high_watermark = max(log.high_watermark, min(append.high_watermark, log.log_end_offset))
+    start = min(append.log_start_offset, high_watermark)
+    if start > log.log_start_offset:
+        log.high_watermark = high_watermark
+        log.delete_records(start)
+    return written
+
+
+def _each(works: Iterable[Callable[[], _Written]]) -> list[_Written | Exception]:
+    found: list[_Written | Exception] = []
+    for work in works:
+        try:
+            found.append(work())
+        except Exception as error:  # noqa: BLE001 (it is raised where the partition is taken in)
+            found.append(error)
+    return found
+
+
+def _truncate(partition: Partition, cut: Truncate, monotonic_ms: int) -> None:
+    if cut.fully:
+        partition.log.truncate_fully(cut.offset, monotonic_ms)
+    else:
+        partition.log.truncate_to(cut.offset, monotonic_ms)
+
+
+class _Session:
+    """The fetch session of one connection: partitions are named again only when something of them changed (KIP-227)."""
+
+    def __init__(self, *, has_sessions: bool) -> None:
+        self._has_sessions = has_sessions
+        self._known: dict[TopicPartition, FetchPartition] = {}
+        self.id, self.epoch = 0, _NO_SESSION
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, with all partitions."""
+        self.id, self.epoch = 0, _NEW_SESSION if self._has_sessions else _NO_SESSION
+        self._known = {}
+
+    def next(self, partitions: Sequence[FetchFrom], max_bytes: int) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
+        """Return what the next request names, and which partitions it takes out of the session."""
+        wanted = {
+            each.partition: FetchPartition(
+                partition=each.partition.partition,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=each.offset,
+                last_fetched_epoch=each.last_epoch,
+                log_start_offset=each.log_start_offset,
+                partition_max_bytes=max_bytes,
+            )
+            for each in partitions
+        }
+        gone = self._known.keys() - wanted.keys() if self.epoch > _NEW_SESSION else ()
+        named = {key: each for key, each in wanted.items() if self._known.get(key) != each}
+        self._known = wanted if self._has_sessions else {}
+        topics: dict[str, FetchTopic] = {}
+        for key, each in named.items():
+            topics.setdefault(key.topic, FetchTopic(topic=key.topic)).partitions.append(each)
+        forgotten: dict[str, list[int]] = {}
+        for key in sorted(gone):
+            forgotten.setdefault(key.topic, []).append(key.partition)
+        return list(topics.values()), [
+            ForgottenTopic(topic=name, partitions=tuple(indexes)) for name, indexes in forgotten.items()
+        ]
+
+    def answered(self, response: FetchResponse) -> bool:
+        """Take in the answer; say whether its partitions count: else the next request begins anew."""
+        if response.error_code:
+            self.reset()
+            return False
+        if self._has_sessions:
+            if response.session_id:
+                self.id, self.epoch = response.session_id, 1 if self.epoch == _LAST_SESSION_EPOCH else self.epoch + 1
+            else:  # the leader keeps no session
+                self.reset()
+        return True
