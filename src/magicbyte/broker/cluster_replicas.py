@@ -28,16 +28,18 @@ from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
+from magicbyte.records.encode import Format
 from magicbyte.replication.leader import IsrChange, IsrNotifications, LeaderPartition
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.metadata.on_loop import LoopStore
     from magicbyte.protocol.messages.fetch import FetchPartition
 
-log = logger(__name__)
+logs = logger(__name__)
 
 _NOTIFICATION_CHECK_S: Final = 2.5
 _SELECTOR: Final = "RackAwareReplicaSelector"
@@ -175,9 +177,10 @@ class ClusterReplicas(Replicas):
                     now_ms=now_ms,
                     max_lag_ms=broker.config.replica_lag_time_max_ms,
                 )
-            await broker.writing.run(partition.log.begin_epoch, state.leader_epoch)
+            if broker.topics.rules(partition.topic).format is Format.V2:
+                await broker.writing.run(_begin_epoch, partition.log, state.leader_epoch)
             partition.lead(leader)
-        log.info("%s: leads from offset %d on in epoch %d; in sync: %s",
+        logs.info("%s: leads from offset %d on in epoch %d; in sync: %s",
                  partition, partition.log.log_end_offset, state.leader_epoch, list(state.isr))  # fmt: skip
         if partition.topic == OFFSETS_TOPIC:
             await broker.groups.elected(partition.index, state.leader_epoch)
@@ -189,9 +192,9 @@ class ClusterReplicas(Replicas):
         if partition.topic == OFFSETS_TOPIC:
             self._broker.groups.resigned(partition.index, state.leader_epoch)
         if address is None:
-            log.info("%s: no leader in epoch %d", partition, state.leader_epoch)
+            logs.info("%s: no leader in epoch %d", partition, state.leader_epoch)
             return
-        log.info("%s: follows broker %d from offset %d on in epoch %d",
+        logs.info("%s: follows broker %d from offset %d on in epoch %d",
                  partition, state.leader, partition.log.log_end_offset, state.leader_epoch)  # fmt: skip
         await self._fetchers.follow(partition, address)
 
@@ -261,12 +264,12 @@ class ClusterReplicas(Replicas):
             await self._read_refused(partition, leader, change, path)
             return
         except (NetworkError, MetadataError) as error:
-            log.warning("%s: in-sync replicas %s could not be written: %s", partition, list(change.state.isr), error)
+            logs.warning("%s: in-sync replicas %s could not be written: %s", partition, list(change.state.isr), error)
             leader.isr_failed(change)
             return
         if leader.isr_written(change, node.version, self._broker.clock.monotonic_ms()):
             partition.advance(leader.high_watermark)
-        log.info("%s: in sync: %s, before: %s", partition, list(change.state.isr), list(before))
+        logs.info("%s: in sync: %s, before: %s", partition, list(change.state.isr), list(before))
         self._isr_changed(partition)
 
     async def _read_refused(self, partition: Partition, leader: LeaderPartition, change: IsrChange, path: str) -> None:
@@ -274,7 +277,7 @@ class ClusterReplicas(Replicas):
             node = await self._store.get(path)
             found = layout.load_state(path, node.data)
         except (NetworkError, MetadataError) as error:
-            log.warning("%s: the state of the partition could not be read: %s", partition, error)
+            logs.warning("%s: the state of the partition could not be read: %s", partition, error)
             leader.isr_failed(change)
             return
         if leader.isr_refused(change, found, node.version, self._broker.clock.monotonic_ms()):
@@ -295,7 +298,17 @@ class ClusterReplicas(Replicas):
             try:
                 await self._store.create(layout.ISR_CHANGE, layout.dump_isr_change(due), sequence=True)
             except (NetworkError, MetadataError) as error:
-                log.warning("the controller could not be told of changed in-sync replicas: %s", error)
+                logs.warning("the controller could not be told of changed in-sync replicas: %s", error)
                 now_ms = self._broker.clock.monotonic_ms()
                 for topic, index in due:
                     self._notifications.changed(topic, index, now_ms)
+
+
+def _begin_epoch(log: PartitionLog, epoch: int) -> None:
+    """Note that this replica leads in an epoch from its log's end on: what others have beyond it is not kept.
+
+    Kafka does so from 2.0 on; before, the first batch of the epoch brings it into the file. Older formats have none.
+    """
+    if log.config.rules.has_producers:
+        with log.health:
+            log.epoch_file.begin(epoch, log.log_end_offset)

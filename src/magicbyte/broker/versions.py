@@ -36,7 +36,7 @@ class Served(NamedTuple):
 _KIB, _MIB = 1 << 10, 1 << 20
 _ONE: Final = 256 * _KIB  # bytes for what names one thing: each string may have 32 KiB
 _FEW, _MANY = 1_000, 50_000
-_ALL_PARTITIONS: Final = 2_000_000
+ALL_PARTITIONS: Final = 500_000
 """Elements of a request by which the controller tells of a whole cluster: some ten for each of its partitions."""
 OTHERS_MOST_BYTES: Final = _ONE
 """The largest frame of an API that is not served: enough to read its header, and say so."""
@@ -46,9 +46,9 @@ SERVED: Final[Mapping[int, Served]] = {
     1: Served("fetch", range(13), 8 * _MIB, _MANY),  # later ones name topics by their ids
     2: Served("offsets", range(11), 8 * _MIB, _MANY),
     3: Served("metadata", range(13), 4 * _MIB, _MANY),
-    4: Served("cluster_requests", range(8), None, _ALL_PARTITIONS),
-    5: Served("cluster_requests", range(5), None, _ALL_PARTITIONS),
-    6: Served("cluster_requests", range(9), None, _ALL_PARTITIONS),
+    4: Served("cluster_requests", range(8), 64 * _MIB, ALL_PARTITIONS),
+    5: Served("cluster_requests", range(5), 64 * _MIB, ALL_PARTITIONS),
+    6: Served("cluster_requests", range(9), 64 * _MIB, ALL_PARTITIONS),
     7: Served("controller_requests", range(4), _ONE, _FEW),
     8: Served("groups", range(10), 16 * _MIB, _MANY),  # later ones name topics by their ids
     9: Served("groups", range(10), 8 * _MIB, _MANY),

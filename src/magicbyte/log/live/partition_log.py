@@ -78,7 +78,7 @@ class PartitionLog:
         self.recovery_point = self.log_end_offset
         self.producers = LogProducers(files, folder, config, loaded.producers)
         self.epochs = loaded.epochs
-        self._epoch_file = EpochFile(files, folder, loaded.epochs)
+        self.epoch_file = EpochFile(files, folder, loaded.epochs)
         self.last_flush_at_ms = 0
         self._deleted = DeletedSegments()
         self._lowered, self._jitter = lowered, jitter
@@ -133,14 +133,14 @@ class PartitionLog:
             self.high_watermark = self.log_start_offset
             self.last_flush_at_ms = monotonic_ms
             if loaded.epochs.truncate_start(self.log_start_offset) or loaded.epochs_changed():
-                self._epoch_file.put()
+                self.epoch_file.put()
             if config.rules.has_producers and clean and self.size and not snapshot_offsets(files, folder):
                 nobody = not self.producers.snapshot().producers  # an upgrade from a version that knew none
                 bases = [each.base_offset for each in self.segments[-2:]] if nobody else []
                 for offset in {*bases, self.log_end_offset}:
                     self.producers.put_snapshot(offset, self.segments)
             if config.rules.has_producers and config.rules.release.makes_empty_epochs:
-                self._epoch_file.put_empty()
+                self.epoch_file.put_empty()
             self.active.activate(monotonic_ms, self._draw())
             files.sync_directory(folder)
         return self
@@ -192,7 +192,7 @@ class PartitionLog:
                 if records.last_offset - self.active.base_offset > MAX_RELATIVE:
                     raise LogDirectoryError(f"{self.folder}: a set of more offsets than a segment can hold")
             if self.config.rules.has_producers:
-                self._epoch_file.assign(records)
+                self.epoch_file.assign(records)
             self.active.append(records)
             self.log_end_offset = records.last_offset + 1
             if self.config.rules.has_producers:
@@ -215,15 +215,6 @@ class PartitionLog:
                 return known.first_offset, known.last_offset
         self.append(records, now)
         return prepared.first_offset, prepared.last_offset
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Take in that this replica leads in an epoch, from the log's end on: what others have beyond it is not kept.
-
-        Kafka does so from 2.0 on; before, the first batch of the epoch brings it into the file.
-        """
-        if self.config.rules.has_producers:
-            with self.health:
-                self._epoch_file.begin(epoch, self.log_end_offset)
 
     def roll(self, monotonic_ms: int, base_offset: int | None = None) -> None:
         """Close the active segment, durably, and begin one at `base_offset`, None: the log's end.
@@ -378,7 +369,7 @@ class PartitionLog:
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
-        self._epoch_file.truncate_end(offset)
+        self.epoch_file.truncate_end(offset)
         if self.config.rules.has_producers:
             self.producers.truncate(self.segments, offset)
         self.active.activate(monotonic_ms, self._draw())
@@ -432,7 +423,7 @@ class PartitionLog:
     def _start_at(self, offset: int) -> None:
         """Let the log start at `offset` at least."""
         self.log_start_offset = max(self.log_start_offset, offset)
-        self._epoch_file.truncate_start(self.log_start_offset)
+        self.epoch_file.truncate_start(self.log_start_offset)
         self.producers.drop_snapshots_before(self.log_start_offset)
 
     def remove_deleted(self, monotonic_ms: int) -> int:
