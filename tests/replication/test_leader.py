@@ -33,6 +33,16 @@ def test_the_high_watermark_advances_with_the_second_fetch() -> None:
     assert partition.high_watermark == 10
 
 
+def test_a_follower_that_the_controller_removes_holds_nothing_back() -> None:
+    partition = leader()
+    for follower in (2, 3):
+        partition.fetched(follower, 0, 0, 1)
+    partition.renew(PartitionState(1, 5, (1, 2), 7), (1, 2, 3), 21, 2)  # broker 3 is about to stop
+    partition.appended(10, 3)
+    assert partition.fetched(2, 10, 0, 4)
+    assert partition.high_watermark == 10
+
+
 def test_the_only_replica_in_sync_advances_by_itself() -> None:
     partition = leader((1,))
     assert partition.appended(10, LAG_MS + 1)

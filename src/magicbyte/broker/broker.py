@@ -325,6 +325,26 @@ class Broker:
             self.writing.close()
             self.messages.close()
 
+    async def abort(self) -> None:
+        """Stop as a crash would: nothing is handed over or answered, and no log has the mark of a clean end.
+
+        Its session of the metadata tree, if it has one, is left to expire.
+        """
+        self.is_stopping = True
+        closing = self._opened.pop_all()
+        if self._server is not None:
+            self._server.close_listeners()
+            await self._server.aclose(grace_ms=0)
+            self._server = None
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        del closing
+        self.logs.release()
+        for threads in (self.reading, self.writing, self.messages):
+            threads.close()
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task that ends with the broker at the latest; what it fails of is logged."""
         task = asyncio.get_running_loop().create_task(work)

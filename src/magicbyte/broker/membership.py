@@ -41,12 +41,11 @@ class Membership:
     `broker_epoch` is that of the registration: requests of the controller to an earlier one are not for this broker.
     """
 
-    controller: ControllerService
-
     def __init__(self, broker: Broker, session: OpenSession, threads: Threads) -> None:
         self._broker, self._session, self._threads = broker, session, threads
         self.current = CurrentStore()
         self.store: LoopStore
+        self.controller: ControllerService
         self.broker_epoch = -1
         self._registration: Callable[[], bytes] | None = None
         self._config_changes = set[str]()
@@ -92,7 +91,7 @@ class Membership:
     async def join(self, registration: Callable[[], bytes]) -> None:
         """Become a member, which listens already; stand for election. Raises NodeExistsError for a number in use."""
         broker = self._broker
-        self.controller = ControllerService(
+        self.controller = broker.controller = ControllerService(
             self.store,
             broker.node_id,
             broker.clock,

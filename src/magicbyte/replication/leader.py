@@ -79,7 +79,8 @@ class LeaderPartition:
     def renew(self, state: PartitionState, replicas: Iterable[int], version: int, now_ms: int) -> None:
         """Take over a later state from the controller, in which this broker still leads. Followers keep their offsets.
 
-        A change of the in-sync replicas that was being written is void: the controller's state is newer.
+        Followers that are not in sync count for the high watermark again when they have caught up again: one that the
+        controller removed, as it stops, must not hold it back. A change of the in-sync replicas that was being written is void: the controller's state is newer.
         """
         self.state, self.version, self._pending, self.is_deposed = state, version, None, False
         self._is_unsettled = False
@@ -89,9 +90,8 @@ class LeaderPartition:
             for each in replicas
             if each != self._broker_id
         }
-        for each in state.isr:
-            if each in self.followers and each not in known:
-                self.followers[each].caught_up_ms = now_ms
+        for each, follower in self.followers.items():
+            follower.caught_up_ms = now_ms if each in state.isr else now_ms - self.max_lag_ms - 1
         self._advance(now_ms)
 
     # ---- records and fetches

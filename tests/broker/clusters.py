@@ -1,0 +1,110 @@
+"""Clusters of several brokers in one process, on one tree in memory: real sockets, real files, real clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.partition import Partition
+from magicbyte.clock import SystemClock
+from magicbyte.metadata.on_loop import OpenSession
+from magicbyte.ports import MetadataStore, SessionListener
+from magicbyte.testing.tree import SimulatedSession, SimulatedTree
+
+QUICK = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "replica.fetch.wait.max.ms": "50",
+    "replica.fetch.backoff.ms": "20",
+    "controlled.shutdown.retry.backoff.ms": "50",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+}
+PATIENCE_S = 20
+
+
+class Members:
+    """The brokers of a cluster, by number. `settings` are those of all."""
+
+    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+        self.folder, self.settings = folder, {**QUICK, **(settings or {})}
+        self.tree = SimulatedTree(SystemClock())
+        self.brokers: dict[int, Broker] = {}
+        self.sessions: dict[int, SimulatedSession] = {}
+
+    async def start(self, broker_id: int, **settings: str) -> Broker:
+        """Start a broker, for the first time or again."""
+        own = {name.replace("_", "."): value for name, value in settings.items()}
+        fixed = {"broker.id": str(broker_id), "log.dirs": str(self.folder / str(broker_id))}
+        broker = Broker(BrokerConfig({**self.settings, **own, **fixed}), session=self._session_of(broker_id))
+        await broker.start()
+        self.brokers[broker_id] = broker
+        return broker
+
+    def _session_of(self, broker_id: int) -> OpenSession:
+        def session(*, listener: SessionListener) -> MetadataStore:
+            opened = self.sessions[broker_id] = self.tree.session(listener=listener)
+            return opened
+
+        return session
+
+    async def stop(self, broker_id: int) -> None:
+        """Stop a broker as an operator does."""
+        await self.brokers.pop(broker_id).stop()
+
+    async def kill(self, broker_id: int) -> None:
+        """End a broker as a crash does; its session expires at once."""
+        await self.brokers.pop(broker_id).abort()
+        self.tree.cut(self.sessions[broker_id])
+        self.tree.expire_session(self.sessions[broker_id])
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{each.ports['PLAINTEXT']}" for each in self.brokers.values())
+
+    def leader(self, topic: str, index: int = 0) -> Broker:
+        """Return the broker that leads a partition now."""
+        led = [each for each in self.brokers.values() if (found := self.replica(each, topic, index)) and found.leader]
+        assert len(led) == 1, f"{len(led)} brokers lead {topic}-{index}"
+        return led[0]
+
+    @staticmethod
+    def replica(broker: Broker, topic: str, index: int = 0) -> Partition | None:
+        return broker.replicas.partitions.get((topic, index))
+
+    def isr(self, topic: str, index: int = 0) -> set[int]:
+        """Return the in-sync replicas that the leader knows."""
+        partition = self.replica(self.leader(topic, index), topic, index)
+        assert partition is not None
+        return set(partition.led().state.isr)
+
+    def contents(self, topic: str, index: int = 0) -> dict[int, bytes]:
+        """Return the bytes of each replica's log."""
+        return {
+            number: b"".join(each.log.read_at(0, each.size) for each in found.log.segments)
+            for number, broker in self.brokers.items()
+            if (found := self.replica(broker, topic, index)) is not None
+        }
+
+
+@asynccontextmanager
+async def cluster(folder: Path, brokers: int = 3, **settings: str) -> AsyncIterator[Members]:
+    """Give a cluster whose brokers are 1 and so on."""
+    members = Members(folder, {name.replace("_", "."): value for name, value in settings.items()})
+    try:
+        for number in range(1, brokers + 1):
+            await members.start(number)
+        yield members
+    finally:
+        for broker in list(members.brokers.values()):
+            await broker.abort()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for something that the brokers bring about by themselves."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.01)

@@ -1,0 +1,197 @@
+"""Several brokers as a cluster: leaders, followers, what they acknowledge, and what they survive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.builders import records
+from broker.clusters import Members, cluster, until
+from builders import run
+from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, create_topic, delete_records, delete_topic
+from magicbyte.client.fetch import read_records
+from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import send
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+async def make(client: Client, factor: int = 3, partitions: int = 1, **configs: str) -> None:
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    await create_topic(client, NewTopic("t", partitions, factor, settings))
+
+
+async def values(client: Client, topic: str) -> list[bytes | None]:
+    _, end = await bounds(client, topic, 0)
+    return [each.value async for columns in read_records(client, topic, 0, 0, end) for each in columns]
+
+
+def test_what_is_acknowledged_is_in_every_replica_byte_for_byte(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(client)
+            for _ in range(5):
+                await send(client, "t", 0, records(10))
+                ends = [found.log.log_end_offset for found in replicas(members)]
+                assert min(ends) == max(ends)
+            found = members.contents("t")
+            assert len(found) == 3
+            assert len(set(found.values())) == 1
+            await until(lambda: {each.log.high_watermark for each in replicas(members)} == {50})
+            assert len(await values(client, "t")) == 50
+
+    run(work())
+
+
+def replicas(members: Members) -> list:
+    return [found for each in members.brokers.values() if (found := members.replica(each, "t")) is not None]
+
+
+def test_a_killed_leader_is_succeeded_and_comes_back_as_a_follower(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members:
+            async with Client(members.bootstrap) as client:
+                await make(client)
+                await send(client, "t", 0, records(10))
+                first = members.leader("t").node_id
+                await members.kill(first)
+                await send(client, "t", 0, records(10))
+            second = members.leader("t").node_id
+            assert second != first
+            assert members.isr("t") == {1, 2, 3} - {first}
+            await members.start(first)
+            await until(lambda: members.isr("t") == {1, 2, 3})
+            async with Client(members.bootstrap) as client:
+                await send(client, "t", 0, records(10))
+                assert len(await values(client, "t")) == 30
+            assert len(set(members.contents("t").values())) == 1
+
+    run(work())
+
+
+def test_a_broker_that_stops_hands_over_what_it_leads_first(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(client, partitions=3)
+            await send(client, "t", 0, records(10))
+            first = members.leader("t").node_id
+            leaders = {members.leader("t", index).node_id for index in range(3)}
+            assert leaders == {1, 2, 3}
+            await members.stop(first)
+            assert members.leader("t").node_id != first
+            await send(client, "t", 0, records(10))
+            assert len(await values(client, "t")) == 20
+
+    run(work())
+
+
+def test_a_record_that_too_few_replicas_would_have_is_refused(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members:
+            async with Client(members.bootstrap, retry_ms=0) as client:
+                await make(client, 2, min_insync_replicas="2")
+                await until(lambda: len(members.isr("t")) == 2)
+                leader = members.leader("t")
+                partition = members.replica(leader, "t")
+                assert partition is not None
+            async with Client(members.bootstrap) as client:
+                await send(client, "t", 0, records(1))
+            await members.kill(3 - leader.node_id)
+            await until(lambda: len(members.isr("t")) == 1)
+            async with Client(members.bootstrap, retry_ms=0) as client:
+                with pytest.raises(BrokerError) as caught:
+                    await send(client, "t", 0, records(1))
+                assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+            assert partition.log.log_end_offset == 1
+
+    run(work())
+
+
+def test_groups_move_with_their_partition_and_keep_what_they_committed(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(client)
+            await send(client, "t", 0, records(3))
+            await commit_offsets(client, "group", {TopicPartition("t", 0): Committed(2)})
+            for _ in range(2):
+                topic = "__consumer_offsets"
+                index = next(each for each in range(2) if any(contents(members, topic, each)))
+                await members.kill(members.leader(topic, index).node_id)
+                found = await committed_offsets(client, "group", None)
+                assert found[TopicPartition("t", 0)].offset == 2
+                await commit_offsets(client, "group", {TopicPartition("t", 0): Committed(2)})
+
+    run(work())
+
+
+def contents(members: Members, topic: str, index: int) -> list[bytes]:
+    return list(members.contents(topic, index).values())
+
+
+def test_a_deleted_topic_is_gone_from_every_broker_and_its_name_is_free(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(client)
+            await send(client, "t", 0, records(3))
+            await delete_topic(client, "t")
+            assert members.brokers[1].topics.get("t") is None
+            await until(lambda: members.sessions[1].exists("/brokers/topics/t") is None)
+            assert not replicas(members)
+            await make(client)
+            await send(client, "t", 0, records(1))
+            assert len(await values(client, "t")) == 1
+
+    run(work())
+
+
+def test_deleted_records_are_gone_from_every_replica(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(client)
+            await send(client, "t", 0, records(10))
+            assert await delete_records(client, "t", 0, 4) == 4
+            await until(lambda: {each.log.log_start_offset for each in replicas(members)} == {4})
+
+    run(work())
+
+
+def test_a_session_that_expires_is_followed_by_another(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(client)
+            await send(client, "t", 0, records(1))
+            leader = members.leader("t").node_id
+            for number in (leader, members.brokers[leader].cluster_view.controller_id):
+                members.tree.expire_session(members.sessions[number])
+                await until(lambda: members.isr("t") == {1, 2, 3})
+                await send(client, "t", 0, records(1))
+
+    run(work())
+
+
+def test_a_controller_of_an_earlier_epoch_is_refused(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
+            await make(client, 1)
+            stale = UpdateMetadataRequest(controller_id=7, controller_epoch=0, broker_epoch=-1)
+            answer = await client.ask_any(stale, UpdateMetadataResponse)
+            assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+            assert members.brokers[1].cluster_view.broker_ids() == [1]
+
+    run(work())
+
+
+def test_topics_are_made_by_the_controller_alone(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members:
+            controller = members.brokers[1].cluster_view.controller_id
+            other = members.brokers[3 if controller != 3 else 2]
+            async with Client(f"127.0.0.1:{other.ports['PLAINTEXT']}") as client:
+                await make(client)  # the client asks the controller
+                assert members.leader("t")
+
+    run(work())
