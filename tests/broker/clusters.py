@@ -65,11 +65,14 @@ class Members:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{each.ports['PLAINTEXT']}" for each in self.brokers.values())
 
+    def leaders(self, topic: str, index: int = 0) -> list[Broker]:
+        """Return the brokers that take themselves for the leader of a partition now."""
+        return [each for each in self.brokers.values() if (found := self.replica(each, topic, index)) and found.leader]
+
     def leader(self, topic: str, index: int = 0) -> Broker:
         """Return the broker that leads a partition now."""
-        led = [each for each in self.brokers.values() if (found := self.replica(each, topic, index)) and found.leader]
-        assert len(led) == 1, f"{len(led)} brokers lead {topic}-{index}"
-        return led[0]
+        (leader,) = self.leaders(topic, index)
+        return leader
 
     @staticmethod
     def replica(broker: Broker, topic: str, index: int = 0) -> Partition | None:
@@ -97,6 +100,8 @@ async def cluster(folder: Path, brokers: int = 3, **settings: str) -> AsyncItera
     try:
         for number in range(1, brokers + 1):
             await members.start(number)
+        numbers = list(range(1, brokers + 1))
+        await until(lambda: all(each.cluster_view.broker_ids() == numbers for each in members.brokers.values()))
         yield members
     finally:
         for broker in list(members.brokers.values()):

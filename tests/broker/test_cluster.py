@@ -20,9 +20,11 @@ from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-async def make(client: Client, factor: int = 3, partitions: int = 1, **configs: str) -> None:
+async def make(members: Members, client: Client, factor: int = 3, partitions: int = 1, **configs: str) -> None:
+    """Make topic t, and wait until its leaders know that they are."""
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     await create_topic(client, NewTopic("t", partitions, factor, settings))
+    await until(lambda: all(len(members.leaders("t", index)) == 1 for index in range(partitions)))
 
 
 async def values(client: Client, topic: str) -> list[bytes | None]:
@@ -33,7 +35,7 @@ async def values(client: Client, topic: str) -> list[bytes | None]:
 def test_what_is_acknowledged_is_in_every_replica_byte_for_byte(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
-            await make(client)
+            await make(members, client)
             for _ in range(5):
                 await send(client, "t", 0, records(10))
                 ends = [found.log.log_end_offset for found in replicas(members)]
@@ -55,7 +57,7 @@ def test_a_killed_leader_is_succeeded_and_comes_back_as_a_follower(folder: Path)
     async def work() -> None:
         async with cluster(folder) as members:
             async with Client(members.bootstrap) as client:
-                await make(client)
+                await make(members, client)
                 await send(client, "t", 0, records(10))
                 first = members.leader("t").node_id
                 await members.kill(first)
@@ -76,7 +78,7 @@ def test_a_killed_leader_is_succeeded_and_comes_back_as_a_follower(folder: Path)
 def test_a_broker_that_stops_hands_over_what_it_leads_first(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
-            await make(client, partitions=3)
+            await make(members, client, partitions=3)
             await send(client, "t", 0, records(10))
             first = members.leader("t").node_id
             leaders = {members.leader("t", index).node_id for index in range(3)}
@@ -93,7 +95,7 @@ def test_a_record_that_too_few_replicas_would_have_is_refused(folder: Path) -> N
     async def work() -> None:
         async with cluster(folder, 2) as members:
             async with Client(members.bootstrap, retry_ms=0) as client:
-                await make(client, 2, min_insync_replicas="2")
+                await make(members, client, 2, min_insync_replicas="2")
                 await until(lambda: len(members.isr("t")) == 2)
                 leader = members.leader("t")
                 partition = members.replica(leader, "t")
@@ -114,7 +116,7 @@ def test_a_record_that_too_few_replicas_would_have_is_refused(folder: Path) -> N
 def test_groups_move_with_their_partition_and_keep_what_they_committed(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
-            await make(client)
+            await make(members, client)
             await send(client, "t", 0, records(3))
             await commit_offsets(client, "group", {TopicPartition("t", 0): Committed(2)})
             for _ in range(2):
@@ -135,13 +137,13 @@ def contents(members: Members, topic: str, index: int) -> list[bytes]:
 def test_a_deleted_topic_is_gone_from_every_broker_and_its_name_is_free(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
-            await make(client)
+            await make(members, client)
             await send(client, "t", 0, records(3))
             await delete_topic(client, "t")
             assert members.brokers[1].topics.get("t") is None
             await until(lambda: members.sessions[1].exists("/brokers/topics/t") is None)
             assert not replicas(members)
-            await make(client)
+            await make(members, client)
             await send(client, "t", 0, records(1))
             assert len(await values(client, "t")) == 1
 
@@ -151,7 +153,7 @@ def test_a_deleted_topic_is_gone_from_every_broker_and_its_name_is_free(folder: 
 def test_deleted_records_are_gone_from_every_replica(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
-            await make(client)
+            await make(members, client)
             await send(client, "t", 0, records(10))
             assert await delete_records(client, "t", 0, 4) == 4
             await until(lambda: {each.log.log_start_offset for each in replicas(members)} == {4})
@@ -162,7 +164,7 @@ def test_deleted_records_are_gone_from_every_replica(folder: Path) -> None:
 def test_a_session_that_expires_is_followed_by_another(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
-            await make(client)
+            await make(members, client)
             await send(client, "t", 0, records(1))
             leader = members.leader("t").node_id
             for number in (leader, members.brokers[leader].cluster_view.controller_id):
@@ -176,7 +178,7 @@ def test_a_session_that_expires_is_followed_by_another(folder: Path) -> None:
 def test_a_controller_of_an_earlier_epoch_is_refused(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
-            await make(client, 1)
+            await make(members, client, 1)
             stale = UpdateMetadataRequest(controller_id=7, controller_epoch=0, broker_epoch=-1)
             answer = await client.ask_any(stale, UpdateMetadataResponse)
             assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -191,7 +193,7 @@ def test_topics_are_made_by_the_controller_alone(folder: Path) -> None:
             controller = members.brokers[1].cluster_view.controller_id
             other = members.brokers[3 if controller != 3 else 2]
             async with Client(f"127.0.0.1:{other.ports['PLAINTEXT']}") as client:
-                await make(client)  # the client asks the controller
+                await make(members, client)  # the client asks the controller
                 assert members.leader("t")
 
     run(work())

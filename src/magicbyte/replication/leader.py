@@ -80,7 +80,8 @@ class LeaderPartition:
         """Take over a later state from the controller, in which this broker still leads. Followers keep their offsets.
 
         Followers that are not in sync count for the high watermark again when they have caught up again: one that the
-        controller removed, as it stops, must not hold it back. A change of the in-sync replicas that was being written is void: the controller's state is newer.
+        controller removed, as it stops, must not hold it back. A change of the in-sync replicas that was being written
+        is void: the controller's state is newer.
         """
         self.state, self.version, self._pending, self.is_deposed = state, version, None, False
         self._is_unsettled = False
