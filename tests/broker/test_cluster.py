@@ -14,10 +14,13 @@ from magicbyte.client.admin import NewTopic, create_topic, delete_records, delet
 from magicbyte.client.fetch import read_records
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from magicbyte.records.columns import Record
+from magicbyte.releases import line_of, protocol_version
 
 
 async def make(members: Members, client: Client, factor: int = 3, partitions: int = 1, **configs: str) -> None:
@@ -195,5 +198,58 @@ def test_topics_are_made_by_the_controller_alone(folder: Path) -> None:
             async with Client(f"127.0.0.1:{other.ports['PLAINTEXT']}") as client:
                 await make(members, client)  # the client asks the controller
                 assert members.leader("t")
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", ["2.8", "2.6", "0.11.0"])
+def test_a_leader_that_comes_back_loses_what_its_successor_does_not_have(folder: Path, protocol: str) -> None:
+    """After an unclean election both logs have records of their own at the same offsets (KIP-101, KIP-279)."""
+
+    async def work() -> None:
+        settings = {"inter_broker_protocol_version": protocol, "unclean_leader_election_enable": "true"}
+        async with cluster(folder, 3, **settings) as members:
+            async with Client(members.bootstrap) as client:
+                await make(members, client)
+                await send(client, "t", 0, records(3))
+            lone = members.leader("t").node_id
+            others = {1, 2, 3} - {lone}
+            for number in others:
+                await members.kill(number)
+            await until(lambda: members.isr("t") == {lone})
+            async with Client(members.bootstrap) as client:
+                await send(client, "t", 0, records(5))
+            await members.kill(lone)
+            for number in others:
+                await members.start(number)
+            await until(lambda: len(members.leaders("t")) == 1)
+            async with Client(members.bootstrap) as client:
+                await send(client, "t", 0, [Record(0, 1, 0, b"k", b"other")] * 2)
+                await members.start(lone)
+                await until(lambda: members.isr("t") == {1, 2, 3})
+                assert len(await values(client, "t")) == 5
+            assert len(set(members.contents("t").values())) == 1
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", ["0.9.0", "0.9.0-1", "0.10.0", "0.10.2", "0.11.0", "1.1", "2.4", "2.8"])
+@pytest.mark.parametrize("form", ["0", "1", "2"])
+def test_replicas_are_equal_under_every_protocol_version(folder: Path, protocol: str, form: str) -> None:
+    """Followers store what their leader has, where the version of their requests has its format."""
+    needed = {"0": (0,), "1": (0, 10), "2": (0, 11)}[form]
+    if line_of(protocol_version(protocol)) < needed:
+        pytest.skip("the format is newer than the protocol")
+
+    async def work() -> None:
+        settings = {"inter_broker_protocol_version": protocol, "log_message_format_version": form}
+        async with cluster(folder, **settings) as members, Client(members.bootstrap) as client:
+            await make(members, client)
+            for codec in (Codec.NONE, Codec.GZIP):
+                await send(client, "t", 0, records(5), ProduceOptions(codec=codec))
+            found = members.contents("t")
+            assert len(found) == 3
+            assert len(set(found.values())) == 1
+            assert len(await values(client, "t")) == 10
 
     run(work())

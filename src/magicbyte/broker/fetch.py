@@ -21,11 +21,13 @@ from magicbyte.errors import (
     ErrorCode,
     LogDirectoryOfflineError,
     MagicbyteError,
+    OffsetOutOfRangeError,
     UnsupportedVersionError,
 )
 from magicbyte.log.live.lookups import aborted_transactions, size_in_segment
 from magicbyte.protocol.messages.fetch import (
     AbortedTransaction,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -65,12 +67,14 @@ class _Found:
 
     What goes as it is stored is in `data`; what is to be converted comes there by `finish`, which also counts, and is
     called when it is known that this is the answer: once for a reader who waits for many bytes.
+    `is_news`: something besides records that the reader is told at once.
     """
 
     topic: str
     data: PartitionData
     size: int = 0
     finish: Callable[[_Found], Awaitable[_Found]] | None = None
+    is_news: bool = False
 
 
 @dataclass(slots=True)
@@ -93,7 +97,7 @@ class _Reading:
         self.found.append(found)
         self.size += found.size
         self.left -= found.size
-        self.has_error = self.has_error or bool(found.data.error_code)
+        self.has_error = self.has_error or found.is_news or bool(found.data.error_code)
 
     async def finish(self) -> None:
         """Make what was found ready to be sent."""
@@ -313,6 +317,8 @@ class _Partition:
         upper = _upper(log, request.message)
         if log.health.error is not None:
             raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
+        if (diverging := self._diverging(partition)) is not None:
+            return diverging
         found = await self._slice(partition, upper)
         if self.reading.is_first and _is_follower(request.message):
             self.broker.replicas.fetched(partition, request.message.replica_id, asked)
@@ -350,6 +356,32 @@ class _Partition:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.NONE
 
+    def _diverging(self, partition: Partition) -> _Found | None:
+        """Return the answer to a reader whose last epoch ends elsewhere in this log: it has what is not here (KIP-595).
+
+        Raises OffsetOutOfRangeError for a follower whose last epoch is not known: it cuts its log by offsets.
+        """
+        asked, log = self.asked, partition.log
+        if asked.last_fetched_epoch < 0:
+            return None
+        epoch, end = log.epochs.end_offset_of(asked.last_fetched_epoch, log.log_end_offset)
+        if end < 0:
+            if _is_follower(self.request.message):
+                raise OffsetOutOfRangeError(f"{partition}: the end of epoch {asked.last_fetched_epoch} is not known")
+            return None
+        if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
+            return None
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+            records=_EMPTY,
+        )
+        return _Found(self.topic, data, is_news=True)
+
     def _nearest(self, partition: Partition) -> _Found | None:
         """Return the answer that names a replica in the reader's rack, None where it is to read here (KIP-392)."""
         message = self.request.message
@@ -368,7 +400,7 @@ class _Partition:
             preferred_read_replica=nearest,
             records=_EMPTY,
         )
-        return _Found(self.topic, data)
+        return _Found(self.topic, data, is_news=True)
 
     def _codec_fault(self) -> ErrorCode:
         zstd = self.broker.topics.known(self.topic).config.settings["compression.type"] == "zstd"

@@ -173,7 +173,7 @@ class _LeaderFetcher:
         self._name = f"broker-{broker.node_id}-fetcher-{number}"
         self._address: tuple[str, int] | None = None
         self._link: Connection | None = None
-        self._session = _Session(has_sessions=self._version >= _FIRST_WITH_SESSIONS)
+        self._session = _Session(self._version)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._changed = asyncio.Event()
         self._task = broker.spawn(self._run())
@@ -338,7 +338,6 @@ class _LeaderFetcher:
         config = self._broker.config
         if self._link is None or self._link.is_closed:
             assert self._address is not None, "set with the first partition"
-            self._session.reset()
             self._link = await connect(
                 self._broker.network,
                 self._leader_id,
@@ -354,6 +353,7 @@ class _LeaderFetcher:
 
     async def _disconnect(self) -> None:
         link, self._link = self._link, None
+        self._session.reset()  # the leader may not have taken in what was asked last
         if link is not None:
             await link.aclose()
 
@@ -491,8 +491,9 @@ def _truncate(partition: Partition, cut: Truncate, monotonic_ms: int) -> None:
 class _Session:
     """The fetch session of one connection: partitions are named again only when something of them changed (KIP-227)."""
 
-    def __init__(self, *, has_sessions: bool) -> None:
-        self._has_sessions = has_sessions
+    def __init__(self, version: int) -> None:
+        self._has_sessions = version >= _FIRST_WITH_SESSIONS
+        self._tells_epoch = version >= _FIRST_THAT_COMPARES_EPOCHS
         self._known: dict[TopicPartition, FetchPartition] = {}
         self.id, self.epoch = 0, _NO_SESSION
         self.reset()
@@ -509,7 +510,7 @@ class _Session:
                 partition=each.partition.partition,
                 current_leader_epoch=each.leader_epoch,
                 fetch_offset=each.offset,
-                last_fetched_epoch=each.last_epoch,
+                last_fetched_epoch=each.last_epoch if self._tells_epoch else NO_EPOCH,
                 log_start_offset=each.log_start_offset,
                 partition_max_bytes=max_bytes,
             )

@@ -70,7 +70,8 @@ class Session:
                 told.append(each)
                 continue
             marks = data.high_watermark, data.log_start_offset
-            if size or data.error_code or marks != (known.high_watermark, known.log_start_offset):
+            is_told = data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica >= 0
+            if size or data.error_code or is_told or marks != (known.high_watermark, known.log_start_offset):
                 told.append(each)
                 known.high_watermark, known.log_start_offset = marks
                 if data.error_code:
