@@ -24,12 +24,13 @@ from magicbyte.archive.salvage import SalvageOptions, salvage_logs
 from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
 from magicbyte.log.files import checkpoints
-from magicbyte.log.files.index_writer import IndexRules, last_offsets
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.ports import TopicPartition
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import Format
+from magicbyte.records.extent import last_offsets
 from magicbyte.records.scan import scan
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from golden_data import GOLDEN, Case, log_case, log_cases
 from log.appended import batch_of, batch_of_two, indexes_of, is_plain, rules_of
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.log.files.index_writer import IndexRules, SegmentIndexer, last_offsets
+from magicbyte.log.files.index_writer import IndexRules, SegmentIndexer
 from magicbyte.log.files.indexes import AbortedTransaction, OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.log.files.producer_state import ProducerStates
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, build_marker
+from magicbyte.records.extent import last_offsets
 from magicbyte.records.layout import MAX_TIMESTAMP, V1_TIMESTAMP
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.releases import LINES, MarkerRule

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import OffsetOutOfRangeError
-from magicbyte.log.files.index_writer import last_offsets
 from magicbyte.log.files.indexes import AbortedTransaction
 from magicbyte.log.files.producer_state import ProducerStates
 from magicbyte.log.files.reader import read_chunks
@@ -26,6 +25,7 @@ from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
+from magicbyte.records.extent import last_offsets
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
 

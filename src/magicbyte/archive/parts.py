@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.log.files.index_writer import IndexRules, last_offsets
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.producer_state import LeaderEpochs, telling_rows
 from magicbyte.log.files.reader import read_chunks
+from magicbyte.records.extent import last_offsets
 from magicbyte.records.layout import CONTROL_BIT, RECORD_BATCH_OVERHEAD
 
 if TYPE_CHECKING:

@@ -27,12 +27,13 @@ from magicbyte.log.files.directory import (
     Segment,
 )
 from magicbyte.log.files.filesystem import read_whole
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer, last_offsets, max_timestamps
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer
 from magicbyte.log.files.outputs import put_whole
 from magicbyte.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.extent import last_offsets, max_timestamps
 from magicbyte.records.layout import NO_TIMESTAMP, Dialect
 
 if TYPE_CHECKING:

@@ -24,17 +24,15 @@ from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_in
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import CHUNK_BYTES, Chunk, decode_chunk, read_chunks
-from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, walk
+from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset_at, known_lasts, walk
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.records.header import EXTENT_BYTES, extent_of
 from magicbyte.records.layout import (
     CONTROL_BIT,
-    LAST_OFFSET_DELTA,
     LOG_OVERHEAD,
-    MAGIC,
     NO_PRODUCER_ID,
-    OFFSET,
     SIZE,
     Dialect,
 )
@@ -391,7 +389,7 @@ class _Planner:
         right = next((row.position for row in self.main if row.position == each.end), None)
         if not each.alone or left is None or right is None:
             return False
-        behind = first_offset(self.file, right, self.dialect)
+        behind = first_offset_at(self.file, right, self.dialect)
         if behind - left != each.last - each.first + 2 or any(left < one.first < behind for one, _ in chosen):
             return False
         self._refuse(each, CONTRADICTED)
@@ -406,10 +404,9 @@ class _Planner:
         sure = row.sure and not (row.entries == 1 and beside_gap)
         position = row.position
         while position < row.end:
-            head = memoryview(self.file.read_at(position, LAST_OFFSET_DELTA.start + 4))
-            end, first = position + LOG_OVERHEAD + SIZE.read(head), OFFSET.read(head)
-            last = first + (LAST_OFFSET_DELTA.read(head) if head[MAGIC.start] == 2 else 0)
-            first = first_offset(self.file, position, self.dialect)
+            head = memoryview(self.file.read_at(position, EXTENT_BYTES))
+            end, (_, last, _) = position + LOG_OVERHEAD + SIZE.read(head), extent_of(head)
+            first = first_offset_at(self.file, position, self.dialect)
             yield _Suspect(first, last, position, end, sure, alone, row.position if row.entries < _LONG else None)
             position = end
 
@@ -423,7 +420,7 @@ class _Planner:
                 last = _Home(before, self.limits.high + 1, None, disturbed=True, near=self.file.size)
                 homes += [last for _ in suspects[at:]]
                 break
-            head = first_offset(self.file, row.position, self.dialect) if at < len(suspects) else row.first
+            head = first_offset_at(self.file, row.position, self.dialect) if at < len(suspects) else row.first
             while at < len(suspects) and suspects[at].last < head:
                 homes.append(_Home(before, head, row.position, disturbed=row.position > 0, near=row.position))
                 at += 1
@@ -447,11 +444,8 @@ class _Planner:
                 at = int(lasts.searchsorted(suspects[len(homes)].first))
                 position = chunk.position + int(chunk.table.position[at])
                 least = int(lasts[at - 1]) if at else before
-                homes.append(
-                    _Home(
-                        least, first_offset(self.file, position, self.dialect), position, disturbed=False, near=position
-                    )
-                )
+                first = first_offset_at(self.file, position, self.dialect)
+                homes.append(_Home(least, first, position, disturbed=False, near=position))
             before = int(lasts[-1])
         return homes
 
@@ -475,7 +469,7 @@ class _Planner:
         """Return the first and last offset that is missing around `gap`; None if none is, or nobody can tell."""
         behind = next((row for row in self.main if row.position >= gap.end), None)
         first = gap.last + 1
-        last = first_offset(self.file, behind.position, self.dialect) - 1 if behind is not None else None
+        last = first_offset_at(self.file, behind.position, self.dialect) - 1 if behind is not None else None
         if last is None:  # nothing follows: only the damaged entry itself may say how far it went
             claimed = gap.error.offsets
             if claimed is None or not first <= claimed[1] <= self.limits.high:

@@ -39,15 +39,16 @@ from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import OFFSET_INDEX, TIME_INDEX, log_directories
 from magicbyte.log.files.entry_search import limits_of
 from magicbyte.log.files.filesystem import read_whole
-from magicbyte.log.files.index_writer import last_offsets, max_timestamps
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import Buffers, Chunk, decode_chunk, read_chunks
-from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset, known_lasts, walk
+from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset_at, known_lasts, walk
 from magicbyte.ports import TopicPartition
 from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import parse_entry
+from magicbyte.records.extent import last_offsets, max_timestamps
+from magicbyte.records.header import extent_of
 from magicbyte.records.layout import (
     CODEC_MASK,
     DELETE_HORIZON_BIT,
@@ -275,7 +276,7 @@ class _Partition:
                 row = int(batches[wrong])
                 first = int(table.offset[row])
                 least = f">= {known[-1]}" if not high else f"{known[-2]} to {epoch}"
-                last = first + int(table.gather(LAST_OFFSET_DELTA, np.array([row]))[0])
+                last = extent_of(table.buffer, int(table.position[row]))[1]
                 place = position + int(table.position[row])
                 end = place + int(table.size[row])
                 found = str(int(epochs[wrong]))
@@ -626,7 +627,7 @@ def _in_front_of(
         row = min(int(np.searchsorted(lasts, run.first)), len(lasts) - 1)
         before = int(lasts[row - 1]) if row else main[at - 1].last if at else _NO_OFFSET
         position = int(positions[row])
-        first = first_offset(file, position, dialect)
+        first = first_offset_at(file, position, dialect)
         yield run, main[end - 1]._replace(position=position, first=first), before
 
 

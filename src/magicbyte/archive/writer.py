@@ -28,7 +28,6 @@ from magicbyte.log.files.index_writer import (
     MAX_RELATIVE,
     IndexRules,
     SegmentIndexer,
-    last_offsets,
 )
 from magicbyte.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
@@ -37,6 +36,7 @@ from magicbyte.log.files.reader import read_chunks
 from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import MARKER_BYTES
+from magicbyte.records.extent import last_offsets
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import BatchTable, scan
 

@@ -20,13 +20,13 @@ from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import LOG, parse_file
 from magicbyte.log.files.filesystem import LocalFiles, exists
-from magicbyte.log.files.index_writer import first_offset
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.entry import entries
+from magicbyte.records.extent import first_offset
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
 

@@ -19,6 +19,7 @@ from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.forms import Form, Lists, form_for
+from magicbyte.records.header import extent_of
 from magicbyte.records.kernels.batches import NOT_PLAIN, decode_batches, decode_plain_log, open_batches, read_headers
 from magicbyte.records.kernels.cells import CELL_SPARE, LEAVE, PACK, REFER
 from magicbyte.records.kernels.messages import decode_messages, measure_messages, open_wrappers
@@ -28,7 +29,6 @@ from magicbyte.records.layout import (
     ATTRIBUTES,
     CODEC_MASK,
     CONTROL_BIT,
-    LAST_OFFSET_DELTA_AT,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -381,12 +381,9 @@ class _Group:
         """Say where the damage is: the entry's position, and the offsets that its header claims."""
         table = self.table
         error.position = int(table.position[row]) if error.position is None else error.position
-        offset = int(table.offset[row])
         if int(table.magic[row]) == 2:
-            delta = int.from_bytes(
-                table.buffer[int(table.position[row]) + LAST_OFFSET_DELTA_AT :][:4], "big", signed=True
-            )
-            return error.locate(offsets=(offset, offset + delta))
+            return error.locate(offsets=extent_of(table.buffer, int(table.position[row]))[:2])
+        offset = int(table.offset[row])
         return error.locate(offsets=(offset, offset + max(int(table.count[row]), 1) - 1))
 
     def _batch_run(self, row: int, position: int, size: int) -> list[int]:

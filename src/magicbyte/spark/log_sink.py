@@ -23,7 +23,8 @@ from magicbyte.log.files.filesystem import LocalFile, sync_directory
 from magicbyte.log.files.names import FolderState, folder_name
 from magicbyte.log.files.reader import CHUNK_BYTES, read_chunks
 from magicbyte.ports import TopicPartition
-from magicbyte.records.layout import LAST_OFFSET_DELTA, OFFSET
+from magicbyte.records.header import extent_of
+from magicbyte.records.layout import OFFSET
 from magicbyte.records.scan import scan
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _bytes_between(log: PartitionLog, first: int, end: int) -> bytes:
             at = int(table.position[row])
             if int(table.offset[row]) < end:
                 found.append(bytes(table.buffer[at : at + int(table.size[row])]))
-            first = int(table.offset[row]) + LAST_OFFSET_DELTA.read(table.buffer[at:]) + 1
+            first = extent_of(table.buffer, at)[1] + 1
     return b"".join(found)
 
 
@@ -236,7 +237,7 @@ def stamped(table: BatchTable, offset: int) -> tuple[memoryview, int]:
     for row in range(len(table)):
         at = int(table.position[row])
         OFFSET.type.pack_into(data, at + OFFSET.start, offset)
-        offset += LAST_OFFSET_DELTA.read(memoryview(data)[at:]) + 1
+        offset = extent_of(data, at)[1] + 1
     return memoryview(data), offset
 
 

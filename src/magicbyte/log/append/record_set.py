@@ -11,15 +11,14 @@ from magicbyte.errors import CorruptRecordError, TruncatedLogError
 from magicbyte.log.append import index_kernels as kernels
 from magicbyte.log.files.index_writer import (
     IndexRules,
-    first_offset,
-    last_offsets,
     looked_into,
-    max_timestamps,
     offset_of_time,
 )
 from magicbyte.records.batch import RecordBatch
+from magicbyte.records.extent import first_offset, last_offsets, max_timestamps
 from magicbyte.records.forms import form_for
-from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, SIZE, V1_TIMESTAMP, Dialect
+from magicbyte.records.header import extent_of
+from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, SIZE, Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
 
@@ -174,7 +173,7 @@ def _of_messages(prepared: PreparedAppend, *, is_one: bool) -> RecordSet:
     else:
         data = prepared.buffers[0] if len(prepared.buffers) == 1 else memoryview(bytes(prepared))
         pieces, parts = (data,), PlainEntries(data)
-    timestamp = V1_TIMESTAMP.read(head) if head[MAGIC.start] else NO_TIMESTAMP
+    timestamp = extent_of(head)[2]
     return RecordSet(pieces, size, prepared.first_offset, last, timestamp, latest, parts, (), True)
 
 

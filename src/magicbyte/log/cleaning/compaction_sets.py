@@ -20,13 +20,13 @@ from magicbyte.log.cleaning.offset_marks import OffsetMarks
 from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes, build_batch
 from magicbyte.records.decode import DecodeOptions, decode_entries
 from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, Writer
+from magicbyte.records.extent import header_lasts
 from magicbyte.records.layout import (
     BASE_TIMESTAMP,
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     ENRICHED_CONTROL_BIT,
-    LAST_OFFSET_DELTA,
     LOG_APPEND_TIME_BIT,
     MAX_TIMESTAMP,
     NO_PRODUCER_ID,
@@ -181,9 +181,8 @@ class SetFilter:
         )
         enriched = table.dialect is Dialect.ENRICHED
         batches = np.flatnonzero(magic == 2)
-        last, horizon = offset.copy(), np.full(len(table), NO_TIMESTAMP, np.int64)
+        last, horizon = header_lasts(table), np.full(len(table), NO_TIMESTAMP, np.int64)
         if len(batches):
-            last[batches] += table.gather(LAST_OFFSET_DELTA, batches)
             bases = table.gather(BASE_TIMESTAMP, batches)
             horizon[batches] = np.where(attributes[batches] & DELETE_HORIZON_BIT != 0, bases, NO_TIMESTAMP)
         first, is_wrapper = offset.copy(), count < 0

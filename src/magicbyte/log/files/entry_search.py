@@ -14,16 +14,15 @@ from magicbyte.compiled.running_crc import CRC32, CRC32C, CrcKind
 from magicbyte.log.files.reader import CHUNK_BYTES
 from magicbyte.records import search_kernels as search
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.header import extent_of
 from magicbyte.records.kernels import batches
 from magicbyte.records.kernels import statuses as kernels
 from magicbyte.records.layout import (
     ATTRIBUTES,
     BATCH_CRC,
-    LAST_OFFSET_DELTA,
     LOG_OVERHEAD,
     MAGIC,
     MESSAGE_CRC,
-    OFFSET,
     SIZE,
 )
 from magicbyte.wire.checksum import crc32, crc32c
@@ -100,10 +99,8 @@ class EntrySearch:
         stored = BATCH_CRC.read(view) if head[MAGIC.start] == 2 else MESSAGE_CRC.read(view)
         if self._crc(position, size, head) != stored:
             return None
-        first = OFFSET.read(view)
-        return Entry(
-            position, position + size, first, first + (LAST_OFFSET_DELTA.read(view) if head[MAGIC.start] == 2 else 0)
-        )
+        first, last, _ = extent_of(view)
+        return Entry(position, position + size, first, last)
 
     def computed_crc(self, position: int) -> int:
         """Return the checksum that the entry at `position`, which is whole, should have."""

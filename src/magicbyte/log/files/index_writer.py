@@ -16,16 +16,13 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files import directory
 from magicbyte.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.log.files.producer_state import ProducerStates
-from magicbyte.records.decode import DecodeOptions, decode_rows
-from magicbyte.records.enriched import EnrichedMessage
+from magicbyte.records.decode import decode_rows
+from magicbyte.records.extent import OFFSETS_AND_TIMES, first_offset, last_offsets, max_timestamps
 from magicbyte.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
-    LAST_OFFSET_DELTA,
     LOG_APPEND_TIME_BIT,
-    MAX_TIMESTAMP,
     NO_TIMESTAMP,
-    V1_TIMESTAMP,
     Dialect,
 )
 from magicbyte.records.scan import BatchTable
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from magicbyte.log.files.indexes import AbortedTransaction, Int64Array
 
 MAX_RELATIVE = (1 << 31) - 1
-_OFFSETS_AND_TIMES = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +327,7 @@ def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRu
     simple = int(table.attributes[row]) & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
     if rules.names_record_of_time and int(table.magic[row]) == 2 and simple:
         best: tuple[int, int] | None = None
-        for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
+        for columns in decode_rows(table, [row], OFFSETS_AND_TIMES):
             at = int(np.asarray(columns.timestamp).argmax())
             if best is None or int(columns.timestamp[at]) > best[0]:
                 best = int(columns.timestamp[at]), int(columns.offset[at])
@@ -351,45 +347,3 @@ def looked_into(table: BatchTable, rules: IndexRules) -> Any:
     simple = attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
     of_times = (magic == 2) & simple & rules.names_record_of_time
     return of_times | ((magic < 2) & wrapper & (not rules.names_last_offset))
-
-
-def first_offset(table: BatchTable, row: int) -> int:
-    """Return the offset of the first message inside a wrapper: it must be decompressed."""
-    for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
-        return int(columns.offset[0])
-    return int(table.offset[row])
-
-
-def max_timestamps(table: BatchTable) -> Int64Array:
-    """Return the largest timestamp (ms) of each row as its header tells it, -1 where there is none."""
-    import numpy as np
-
-    timestamps = np.full(len(table), NO_TIMESTAMP, np.int64)
-    if table.dialect is Dialect.ENRICHED:
-        for row in range(len(table)):
-            position = int(table.position[row])
-            timestamps[row] = EnrichedMessage(table.buffer[position : position + int(table.size[row])]).max_timestamp
-        return timestamps
-    magic = np.asarray(table.magic, np.int64)
-    for number, place in ((1, V1_TIMESTAMP), (2, MAX_TIMESTAMP)):
-        rows = np.flatnonzero(magic == number)
-        timestamps[rows] = table.gather(place, rows)
-    return timestamps
-
-
-def last_offsets(table: BatchTable) -> Int64Array:
-    """Return the last offset of each row. Of the enriched dialect a wrapper may have to be decompressed for it.
-
-    Raises CorruptRecordError where that fails.
-    """
-    import numpy as np
-
-    last = np.array(table.offset, np.int64)
-    if table.dialect is Dialect.KAFKA:
-        batches = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)
-        last[batches] += table.gather(LAST_OFFSET_DELTA, batches)
-        return last
-    for row in np.flatnonzero(np.asarray(table.count, np.int64) < 0).tolist():
-        for columns in decode_rows(table, [row], _OFFSETS_AND_TIMES):
-            last[row] = columns.offset[len(columns) - 1]
-    return last

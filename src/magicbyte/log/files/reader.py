@@ -16,11 +16,10 @@ from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions, decode_rows
+from magicbyte.records.header import extent_of
 from magicbyte.records.layout import (
     CONTROL_BIT,
     HEADER_TO_MAGIC,
-    LAST_OFFSET_DELTA,
-    MAX_TIMESTAMP,
     TRANSACTIONAL_BIT,
     Dialect,
 )
@@ -412,15 +411,15 @@ def select_rows(
     for row in range(len(table)):
         offset = int(table.offset[row])
         if table.magic[row] == 2:
-            header = table.buffer[int(table.position[row]) :]
             if offset >= selection.end < _MAX_OFFSET:
                 return rows, False
-            if offset + LAST_OFFSET_DELTA.read(header) < selection.first > 0:
+            _, last, latest = extent_of(table.buffer, int(table.position[row]))
+            if last < selection.first > 0:
                 continue
             transactional = table.attributes[row] & (TRANSACTIONAL_BIT | CONTROL_BIT)
             if committed is not None and transactional and not _delivers(committed, _batch(table, row)):
                 continue
-            if selection.since is not None and MAX_TIMESTAMP.read(header) < selection.since:
+            if selection.since is not None and latest < selection.since:
                 continue  # only now: the marker of an aborted transaction counts however old it is
         elif table.count[row] < 2:
             if table.count[row] == 1 and offset >= selection.end < _MAX_OFFSET:

@@ -17,18 +17,18 @@ from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files.entry_search import CREDIT_BYTES, MAX_OFFSET, EntrySearch, Limits
 from magicbyte.log.files.filesystem import data_pieces
-from magicbyte.log.files.index_writer import last_offsets
 from magicbyte.log.files.judgement import RUN, Judgement, Resumption
 from magicbyte.log.files.reader import CHUNK_BYTES, Buffers, Window
 from magicbyte.records import search_kernels as search
-from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.decode import decode_rows
+from magicbyte.records.extent import OFFSETS_AND_TIMES, last_offsets
 from magicbyte.records.forms import form_for
+from magicbyte.records.header import extent_of
 from magicbyte.records.kernels import statuses as kernels
 from magicbyte.records.layout import (
     BATCH_CRC,
     CODEC_MASK,
     HEADER_TO_MAGIC,
-    LAST_OFFSET_DELTA,
     LOG_OVERHEAD,
     MAGIC,
     MESSAGE_ATTRIBUTES,
@@ -44,8 +44,6 @@ from magicbyte.records.scan import complaint, scan
 if TYPE_CHECKING:
     from magicbyte.ports import Executor, ReadableFile, Task
     from magicbyte.records.scan import BatchTable
-
-_OFFSETS_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
 
 class Place(enum.Enum):
@@ -148,7 +146,7 @@ def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Diale
             return
 
 
-def first_offset(file: ReadableFile, position: int, dialect: Dialect) -> int:
+def first_offset_at(file: ReadableFile, position: int, dialect: Dialect) -> int:
     """Return the first offset in the sound entry at `position`: of a wrapper it is known only when it is opened."""
     head = memoryview(file.read_at(position, V0_OVERHEAD))
     offset = OFFSET.read(head)
@@ -156,7 +154,7 @@ def first_offset(file: ReadableFile, position: int, dialect: Dialect) -> int:
         return offset
     table = scan(memoryview(file.read_at(position, LOG_OVERHEAD + SIZE.read(head))))
     try:
-        return min((int(columns.offset[0]) for columns in decode_rows(table, [0], _OFFSETS_ONLY)), default=offset)
+        return min((int(columns.offset[0]) for columns in decode_rows(table, [0], OFFSETS_AND_TIMES)), default=offset)
     except CorruptRecordError:  # sound by its checksum, and yet not to be opened: it stays closed
         return offset
 
@@ -313,7 +311,7 @@ class _Walk:
         self.row += 1
         if self.place is Place.MAIN and self.previous is not None:
             begin, end, previous_first = self.previous
-            begins = first_offset(self.file, begin, self.dialect)
+            begins = first_offset_at(self.file, begin, self.dialect)
             fits_without = first > self.before and begins != self.before + 1
             if fits_without:
                 outlier = Outlier(begin, end, self.before, (previous_first, self.main_last))
@@ -368,9 +366,8 @@ class _Walk:
             error = complaint(status, [0, 0, 0, int(self.state[search.EXPECTED]), int(self.state[search.FOUND])])
         error.position = position
         if len(head) >= RECORD_BATCH_OVERHEAD and any(head[:HEADER_TO_MAGIC]):
-            first = OFFSET.read(head)
-            delta = LAST_OFFSET_DELTA.read(head) if head[MAGIC.start] == 2 else 0
-            error.locate(offsets=(first, first + max(delta, 0)))
+            first, last, _ = extent_of(head)
+            error.locate(offsets=(first, max(first, last)))
         return error.locate(path=self.file.path)
 
     def _tail(self, position: int) -> CorruptRecordError | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from magicbyte.log.files.directory import LOG
 from magicbyte.log.files.entry_search import MAX_OFFSET, Limits
 from magicbyte.log.files.index_writer import MAX_RELATIVE
-from magicbyte.log.files.resync import Sound, first_offset, known_lasts, sound_beginning
+from magicbyte.log.files.resync import Sound, first_offset_at, known_lasts, sound_beginning
 from magicbyte.log.live.segment_names import CLEANED, SWAP
 from magicbyte.records.scan import scan
 
@@ -72,7 +72,7 @@ def _pieces(
             begin = int(table.position[row])
             end = int(np.searchsorted(lasts, base + MAX_RELATIVE, "right"))
             if end <= row:
-                base = first_offset(segment.log, found.position + begin, dialect)
+                base = first_offset_at(segment.log, found.position + begin, dialect)
                 continue
             yield base, found.view[begin : int(table.position[end - 1]) + int(table.size[end - 1])]
             row = end

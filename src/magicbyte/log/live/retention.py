@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magicbyte.log.files.resync import first_offset
+from magicbyte.log.files.resync import first_offset_at
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Retention:
         size = self._head_size(segment)
         if not size:
             return None
-        end = first_offset(segment.log, size, config.dialect)
+        end = first_offset_at(segment.log, size, config.dialect)
         reason = Reason.START if end <= self.log_start_offset else Reason.TIME
         return Removed(segment.base_offset, end, size, segment.largest_timestamp, reason, head=True)
 

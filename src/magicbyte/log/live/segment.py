@@ -11,21 +11,20 @@ from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
 from magicbyte.log.append.record_set import PlainEntries
 from magicbyte.log.files.directory import LOG, TIME_INDEX
 from magicbyte.log.files.entry_search import Limits
-from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes, last_offsets, max_timestamps
+from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes
 from magicbyte.log.files.resync import Sound, sound_beginning
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.segment_indexes import LATER, LiveIndexes
 from magicbyte.log.live.segment_names import SegmentNames
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.extent import last_offsets, max_timestamps
+from magicbyte.records.header import EXTENT_BYTES, extent_of
 from magicbyte.records.layout import (
-    LAST_OFFSET_DELTA_AT,
     LOG_OVERHEAD,
     MAGIC,
-    MAX_TIMESTAMP,
     NO_TIMESTAMP,
     V0_MINIMUM,
-    V1_TIMESTAMP,
     Dialect,
 )
 from magicbyte.records.scan import scan
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from magicbyte.ports import Moment, ReadableFile
 
 _HEAD = struct.Struct(">qiib")  # offset, size, CRC or leader epoch, magic
-_LAST_DELTA = struct.Struct(">i")
-_HEAD_BYTES = MAX_TIMESTAMP.start + 8  # of an entry: as far as its offsets and timestamp go
 _WALK_BYTES = 8192
 _TIMES_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
@@ -268,19 +265,18 @@ class Segment:
         end, start, data = self.size, position, b""
         while position < end:
             at = position - start
-            if at + _HEAD_BYTES > len(data) and start + len(data) < end:
+            if at + EXTENT_BYTES > len(data) and start + len(data) < end:
                 start, data = position, self.log.read_at(position, min(_WALK_BYTES, end - position))
                 at = 0
             left = end - position
             offset, length, _, magic = _HEAD.unpack_from(data, at) if len(data) - at >= _HEAD.size else (0, left, 0, 0)
             size = LOG_OVERHEAD + length
-            if length < V0_MINIMUM or size > left or (magic == 2 and size < _HEAD_BYTES and not enriched):
+            if length < V0_MINIMUM or size > left or (magic == 2 and size < EXTENT_BYTES and not enriched):
                 expected = f"{V0_MINIMUM} to {left - LOG_OVERHEAD}, which is what is left of the file"
                 raise CorruptRecordError("entry size", expected=expected, found=length, position=position).locate(
                     path=self.log.path
                 )
-            last: int | None = offset
-            timestamp = NO_TIMESTAMP
+            last: int | None
             if enriched:
                 whole = self.log.read_at(position, size)
                 table = scan(memoryview(whole), dialect=Dialect.ENRICHED)
@@ -288,11 +284,8 @@ class Segment:
                     return
                 timestamp = int(max_timestamps(table)[0])
                 last = None if table.count[0] < 0 else offset
-            elif magic == 2:
-                last = offset + _LAST_DELTA.unpack_from(data, at + LAST_OFFSET_DELTA_AT)[0]
-                timestamp = int(MAX_TIMESTAMP.type.unpack_from(data, at + MAX_TIMESTAMP.start)[0])
-            elif magic == 1:
-                timestamp = int(V1_TIMESTAMP.type.unpack_from(data, at + V1_TIMESTAMP.start)[0])
+            else:
+                _, last, timestamp = extent_of(data, at)
             yield Head(position, size, offset, last, timestamp)
             position += size
 
