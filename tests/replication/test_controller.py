@@ -76,6 +76,15 @@ def test_a_broker_dies() -> None:
     assert [each.broker_id for each in follow if isinstance(each, UpdateMetadata)] == [1, 2]
 
 
+def test_a_broker_dies_that_a_leader_has_just_taken_into_sync() -> None:
+    """The state node has it, and the controller was not notified yet."""
+    made = Controller(7, BROKERS, {A0: (1, 2)}, {A0: KnownState(PartitionState(1, 4, (1,), 6), 10)})
+    effects = made.brokers_changed({1: 100, 3: 300})
+    assert effects[-1] == ReadStates((A0,))
+    follow = made.states_read({A0: KnownState(PartitionState(1, 4, (1, 2), 6), 11)})
+    assert changes(follow) == {A0: PartitionState(1, 5, (1,), 7)}
+
+
 def test_the_leader_dies_and_comes_back() -> None:
     made = controller()
     follow = written(made, made.brokers_changed({2: 200, 3: 300}))

@@ -184,8 +184,8 @@ class Broker:
         from magicbyte.broker.metadata_cache import MetadataCache
 
         self.membership = membership = Membership(self, session, self._threads("metadata", 1))
-        await membership.open()
         self._opened.push_async_callback(membership.close)
+        await membership.open()
         listener = self.config.inter_broker_listener.name
         self.cache = MetadataCache(self.node_id, listener, lambda: membership.controller.controller_id)
         self.replicas = ClusterReplicas(self, self.cache)
@@ -298,6 +298,7 @@ class Broker:
         In a cluster other brokers take over first what this one leads.
         """
         if self.membership is not None and self.cache is not None:
+            await self.replicas.close()  # a follower that fetched on would be taken into sync again
             await self.membership.leave(self.cache)
         self.is_stopping = True
         if self._server is not None:
@@ -310,7 +311,6 @@ class Broker:
         if self._pages is not None:
             await self._pages.aclose()
             self._pages = None
-        await self.replicas.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

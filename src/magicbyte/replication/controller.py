@@ -246,9 +246,14 @@ class Controller(_Cluster):
         for each in gone | came:
             self._failed.pop(each, None)
         effects: list[Effect] = []
+        unsure = tuple[TopicPartition, ...]()
         if gone:
             self.brokers = {each: epoch for each, epoch in self.brokers.items() if each not in gone}
-            effects += self._settle(self._held_by(gone))
+            held = self._held_by(gone)
+            effects += self._settle(held)
+            # Its leader may have taken a broker that is gone into sync, which is not known here yet.
+            changed = {each.partition for one in effects if isinstance(one, WriteStates) for each in one.changes}
+            unsure = tuple(key for key in held if key not in changed and key in self.states)
         self.brokers = dict(brokers)
         if came:
             orders = self._orders(self.states)
@@ -259,7 +264,7 @@ class Controller(_Cluster):
             effects += self._stop_deleted(came)
         elif gone:
             effects += [UpdateMetadata(each, ()) for each in sorted(brokers)]
-        return effects
+        return [*effects, ReadStates(unsure)] if unsure else effects
 
     def partitions_created(self, assignments: Mapping[TopicPartition, Sequence[int]]) -> list[Effect]:
         """Take in partitions of new topics, or new ones of known topics."""
