@@ -18,7 +18,7 @@ import pytest
 from broker.serving import Peer, Running
 from builders import run
 from magicbyte.broker import appends, conversion, groups, trimming
-from magicbyte.broker.appends import DECOMPRESSED_TIMES
+from magicbyte.broker.appends import DECOMPRESSED_TIMES, Acknowledgement
 from magicbyte.broker.groups import records_of
 from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
@@ -221,8 +221,11 @@ def test_megabytes_of_a_group_are_encoded_in_a_thread(folder: Path, monkeypatch:
         async with Running(folder) as broker:
             await broker.groups.found()
             for size in (10, 100_000):
-                store = Store(0, ((b"key", bytes(size)),))
-                assert await broker.groups._append(store) == ErrorCode.NONE
+                term = broker.groups.coordinator.terms[0].number
+                store = Store(0, term, ((b"key", bytes(size)),))
+                appended = await broker.groups._append(store)
+                assert isinstance(appended, Acknowledgement)
+                assert appended.code() is ErrorCode.NONE
 
     run(work())
     assert threads == ["MainThread", "writing"]

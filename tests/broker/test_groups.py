@@ -454,7 +454,7 @@ def test_what_is_appended_for_a_group_is_what_a_real_broker_appends_byte_for_byt
             records = [record for columns in decode(entry.buffer) for record in columns]
             is_group = isinstance(entry, RecordBatch) and entry.base_sequence == -1
             cells = tuple((record.key or b"", record.value) for record in records)
-            store = Store(0, cells, lambda _code, _now: [], is_group=is_group)
+            store = Store(0, 0, cells, is_group=is_group)
             made = bytearray(records_of(store, Format(str(entry.magic)), Codec.NONE, records[0].timestamp))
             if isinstance(entry, RecordBatch):
                 batch = RecordBatch(memoryview(made))

@@ -7,7 +7,6 @@ import pytest
 from groups.world import START, World
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import DAY_MS, GroupConfig, StoredVersions
-from magicbyte.groups.coordinator import Partition
 from magicbyte.groups.records import GroupMetadataValue, OffsetCommitValue, decode_key, decode_value
 from magicbyte.groups.rules import GroupState
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -676,7 +675,8 @@ def test_a_deletion_that_cannot_be_stored_says_so(world: World) -> None:
 def test_requests_during_loading_get_the_codes_that_make_clients_wait(world: World) -> None:
     generation, (member,) = world.stable(1)
     partition = world.group().partition
-    world.coordinator.partitions[partition] = Partition.LOADING
+    world.perform(world.coordinator.resign(partition))
+    term = world.coordinator.begin_loading(partition)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.join(member).answer.error_code == loading
     assert world.commit(7, member, generation).answer.topics[0].partitions[0].error_code == loading
@@ -685,7 +685,7 @@ def test_requests_during_loading_get_the_codes_that_make_clients_wait(world: Wor
     assert describe(world).error_code == loading
     request = OffsetFetchRequest(group_id="g", topics=None)
     assert world.answered(OffsetFetchResponse, request, 5).error_code == loading
-    world.coordinator.load_failed(partition)
+    world.coordinator.load_failed(partition, term)
     assert world.join(member).answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

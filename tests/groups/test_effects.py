@@ -91,6 +91,6 @@ def test_histories_have_every_kind_of_what_follows_an_append(histories: list[lis
 
 
 def test_an_effect_cannot_be_changed() -> None:
-    store = Store(0, ((b"key", None),), AssignMembers("g", 1, "m", (("m", b"a"),)))
+    store = Store(0, 0, ((b"key", None),), AssignMembers("g", 1, "m", (("m", b"a"),)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         store.then.generation = 2  # type: ignore[misc,union-attr]

@@ -84,7 +84,7 @@ def test_of_each_key_of_a_real_log_the_last_record_counts(case: Case) -> None:
     assert read == offsets
     world = World()
     for partition in range(world.config.offsets_partitions):
-        world.coordinator.loaded(partition, found, world.now)
+        world.load(partition, found)
     assert set(world.coordinator.groups) == {*groups, *(group for group, *_ in offsets)}
 
 
@@ -129,7 +129,7 @@ def test_offsets_of_an_open_transaction_are_unstable() -> None:
     world = World()
     partition = partition_for("g", world.config.offsets_partitions)
     found = loaded(batch(0, [offset(1)]), batch(1, [offset(2, 1)], PRODUCER))
-    world.coordinator.loaded(partition, found, world.now)
+    world.load(partition, found)
     places = (PLACE, ("t", 1))
     assert world.committed(*places) == [(1, 0), (-1, 0)]
     assert world.committed(*places, stable=True) == [(1, 0), (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)]
@@ -153,11 +153,12 @@ def test_a_group_without_members_is_empty_and_one_that_was_deleted_is_not_there(
     value = GroupMetadataValue(3, "consumer", 4, None, None, START, []).to_bytes()
     world = World()
     partition = partition_for("g", world.config.offsets_partitions)
-    world.coordinator.loaded(partition, loaded(batch(0, [(key, value)])), world.now)
+    world.load(partition, loaded(batch(0, [(key, value)])))
     group = world.group()
     assert (group.generation, group.protocol_type, group.state_since_ms) == (4, "consumer", START)
     other = Coordinator(world.config, token=str, has_partition=lambda _topic, _partition: True)
-    other.loaded(partition, loaded(batch(0, [(key, value)]), batch(1, [(key, None)])), world.now)
+    found = loaded(batch(0, [(key, value)]), batch(1, [(key, None)]))
+    other.loaded(partition, other.begin_loading(partition), found, world.now)
     assert other.groups == {}
 
 

@@ -12,7 +12,7 @@ from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.coordinator import Coordinator
 from magicbyte.groups.effects import Caller, Effect, Reply, Store, encoded
 from magicbyte.groups.group import Group
-from magicbyte.groups.loading import Loading
+from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.ports import Moment
 from magicbyte.protocol.message import Message
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -92,10 +92,19 @@ class World:
             has_partition=lambda topic, partition: 0 <= partition < TOPICS.get(topic, 0),
         )
         for partition in range(self.config.offsets_partitions):
-            self.coordinator.begin_loading(partition)
-            loading = Loading()
-            loading.read(memoryview(encode_records(self.log.get(partition, []), Format.V2)))
-            self.coordinator.loaded(partition, loading.finish(), self.now)
+            self.load(partition)
+
+    def load(self, partition: int, found: LoadedPartition | None = None) -> None:
+        """Begin a term of a partition, the one before having ended; its groups are what its log says, or `found`."""
+        self.perform(self.coordinator.resign(partition))
+        term = self.coordinator.begin_loading(partition)
+        self.coordinator.loaded(partition, term, self.logged(partition) if found is None else found, self.now)
+
+    def logged(self, partition: int) -> LoadedPartition:
+        """Return what the log of a partition says."""
+        loading = Loading()
+        loading.read(memoryview(encode_records(self.log.get(partition, []), Format.V2)))
+        return loading.finish()
 
     def perform(self, effects: Sequence[Effect]) -> None:
         self.effects += effects

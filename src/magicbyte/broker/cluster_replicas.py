@@ -183,7 +183,7 @@ class ClusterReplicas(Replicas):
         logs.info("%s: leads from offset %d on in epoch %d; in sync: %s",
                  partition, partition.log.log_end_offset, state.leader_epoch, list(state.isr))  # fmt: skip
         if partition.topic == OFFSETS_TOPIC:
-            await broker.groups.elected(partition.index, state.leader_epoch)
+            broker.groups.elected(partition.index, state.leader_epoch)
 
     async def _follow(self, partition: Partition, order: Order, address: tuple[str, int] | None) -> None:
         state = order.state

@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.broker.appends import Acknowledgement, NewSet
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.metrics import now_ns
+from magicbyte.broker.partition import NO_EPOCH
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
+    AppendRefusedError,
     CoordinatorNotAvailableError,
     CorruptRecordError,
     ErrorCode,
     LogDirectoryError,
     MagicbyteError,
     MetadataError,
-    NotReplicatedError,
+    NotLeaderError,
     TopicExistsError,
 )
 from magicbyte.groups.config import GroupConfig, StoredVersions
@@ -37,7 +39,7 @@ from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.metadata import layout
-from magicbyte.ports import Moment
+from magicbyte.ports import Moment, TopicPartition
 from magicbyte.printable import logger
 from magicbyte.protocol.messages.describe_groups import DescribeGroupsResponse
 from magicbyte.protocol.messages.find_coordinator import (
@@ -86,7 +88,11 @@ _OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as Kafka's batches of o
 
 
 class Groups:
-    """The groups of a broker, on its event loop. What the log says of them is read in the background, first of all."""
+    """The groups of the partitions of `__consumer_offsets` that a broker leads, on its event loop.
+
+    A partition comes with `elected` and goes with `resigned`. Its log is read in the background, one after the other;
+    requests for its groups get COORDINATOR_LOAD_IN_PROGRESS until then.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -96,41 +102,57 @@ class Groups:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._stores: dict[int, deque[Store]] = {}
+        self._leader_epochs: dict[int, int] = {}  # by partition, the latest that was heard of
+        self._to_load: dict[int, int] = {}  # terms by partition
+        self._loader: asyncio.Task[None] | None = None
         topic = broker.topics.get(OFFSETS_TOPIC)
         if topic is not None and broker.membership is None:
-            self._begin(topic.partitions)
+            self._elect_alone(topic)
         broker.spawn(self._expire())
 
-    def _begin(self, partitions: int) -> None:
-        """Coordinate the groups of all partitions of the topic; those that have a log are read first."""
-        broker = self._broker
+    def _elect_alone(self, topic: Topic) -> None:
+        """Coordinate the groups of all partitions: no other broker does."""
+        for partition, leader_epoch in enumerate(topic.leader_epochs):
+            self.elected(partition, leader_epoch)
+
+    # ---- partitions
+
+    def elected(self, partition: int, leader_epoch: int) -> None:
+        """Coordinate the groups of a partition that this broker leads in `leader_epoch`.
+
+        They are loaded first, unless this broker has led it before without a break. What overtakes the load, a
+        resignation or a later epoch, makes it void.
+        """
+        if self._is_stale(partition, leader_epoch) or self.coordinator.terms.is_active(partition):
+            return
+        broker, key = self._broker, TopicPartition(OFFSETS_TOPIC, partition)
+        partitions = broker.topics.known(OFFSETS_TOPIC).partitions
         self.coordinator.config = replace(self.coordinator.config, offsets_partitions=partitions)
-        logs = {
-            key.partition: each for key, each in broker.logs.logs.items() if key.topic == OFFSETS_TOPIC and each.size
-        }
-        offline = broker.topics.offline_of(OFFSETS_TOPIC)
-        for partition in range(partitions):
-            if partition in offline:  # what its groups committed is in there
-                self.coordinator.begin_loading(partition)
-                self.coordinator.load_failed(partition)
-            elif partition in logs:
-                self.coordinator.begin_loading(partition)
-            else:
-                self.coordinator.loaded(partition, LoadedPartition(), Moment.of(broker.clock))
-        if logs:
-            broker.spawn(self._load(logs))
+        term = self.coordinator.begin_loading(partition)
+        known = broker.logs.logs.get(key)
+        if key in broker.logs.offline:  # what its groups committed is in there
+            self.coordinator.load_failed(partition, term)
+        elif known is None or not known.size:
+            self.coordinator.loaded(partition, term, LoadedPartition(), Moment.of(broker.clock))
+        else:
+            self._to_load[partition] = term
+            if self._loader is None:
+                self._loader = broker.spawn(self._load_all())
 
-    async def elected(self, partition: int, _leader_epoch: int) -> None:
-        """Coordinate the groups of a partition that this broker leads now."""
-        broker = self._broker
-        topic = broker.topics.known(OFFSETS_TOPIC)
-        self.coordinator.config = replace(self.coordinator.config, offsets_partitions=topic.partitions)
-        self.coordinator.begin_loading(partition)
-        broker.spawn(self._load({partition: broker.replicas.partition(OFFSETS_TOPIC, partition).log}))
+    def resigned(self, partition: int, leader_epoch: int) -> None:
+        """Coordinate the groups of a partition no more: it is led by nobody or another broker in `leader_epoch`.
 
-    def resigned(self, partition: int, _leader_epoch: int) -> None:
-        """Coordinate the groups of a partition no more."""
-        self.perform(self.coordinator.resign(partition))
+        Whoever waits is told NOT_COORDINATOR, and what is still to be appended is not.
+        """
+        if not self._is_stale(partition, leader_epoch):
+            self.perform(self.coordinator.resign(partition))
+
+    def _is_stale(self, partition: int, leader_epoch: int) -> bool:
+        """Whether a later epoch was heard of; else this is the latest now."""
+        if leader_epoch < self._leader_epochs.get(partition, NO_EPOCH):
+            return True
+        self._leader_epochs[partition] = leader_epoch
+        return False
 
     def _has_partition(self, topic: str, partition: int) -> bool:
         found = self._broker.topics.get(topic)
@@ -145,8 +167,8 @@ class Groups:
                 topic = broker.topics.get(OFFSETS_TOPIC)
                 if topic is None:
                     topic = await broker.writing.run(_make_topic, broker)
-        if broker.membership is None and not self.coordinator.partitions:
-            self._begin(topic.partitions)
+        if broker.membership is None and not self.coordinator.terms:
+            self._elect_alone(topic)
         return topic
 
     # ---- requests
@@ -204,7 +226,8 @@ class Groups:
         """Forget what groups have committed for a topic that is gone: all groups, if it is that of the offsets."""
         self.perform(self.coordinator.forget_topic(topic))
         if topic == OFFSETS_TOPIC:
-            for partition in list(self.coordinator.partitions):
+            self._leader_epochs.clear()  # those of a topic that is made later begin anew
+            for partition in list(self.coordinator.terms):
                 self.perform(self.coordinator.resign(partition))
 
     def close(self) -> None:
@@ -231,57 +254,87 @@ class Groups:
         self._broker.spawn(self._append_all(store.partition))
 
     async def _append_all(self, partition: int) -> None:
+        """Append what is to be stored in a partition, and go on after each append in that order.
+
+        What is waiting by then is appended, too, before the in-sync replicas are waited for.
+        """
         waiting = self._stores[partition]
         try:
             while waiting:
-                code = await self._append(waiting[0])
-                done = waiting.popleft()
-                self.perform(self.coordinator.stored(done, code, Moment.of(self._broker.clock)))
+                appended = [await self._append(waiting[0])]
+                while _is_pending(appended[-1]) and len(appended) < len(waiting):
+                    appended.append(await self._append(waiting[len(appended)]))
+                for code in await self._outcomes(partition, appended):
+                    store = waiting.popleft()
+                    self.perform(self.coordinator.stored(store, code, Moment.of(self._broker.clock)))
         finally:
             del self._stores[partition]
 
-    async def _append(self, store: Store) -> ErrorCode:
-        """Append the records of one effect as one set; return the code of what went wrong."""
+    async def _outcomes(self, partition: int, appended: Sequence[Acknowledgement | ErrorCode]) -> list[ErrorCode]:
+        """Wait until the in-sync replicas have what was appended; return how each append ends."""
+        waits = [each for each in appended if isinstance(each, Acknowledgement)]
+        codes = await self._broker.appends.replicated(waits, self._broker.config.offsets_commit_timeout_ms)
+        for code in dict.fromkeys(codes):
+            if code:
+                self._complain(partition, f"the in-sync replicas do not have them: {code.name}")
+        acknowledged = iter(codes)
+        return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
+
+    async def _append(self, store: Store) -> Acknowledgement | ErrorCode:
+        """Append the records of one effect as one set; return what acknowledges it, or the code of what went wrong."""
         broker = self._broker
         try:
             partition = await broker.replicas.opened(OFFSETS_TOPIC, store.partition)
             await broker.load_numpy()  # to encode with
-            rules = broker.topics.rules(OFFSETS_TOPIC)
-            codec = Codec(broker.config.offsets_topic_compression_codec)
-            now_ms = broker.clock.now_ms()
+            topic, codec = broker.topics.known(OFFSETS_TOPIC), Codec(broker.config.offsets_topic_compression_codec)
+            rules, now_ms = topic.config.append, broker.clock.now_ms()
             encode = partial(records_of, store, rules.format, codec, now_ms)
             size = sum(len(key) + _size(value) for key, value in store.records)
             records = encode() if size <= _QUICK_BYTES else await broker.writing.run(encode)
-            appended = await broker.appends.append(NewSet(partition, records, rules))
-            least = broker.topics.known(OFFSETS_TOPIC).config.min_insync_replicas
-            (code,) = await broker.appends.replicated(
-                [Acknowledgement(partition, appended, least)], broker.config.offsets_commit_timeout_ms
-            )
-            if code:
-                raise NotReplicatedError(code, "the in-sync replicas do not have them")
+            leader = partition.led()
+            if not self.coordinator.terms.is_present(store.partition, store.term):
+                raise NotLeaderError("another broker has led the partition since they were decided")
+            least = topic.config.min_insync_replicas if leader.followers else 1
+            if (in_sync := len(leader.state.isr)) < least:
+                why = f"min.insync.replicas is {least}, and {in_sync} in sync"
+                raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+            return Acknowledgement(partition, await broker.appends.append(NewSet(partition, records, rules)), least)
         except MagicbyteError as error:
-            broker.complaints.line(log, OFFSETS_TOPIC, "groups", "%s-%d: records of a group could not be stored: %s",
-                                   OFFSETS_TOPIC, store.partition, error)  # fmt: skip
+            self._complain(store.partition, str(error))
             return error.code
-        return ErrorCode.NONE
 
-    async def _load(self, logs: Mapping[int, PartitionLog]) -> None:
-        """Read what logs say of their groups."""
-        broker = self._broker
-        for index, each in logs.items():
+    def _complain(self, partition: int, why: str) -> None:
+        self._broker.complaints.line(log, OFFSETS_TOPIC, "groups", "%s-%d: records of a group could not be stored: %s",
+                                     OFFSETS_TOPIC, partition, why)  # fmt: skip
+
+    async def _load_all(self) -> None:
+        """Read the logs of partitions whose groups are to be loaded."""
+        try:
+            while self._to_load:
+                partition = next(iter(self._to_load))
+                await self._load(partition, self._to_load.pop(partition))
+        finally:
+            self._loader = None
+
+    async def _load(self, partition: int, term: int) -> None:
+        broker, key = self._broker, TopicPartition(OFFSETS_TOPIC, partition)
+        known = broker.logs.logs.get(key)
+        if known is None or not self.coordinator.terms.is_loading(partition, term):
+            return  # it was resigned
+        try:
+            await broker.logs_lock.acquire_shared()  # no segment is exchanged while it is read
             try:
-                await broker.logs_lock.acquire_shared()  # no segment is exchanged while it is read
-                try:
-                    found = await broker.reading.run(read_groups, each)
-                finally:
-                    broker.logs_lock.release_shared()
-            except (CorruptRecordError, LogDirectoryError, OSError) as error:
-                log.critical("%s-%d cannot be read, its groups are not served: %s", OFFSETS_TOPIC, index, error)
-                self.coordinator.load_failed(index)
-                continue
-            if found.passed_over:
-                log.warning("%s-%d: %d records of types not known here", OFFSETS_TOPIC, index, found.passed_over)
-            self.coordinator.loaded(index, found, Moment.of(broker.clock))
+                found = await broker.reading.run(read_groups, known)
+            finally:
+                broker.logs_lock.release_shared()
+        except (CorruptRecordError, LogDirectoryError, OSError) as error:
+            if self.coordinator.terms.is_loading(partition, term):
+                log.critical("%s cannot be read, its groups are not served: %s", key, error)
+                self.coordinator.load_failed(partition, term)
+            return
+        if found.passed_over:
+            log.warning("%s: %d records of types not known here", key, found.passed_over)
+        self.coordinator.loaded(partition, term, found, Moment.of(broker.clock))
         self._set_timer()
 
 
@@ -294,6 +347,11 @@ def read_groups(each: PartitionLog) -> LoadedPartition:
             break
         offset = last + 1
     return loading.finish()
+
+
+def _is_pending(appended: Acknowledgement | ErrorCode) -> bool:
+    """Whether the in-sync replicas have to be waited for."""
+    return isinstance(appended, Acknowledgement) and appended.code() is None
 
 
 def _payload_bytes(answer: Message) -> int:

@@ -7,7 +7,6 @@ KIP-345, KIP-394, KIP-496.
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from magicbyte.groups.members import Member, weight_of
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from magicbyte.groups.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.groups.terms import LoadState, Terms
 from magicbyte.groups.usage import Usage
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.message import Message
@@ -55,21 +55,6 @@ DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which on a group that is 
 MANY_LEAVE = 3  # version of LeaveGroup from which on each member has a code
 OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 """What anybody may do with a group where nobody is refused anything: read, delete, describe."""
-
-
-class Partition(enum.Enum):
-    """How it stands with a partition of `__consumer_offsets` that this broker leads."""
-
-    LOADING = enum.auto()
-    ACTIVE = enum.auto()
-    FAILED = enum.auto()  # its log could not be read: what it says of its groups is not known
-
-
-_NOT_ACTIVE = {
-    None: ErrorCode.NOT_COORDINATOR,
-    Partition.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    Partition.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-}
 
 
 @dataclass(slots=True)
@@ -93,7 +78,7 @@ class Coordinator:
     ) -> None:
         self.config = config
         self.groups: dict[str, Group] = {}
-        self.partitions: dict[int, Partition] = {}
+        self.terms = Terms()
         self.deadlines = Deadlines[Due]()
         self.closed = False
         self.has_partition = has_partition
@@ -104,29 +89,42 @@ class Coordinator:
 
     # ---- partitions
 
-    def begin_loading(self, partition: int) -> None:
-        """Take a partition on; its groups wait until they are `loaded`."""
-        self.partitions[partition] = Partition.LOADING
+    def begin_loading(self, partition: int) -> int:
+        """Begin a term as the coordinator of a partition's groups, which wait until they are `loaded`.
 
-    def load_failed(self, partition: int) -> None:
+        Return the number of the term. What was still being loaded or stored in an earlier one has no effect any more.
+        """
+        assert not self.terms.is_active(partition), "groups are loaded once in a term"
+        waiting = self.resign(partition)
+        assert not waiting, "nobody waits for groups that are not known"
+        return self.terms.begin(partition)
+
+    def load_failed(self, partition: int, term: int) -> None:
         """Give up a partition whose log cannot be read: nobody is told offsets that may be old."""
-        self.partitions[partition] = Partition.FAILED
+        self.terms.end_loading(partition, term, LoadState.FAILED)
 
-    def loaded(self, partition: int, found: LoadedPartition, now: Moment) -> None:
-        """Take in what the log says; members have a whole session's time to be heard of."""
+    def loaded(self, partition: int, term: int, found: LoadedPartition, now: Moment) -> None:
+        """Install what the log says; members have a whole session's time to be heard of.
+
+        A term that has ended, or was overtaken by a later one, installs nothing.
+        """
+        if not self.terms.end_loading(partition, term, LoadState.ACTIVE):
+            return
+        # A group's partition is another than its log's if their number has changed.
         for group_id, places in found.offsets.items():
-            if places:
+            if places and self._partition_of(group_id) in self.terms:
                 self.group_of(group_id).offsets.update(places)
         for group_id, value in found.groups.items():
-            _restore(self.group_of(group_id), value, now)
+            if self._partition_of(group_id) in self.terms:
+                _restore(self.group_of(group_id), value, now)
         for producer, pending in found.pending.items():
             for group_id, places in pending.items():
-                self.group_of(group_id).pending_offsets[producer] = places
-        self.partitions[partition] = Partition.ACTIVE
+                if self._partition_of(group_id) in self.terms:
+                    self.group_of(group_id).pending_offsets[producer] = places
 
     def resign(self, partition: int) -> list[Effect]:
-        """Let go of a partition that another broker leads now; members find out where to go."""
-        self.partitions.pop(partition, None)
+        """End the term of a partition that another broker leads now; members find out where to go."""
+        self.terms.pop(partition, None)
         effects: list[Effect] = []
         for group in [each for each in self.groups.values() if each.partition == partition]:
             del self.groups[group.group_id]
@@ -146,8 +144,9 @@ class Coordinator:
         return group
 
     def _new(self, group_id: str) -> Group:
-        partition = partition_for(group_id, self.config.offsets_partitions)
-        return Group(group_id, partition, self.config, self.deadlines, self._token, self.usage)
+        partition = self._partition_of(group_id)
+        term = self.terms[partition].number
+        return Group(group_id, partition, term, self.config, self.deadlines, self._token, self.usage)
 
     def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Return why this coordinator does not serve a group: NONE if it does.
@@ -158,8 +157,10 @@ class Coordinator:
             return ErrorCode.INVALID_GROUP_ID
         if self.closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        state = self.partitions.get(partition_for(group_id, self.config.offsets_partitions))
-        return ErrorCode.NONE if state is Partition.ACTIVE else _NOT_ACTIVE[state]
+        return self.terms.refusal(self._partition_of(group_id))
+
+    def _partition_of(self, group_id: str) -> int:
+        return partition_for(group_id, self.config.offsets_partitions)
 
     # ---- time
 
@@ -323,7 +324,7 @@ class Coordinator:
         code = ErrorCode.NONE
         if self.closed:
             code, groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        elif Partition.LOADING in self.partitions.values():
+        elif any(each.state is LoadState.LOADING for each in self.terms.values()):
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [Reply(caller, list_groups.ListGroupsResponse(error_code=code, groups=groups))]
 
@@ -380,7 +381,7 @@ class Coordinator:
             del self.groups[group.group_id]
             if group.generation:  # else it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
-        return [Store(group.partition, tuple(records), then)] if records else []
+        return [Store(group.partition, group.term, tuple(records), then)] if records else []
 
     def expire(self, date_ms: int) -> list[Effect]:
         """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
@@ -403,7 +404,9 @@ class Coordinator:
     # ---- after appends
 
     def stored(self, store: Store, code: ErrorCode, now: Moment) -> list[Effect]:
-        """Go on after the append of a `Store`, which ended with `code`."""
+        """Go on after the append of a `Store`, which ended with `code`: as not the leader when its term has ended."""
+        if not self.terms.is_present(store.partition, store.term):
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         match store.then:
             case CommitOffsets() as then:
                 return [offsets.committed(self, then, code)]

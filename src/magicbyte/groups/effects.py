@@ -98,11 +98,13 @@ class Store:
     """Append records to a partition of `__consumer_offsets`, as one set, and give the outcome to `Coordinator.stored`.
 
     Of one partition that is done in the order of the appends. `records` are pairs of a key and a value, None to delete;
-    a group's value is `encoded` by whoever appends it, since it may have megabytes. `then` is what happens afterwards.
-    `is_group`: the record is a group's, not its offsets'.
+    a group's value is `encoded` by whoever appends it, since it may have megabytes. They are not appended after the
+    `term` in which they were decided: the partition may have had another leader since. `then` is what happens
+    afterwards. `is_group`: the record is a group's, not its offsets'.
     """
 
     partition: int
+    term: int
     records: tuple[tuple[bytes, bytes | GroupMetadataValue | None], ...]
     then: AfterStore | None = None
     is_group: bool = False

@@ -44,12 +44,13 @@ class Due(NamedTuple):
 class Group:
     """A group, with or without members. `offsets` are what it has committed, by topic and partition.
 
-    `pending_offsets`: by producer, those of transactions that have not ended. `token` makes what a member id ends with.
-    `usage` counts what members of all groups have sent.
+    `term`: of the coordinator, in which it was loaded or made. `pending_offsets`: by producer, those of transactions
+    that have not ended. `token` makes what a member id ends with. `usage` counts what members of all groups have sent.
     """
 
     group_id: str
     partition: int
+    term: int
     config: GroupConfig
     deadlines: Deadlines[Due]
     token: Callable[[], str]
@@ -408,7 +409,7 @@ class Group:
         """Return the effect that stores the group, with the assignments given or those that it has."""
         key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
         value = _stored_value(self, now.date_ms, assignments) if keeps else None
-        return Store(self.partition, ((key.to_bytes(), value),), then, is_group=True)
+        return Store(self.partition, self.term, ((key.to_bytes(), value),), then, is_group=True)
 
 
 def _stored_value(group: Group, date_ms: int, assignments: dict[str, bytes] | None) -> GroupMetadataValue:

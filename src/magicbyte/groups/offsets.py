@@ -53,7 +53,7 @@ def commit(
         return [_commit_answer(caller, topics, ErrorCode.NONE)]
     group = coordinator.group_of(request.group_id)
     then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics))
-    return [Store(group.partition, _offset_records(group.group_id, taken), then)]
+    return [Store(group.partition, group.term, _offset_records(group.group_id, taken), then)]
 
 
 def committed(coordinator: Coordinator, then: CommitOffsets, code: ErrorCode) -> Reply:
