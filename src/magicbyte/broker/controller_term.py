@@ -190,6 +190,14 @@ class ControllerTerm:
                 self._send(broker_id, request, partitions if deletes else ())
         return ()
 
+    async def _catch_up(self, partitions: Iterable[TopicPartition], watch: Part | None = None) -> None:
+        """Read states again: leaders tell of changed in-sync replicas some seconds later."""
+        states = self._controller.states
+        found = await self._tree.states([key for key in partitions if key in states], watch)
+        await self._perform(
+            self._controller.states_read({key: each for key, each in found.items() if states[key] != each})
+        )
+
     def _send(self, broker_id: int, make: Callable[[], Message], deleted: Sequence[TopicPartition] = ()) -> None:
         self._channels.send(broker_id, make, partial(self._answered, broker_id, deleted))
 
@@ -300,7 +308,7 @@ class ControllerTerm:
     async def _preferred_election_changed(self) -> None:
         asked = await self._tree.preferred_election()
         if asked is not None:
-            await self._perform(self._controller.elect(Election.PREFERRED, asked))
+            await self.elect(Election.PREFERRED, asked)
             await self._tree.delete([layout.PREFERRED_ELECTION])  # which is watched: the next one is seen
 
     # ---- events: reassignments
@@ -308,19 +316,16 @@ class ControllerTerm:
     async def _reassignments_changed(self) -> None:
         """Begin what old tools ask for in the tree."""
         self._asked_by_node = await self._tree.reassignments()
-        effects, faults = self._controller.reassign(self._asked_by_node)
+        faults = await self.reassign(self._asked_by_node, keeps_factor=False)
         for key, (_, why) in faults.items():
             log.warning("controller: cannot reassign %s: %s", key, why)
-        await self._perform(effects)
 
     async def _watch_moves(self) -> None:
         """Watch the states of partitions that are being reassigned; forget in the tree which old tools' moves ended."""
         moves = self._controller.moves
         while unwatched := [key for key in moves if key not in self._watched]:
             self._watched.update(unwatched)
-            found = await self._tree.states(unwatched, Part.STATE)
-            changed = {key: each for key, each in found.items() if self._controller.states.get(key) != each}
-            await self._perform(self._controller.states_read(changed))
+            await self._catch_up(unwatched, Part.STATE)
         self._watched &= moves.keys()
         left = {key: each for key, each in self._asked_by_node.items() if key in moves}
         if left != self._asked_by_node:
@@ -331,6 +336,7 @@ class ControllerTerm:
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         """Move partitions to other replicas; return why some cannot be moved."""
+        await self._catch_up(wanted)
         effects, faults = self._controller.reassign(wanted, keeps_factor=keeps_factor)
         await self._perform(effects)
         await self._watch_moves()
@@ -353,6 +359,7 @@ class ControllerTerm:
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Move the lead away from a broker; return the partitions where that is not possible."""
         self.check_broker(broker_id, broker_epoch)
+        await self._catch_up(self._controller.held_by([broker_id]))
         await self._perform(self._controller.shut_down(broker_id))
         return self._controller.remaining(broker_id)
 
@@ -362,6 +369,7 @@ class ControllerTerm:
         """Elect leaders; return what became of each partition. None: of all that need it."""
         controller = self._controller
         asked = list(controller.replicas if partitions is None else partitions)
+        await self._catch_up(asked)
         before = {key: controller.need_of(kind, key) for key in asked}
         await self._perform(controller.elect(kind, asked))
         results = dict[TopicPartition, ErrorCode]()
@@ -404,8 +412,7 @@ class ControllerTerm:
     async def _rebalance(self) -> None:
         """Give partitions back to brokers that lack too many of those that they are the preferred leaders of."""
         config = self._around.config
-        away = self._controller.imbalanced(config.leader_imbalance_per_broker_percentage)
-        await self._perform(self._controller.elect(Election.PREFERRED, away))
+        await self.elect(Election.PREFERRED, self._controller.imbalanced(config.leader_imbalance_per_broker_percentage))
 
 
 def _assignments(

@@ -168,7 +168,8 @@ class _Cluster:
         able = self._can_lead if live is None else live
         return {each for each in able if key not in self._failed[each]} if self._failed else able
 
-    def _held_by(self, broker_ids: Collection[int]) -> list[TopicPartition]:
+    def held_by(self, broker_ids: Collection[int]) -> list[TopicPartition]:
+        """Return the partitions that have replicas at brokers."""
         return sorted(key for key, replicas in self.replicas.items() if not set(replicas).isdisjoint(broker_ids))
 
     # ---- what brokers are told
@@ -249,7 +250,7 @@ class Controller(_Cluster):
         unsure = tuple[TopicPartition, ...]()
         if gone:
             self.brokers = {each: epoch for each, epoch in self.brokers.items() if each not in gone}
-            held = self._held_by(gone)
+            held = self.held_by(gone)
             effects += self._settle(held)
             # Its leader may have taken a broker that is gone into sync, which is not known here yet.
             changed = {each.partition for one in effects if isinstance(one, WriteStates) for each in one.changes}
@@ -259,7 +260,7 @@ class Controller(_Cluster):
             orders = self._orders(self.states)
             effects += [UpdateMetadata(each, ()) for each in sorted(set(brokers) - came)]
             effects += [UpdateMetadata(each, orders) for each in sorted(came)]
-            effects += self._lead(self._held_by(came), came)
+            effects += self._lead(self.held_by(came), came)
             effects += self._settle(self.replicas)
             effects += self._stop_deleted(came)
         elif gone:
@@ -343,7 +344,7 @@ class Controller(_Cluster):
 
     def log_directory_failed(self, broker_id: int) -> list[Effect]:
         """Take in that a disk of a broker has failed: asked to lead and follow, it says which replicas were there."""
-        return self._lead(self._held_by([broker_id]), [broker_id]) if broker_id in self.brokers else []
+        return self._lead(self.held_by([broker_id]), [broker_id]) if broker_id in self.brokers else []
 
     def settle_topic(self, name: str) -> list[Effect]:
         """Take in that a topic's settings have changed: an unclean election may be allowed now."""
@@ -440,7 +441,7 @@ class Controller(_Cluster):
         """Move the lead away from a broker that is going to stop, and stop its replicas. Ask `remaining` afterwards."""
         self.shutting_down.add(broker_id)
         changes, stopped = list[StateChange](), list[TopicPartition]()
-        for key in self._held_by([broker_id]):
+        for key in self.held_by([broker_id]):
             if (known := self.states.get(key)) is None or len(self.replicas[key]) == 1 or key.topic in self._to_delete:
                 continue
             if known.state.leader == broker_id:
@@ -458,7 +459,7 @@ class Controller(_Cluster):
         """Return the partitions with other replicas that a broker still leads: it asks again before it stops."""
         return [
             key
-            for key in self._held_by([broker_id])
+            for key in self.held_by([broker_id])
             if len(self.replicas[key]) > 1 and key in self.states and self.states[key].state.leader == broker_id
         ]
 

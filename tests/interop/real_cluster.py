@@ -1,0 +1,206 @@
+"""Real brokers that join the ZooKeeper of a test, and a broker of ours that is only a candidate for controller."""
+
+import asyncio
+import contextlib
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from broker.controlled import ToldBroker
+from broker.serving import Clock
+from interop import jvm, kafka_oracle
+from magicbyte.broker.cluster import found_cluster, register
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.controller import ControllerService
+from magicbyte.broker.controller_requests import HANDLERS
+from magicbyte.broker.links import connect
+from magicbyte.broker.request import Connection, Request
+from magicbyte.broker.threads import SystemThreads
+from magicbyte.broker.versions import SERVED, versions_response
+from magicbyte.metadata import layout
+from magicbyte.metadata.layout import BrokerEndpoint
+from magicbyte.metadata.on_loop import LoopStore
+from magicbyte.metadata.zookeeper import ZooKeeperStore
+from magicbyte.net.network import SocketNetwork
+from magicbyte.protocol import Message, write_response
+from magicbyte.protocol.framing import read_request
+from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
+from magicbyte.releases import protocol_version, registration_version
+from magicbyte.replication.state import PartitionState
+
+PATIENCE_S = 40
+SESSION_MS = 6000
+LAUNCHER = [sys.executable, str(Path(kafka_oracle.__file__))]
+CONTROL = range(4, 7)  # LeaderAndIsr, StopReplica, UpdateMetadata
+
+
+async def run(*command: str | Path) -> str:
+    """Run a program beside the loop; return what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), jvm.SECONDS)
+    assert process.returncode == 0, said.decode(errors="replace")[-3000:]
+    return said.decode(errors="replace")
+
+
+class RealCluster:
+    """ZooKeeper, and real brokers of one release that are started and stopped one by one."""
+
+    def __init__(self, release: str, folder: Path, *properties: str) -> None:
+        self.release, self.folder = release, folder
+        self.properties = ("delete.topic.enable=true", "replica.lag.time.max.ms=5000", *properties)
+        self.port = jvm.free_port()
+        self.zookeeper = f"{kafka_oracle.LOOPBACK}:{self.port}"
+        self.ports: dict[int, int] = {}
+        self.view: LoopStore
+        self._threads = SystemThreads("test-view", 1)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["RealCluster"]:
+        await asyncio.to_thread(kafka_oracle.fetch, self.release)
+        pid = await asyncio.to_thread(kafka_oracle.start_zookeeper, self.release, self.folder, self.port, PATIENCE_S)
+        try:
+            session = partial(ZooKeeperStore, self.zookeeper, session_timeout_ms=SESSION_MS)
+            await self._threads.run(found, session)
+            self.view = await LoopStore.open(session, self._threads.run)
+            yield self
+            await self.view.close()
+        finally:
+            for broker_id in list(self.ports):
+                await self.stop(broker_id, kill=True)
+            await asyncio.to_thread(kafka_oracle.stop_process, pid, self.folder, 15)
+            self._threads.close()
+
+    def _directory(self, broker_id: int) -> Path:
+        return self.folder / f"broker-{broker_id}"
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{kafka_oracle.LOOPBACK}:{port}" for port in self.ports.values())
+
+    async def start(self, broker_id: int) -> None:
+        directory = self._directory(broker_id)
+        state = directory / "oracle.json"
+        if state.exists():  # a broker that was killed: its session has ended, or the new one waits for that
+            state.write_text(json.dumps({**json.loads(state.read_text()), "crashed": False}))
+        port = self.ports[broker_id] = jvm.free_port()
+        settings = [part for each in self.properties for part in ("--prop", each)]
+        where = ["--dir", directory, "--port", str(port), "--broker-id", str(broker_id), "--join-zk", self.zookeeper]
+        await run(*LAUNCHER, "start", self.release, *where, *settings)
+
+    async def stop(self, broker_id: int, *, kill: bool = False) -> None:
+        del self.ports[broker_id]
+        await run(*LAUNCHER, "stop", self._directory(broker_id), *(["--kill"] if kill else []))
+
+    async def tool(self, name: str, *arguments: str) -> str:
+        """Run one of Kafka's own tools, which changes the tree."""
+        command = kafka_oracle.tool_command(
+            self.release, f"kafka.admin.{name}", ["--zookeeper", self.zookeeper, *arguments]
+        )
+        return await run(*command)
+
+    async def state(self, topic: str, partition: int = 0) -> PartitionState | None:
+        node = await self.view.exists(layout.state_path(topic, partition))
+        return None if node is None else layout.load_state("", node.data)
+
+    async def is_led(self, topic: str, leader: int, *isr: int) -> bool:
+        state = await self.state(topic)
+        return state is not None and state.leader == leader and set(state.isr) == set(isr)
+
+    async def controller(self) -> int | None:
+        node = await self.view.exists(layout.CONTROLLER)
+        return None if node is None else layout.load_controller(node.data)
+
+
+def found(session: Callable[[], ZooKeeperStore]) -> None:
+    """Make what every cluster has in its tree."""
+    store = session()
+    found_cluster(store, None, uuid.uuid4)
+    store.close()
+
+
+class Candidate:
+    """A broker of ours that holds no partitions: it registers itself, stands for election, and answers for it."""
+
+    def __init__(self, zookeeper: str, broker_id: int, protocol: str) -> None:
+        self.id, self.protocol = broker_id, protocol_version(protocol)
+        self.told = ToldBroker(broker_id)
+        self.asked = list[Message]()
+        self.service: ControllerService
+        self._session = partial(ZooKeeperStore, zookeeper, session_timeout_ms=SESSION_MS)
+        self._config = BrokerConfig({"log.dirs": "nowhere", "controller.socket.timeout.ms": "5000"})
+        self._broker: Any = SimpleNamespace(controller=None)
+        self._tasks = set[asyncio.Task[None]]()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[ControllerService]:
+        threads = SystemThreads("test-candidate", 1)
+        server = await asyncio.start_server(self._serve, kafka_oracle.LOOPBACK, 0)
+        port = server.sockets[0].getsockname()[1]
+        store = await LoopStore.open(self._session, threads.run, lambda event: self.service.session_event(event))
+        endpoint = BrokerEndpoint("PLAINTEXT", "PLAINTEXT", kafka_oracle.LOOPBACK, port)
+        data = layout.dump_broker([endpoint], None, Clock().now_ms(), registration_version(self.protocol))
+        await register(store, self.id, data)
+        self.service = self._broker.controller = ControllerService(
+            store,
+            self.id,
+            Clock(),
+            self._config,
+            protocol=self.protocol,
+            spawn=self._spawn,
+            new_id=uuid.uuid4,
+            connect=partial(connect, SocketNetwork()),
+        )
+        await self.service.start()
+        try:
+            yield self.service
+        finally:
+            await self.service.stop()
+            await store.close()
+            server.close()
+            threads.close()
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                request = read_request(await reader.readexactly(size))
+                version = request.header.request_api_version
+                response = await self._answer(request.api.key, request.message, version)
+                writer.write(bytes(write_response(response, version, correlation_id=request.header.correlation_id)))
+                await writer.drain()
+        writer.close()
+
+    async def _answer(self, key: int, message: Message, version: int) -> Message:
+        if isinstance(message, ApiVersionsRequest):
+            return versions_response({key: SERVED[key].versions for key in (7, 18, 56)})
+        if key in CONTROL:
+            return await self.told.take(message)
+        self.asked.append(message)
+        connection = Connection("host", "peer", self._config.listeners[0])
+        answer = await HANDLERS[type(message)](self._broker, Request(message, version, None, connection))
+        assert answer is not None
+        return answer
+
+
+async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:
+    """Wait until something holds."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not await condition():
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"after {PATIENCE_S} s: {what}") from None
