@@ -391,6 +391,37 @@ def test_a_reassignment_is_cancelled_and_another_one_replaces_it() -> None:
     controlled(go)
 
 
+def test_a_reassignment_that_only_adds_replicas_ends_too() -> None:
+    async def go(cluster: ControlledCluster) -> None:
+        cluster.register(1, 2)
+        cluster.create_topic("t", [2])
+        controller = await cluster.control(1)
+        await until(lambda: T0 in cluster.brokers[2].roles)
+        await controller.reassign({T0: (1, 2)})
+        cluster.set_isr("t", 2, 1)
+        await until(lambda: not cluster.topic("t").adding)
+        assert cluster.topic("t").replicas == {0: [1, 2]}
+        assert cluster.state("t") == PartitionState(2, 2, (2, 1), 1)
+        assert await controller.reassignments() == {}
+        assert not cluster.brokers[1].deleted
+
+    controlled(go)
+
+
+def test_the_order_of_replicas_is_changed_at_once() -> None:
+    async def go(cluster: ControlledCluster) -> None:
+        cluster.register(1, 2)
+        cluster.create_topic("t", [1, 2])
+        controller = await cluster.control(1)
+        await until(lambda: T0 in cluster.brokers[2].roles)
+        await controller.reassign({T0: (2, 1)})
+        assert cluster.topic("t").replicas == {0: [2, 1]}
+        assert cluster.state("t") == PartitionState(1, 1, (1, 2), 1)
+        assert await controller.elect(Election.PREFERRED, None) == {T0: ErrorCode.NONE}
+
+    controlled(go)
+
+
 def test_replicas_that_alone_are_in_sync_are_not_deleted_by_the_end_of_a_reassignment() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2)

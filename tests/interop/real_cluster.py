@@ -23,6 +23,7 @@ from magicbyte.broker.links import connect
 from magicbyte.broker.request import Connection, Request
 from magicbyte.broker.threads import SystemThreads
 from magicbyte.broker.versions import SERVED, versions_response
+from magicbyte.errors import NetworkError
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import BrokerEndpoint
 from magicbyte.metadata.on_loop import LoopStore
@@ -86,14 +87,18 @@ class RealCluster:
         return ",".join(f"{kafka_oracle.LOOPBACK}:{port}" for port in self.ports.values())
 
     async def start(self, broker_id: int) -> None:
-        directory = self._directory(broker_id)
+        path, directory = layout.broker_path(broker_id), self._directory(broker_id)
+        await until(lambda: self.is_gone(path), "the session of a broker that was killed has ended")
         state = directory / "oracle.json"
-        if state.exists():  # a broker that was killed: its session has ended, or the new one waits for that
+        if state.exists():  # of a broker that was killed: the launcher would wait for the end of its session
             state.write_text(json.dumps({**json.loads(state.read_text()), "crashed": False}))
         port = self.ports[broker_id] = jvm.free_port()
         settings = [part for each in self.properties for part in ("--prop", each)]
         where = ["--dir", directory, "--port", str(port), "--broker-id", str(broker_id), "--join-zk", self.zookeeper]
         await run(*LAUNCHER, "start", self.release, *where, *settings)
+
+    async def is_gone(self, path: str) -> bool:
+        return await self.view.exists(path) is None
 
     async def stop(self, broker_id: int, *, kill: bool = False) -> None:
         del self.ports[broker_id]
@@ -121,6 +126,8 @@ class RealCluster:
 
 def found(session: Callable[[], ZooKeeperStore]) -> None:
     """Make what every cluster has in its tree."""
+    with contextlib.suppress(NetworkError):  # it listens before it answers
+        session().close()
     store = session()
     found_cluster(store, None, uuid.uuid4)
     store.close()

@@ -8,7 +8,7 @@ import pytest
 
 from interop.real_cluster import Candidate, RealCluster, until
 from magicbyte.client import Client
-from magicbyte.client.fetch import FetchOptions, read_records
+from magicbyte.client.fetch import read_records
 from magicbyte.client.produce import send
 from magicbyte.metadata import layout
 from magicbyte.protocol.messages.alter_partition import AlterPartitionRequest
@@ -35,15 +35,11 @@ async def produce(cluster: RealCluster, topic: str, *values: bytes) -> None:
 async def values_of(cluster: RealCluster, topic: str, count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
     async with Client(cluster.bootstrap) as client, asyncio.timeout(20):
-        async for columns in read_records(client, topic, 0, 0, FetchOptions()):
-            found += [each.value for each in columns.records()]
+        async for columns in read_records(client, topic, 0, 0):
+            found += [each.value for each in columns]
             if len(found) >= count:
                 break
     return found
-
-
-async def deleted(cluster: RealCluster, topic: str) -> bool:
-    return await cluster.view.exists(layout.topic_path(topic)) is None
 
 
 @pytest.mark.parametrize(("release", "protocol"), RELEASES)
@@ -88,7 +84,7 @@ async def under_our_controller(cluster: RealCluster, candidate: Candidate) -> No
         "ReassignPartitionsCommand", "--execute", "--reassignment-json-file", str(cluster.folder / "move.json")
     )
     await until(lambda: cluster.is_led("t", 2, 2), "the partition has moved")
-    await until(lambda: _gone(cluster, layout.REASSIGNMENTS), "the reassignment is over")
+    await until(lambda: cluster.is_gone(layout.REASSIGNMENTS), "the reassignment is over")
     node = layout.TopicNode.load("", (await cluster.view.get(layout.topic_path("t"))).data)
     assert (node.replicas, node.adding, node.removing) == ({0: [2]}, {}, {})
     await until(lambda: _has_no_log(cluster, 1), "the replica that moved away is deleted")
@@ -99,7 +95,7 @@ async def under_our_controller(cluster: RealCluster, candidate: Candidate) -> No
     await cluster.tool(
         "ReassignPartitionsCommand", "--execute", "--reassignment-json-file", str(cluster.folder / "move.json")
     )
-    await until(lambda: _gone(cluster, layout.REASSIGNMENTS), "the second reassignment is over")
+    await until(lambda: cluster.is_gone(layout.REASSIGNMENTS), "the second reassignment is over")
     await until(lambda: cluster.is_led("t", 2, 1, 2), "the new replica is in sync")
     await cluster.stop(2)
     assert any(isinstance(each, ControlledShutdownRequest) for each in candidate.asked)
@@ -109,12 +105,8 @@ async def under_our_controller(cluster: RealCluster, candidate: Candidate) -> No
     await until(lambda: cluster.is_led("t", 1, 1, 2), "the replica is in sync after a clean stop")
 
     await cluster.tool("TopicCommand", "--delete", "--topic", "t")
-    await until(lambda: deleted(cluster, "t"), "the topic is deleted")
+    await until(lambda: cluster.is_gone(layout.topic_path("t")), "the topic is deleted")
     await until(lambda: _has_no_log(cluster, 1), "its logs are deleted")
-
-
-async def _gone(cluster: RealCluster, path: str) -> bool:
-    return await cluster.view.exists(path) is None
 
 
 async def _has_no_log(cluster: RealCluster, broker_id: int) -> bool:
@@ -139,13 +131,16 @@ def test_the_controller_is_ours_then_a_real_one_then_ours_again(release: str, pr
                 assert (controller.controller_id, controller.is_active) == (real, False)
                 await cluster.tool("TopicCommand", "--create", "--topic", "u", "--replica-assignment", "1:2")
                 await until(lambda: cluster.is_led("u", 1, 1, 2), "the real controller gives topics their leaders")
+                stopped = []
                 for broker_id in (real, 3 - real):  # the second of them, and ours, are candidates then
                     if await cluster.controller() == broker_id:
                         await cluster.stop(broker_id, kill=True)
-                        await cluster.start(broker_id)
-                        await until(lambda: cluster.controller(), "there is a controller")
+                        stopped.append(broker_id)
+                        await until(lambda: _is_one_of(cluster, 0, 3 - real), "another broker is the controller")
                 await until(lambda: _is_one_of(cluster, 0), "our broker is the controller")
-                await until(lambda: cluster.is_led("t", (3 - real), 1, 2), "its partitions are led")
+                for broker_id in stopped:
+                    await cluster.start(broker_id)
+                await until(lambda: _is_whole(cluster, "t"), "its partition is led, and all replicas are in sync")
                 await produce(cluster, "t", b"2")
                 assert await values_of(cluster, "t", 2) == [b"1", b"2"]
 
@@ -154,3 +149,8 @@ def test_the_controller_is_ours_then_a_real_one_then_ours_again(release: str, pr
 
 async def _is_one_of(cluster: RealCluster, *broker_ids: int) -> bool:
     return await cluster.controller() in broker_ids
+
+
+async def _is_whole(cluster: RealCluster, topic: str) -> bool:
+    state = await cluster.state(topic)
+    return state is not None and state.leader > 0 and set(state.isr) == {1, 2}

@@ -528,11 +528,11 @@ class Controller(_Cluster):
             elected = election.offline(state, replicas, able, self.epoch, unclean=unclean)
             if elected is not None:
                 return elected
-        remaining = replicas
-        if (move := self.moves.get(key)) is not None and set(move.targets(replicas)) <= set(state.isr) & set(live):
-            remaining = move.targets(replicas)
-        if len(remaining) < len(replicas) or not set(state.isr) <= set(replicas):
-            confined = election.confined(state, remaining, able, self.epoch)
+        move = self.moves.get(key)
+        if move is not None and set(targets := move.targets(replicas)) <= set(state.isr) & set(live):
+            return election.confined(state, targets, able, self.epoch)  # the end of the move
+        if not set(state.isr) <= set(replicas):
+            confined = election.confined(state, replicas, able, self.epoch)
             if confined is not None:
                 return confined
         return election.without_dead(state, live, self.epoch)
