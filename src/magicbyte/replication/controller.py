@@ -528,11 +528,10 @@ class Controller(_Cluster):
             elected = election.offline(state, replicas, able, self.epoch, unclean=unclean)
             if elected is not None:
                 return elected
-        move = self.moves.get(key)
-        if move is not None and set(targets := move.targets(replicas)) <= set(state.isr) & set(live):
-            return election.confined(state, targets, able, self.epoch)  # the end of the move
-        if not set(state.isr) <= set(replicas):
-            confined = election.confined(state, replicas, able, self.epoch)
+        targets = self.moves.get(key, NO_MOVE).targets(replicas)
+        is_moved = key in self.moves and set(targets) <= set(state.isr) & set(live)
+        if is_moved or not set(state.isr) <= set(replicas):
+            confined = election.confined(state, targets if is_moved else replicas, able, self.epoch)
             if confined is not None:
                 return confined
         return election.without_dead(state, live, self.epoch)
