@@ -117,7 +117,7 @@ class ControllerTerm:
             states,
             moves=moves,
             deleting=await tree.deletions(),
-            unclean=self._is_unclean,
+            unclean=lambda topic: self._unclean.get(topic, self._around.config.unclean_leader_election_enable),
         )
         log.info(
             "controller: epoch %d begins with %d brokers, %d topics, %d partitions",
@@ -139,9 +139,6 @@ class ControllerTerm:
             self._timer.cancel()
             tasks.append(self._timer)
         return tasks
-
-    def _is_unclean(self, topic: str) -> bool:
-        return self._unclean.get(topic, self._around.config.unclean_leader_election_enable)
 
     async def _with_ids(self, topics: Mapping[str, TopicNode]) -> dict[str, TopicNode]:
         """Note the ids of topics; those that have none get one, where brokers expect it."""
