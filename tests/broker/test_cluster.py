@@ -159,7 +159,7 @@ def test_deleted_records_are_gone_from_every_replica(folder: Path) -> None:
             await make(members, client)
             await send(client, "t", 0, records(10))
             assert await delete_records(client, "t", 0, 4) == 4
-            await until(lambda: {each.log.log_start_offset for each in replicas(members)} == {4})
+            assert {each.log.log_start_offset for each in replicas(members)} == {4}
 
     run(work())
 

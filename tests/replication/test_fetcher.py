@@ -91,9 +91,14 @@ def test_a_partition_waits_after_an_error_and_others_do_not(error: ErrorCode) ->
     step = fetcher.next(0)
     assert isinstance(step, Fetch)
     assert fetcher.fetched(step.partitions[0], Answered(error), 0) is None
-    assert fetcher.next(999) == Fetch((FetchFrom(B, 4, 0, 0, -1),))
-    assert isinstance(again := fetcher.next(1000), Fetch)
-    assert len(again.partitions) == 2
+    now_ms = 0
+    for wait_ms in (20, 40, 80, 160, 320, 640, 1000, 1000):  # the leader is told of its role soon, or not for long
+        assert fetcher.next(now_ms + wait_ms - 1) == Fetch((FetchFrom(B, 4, 0, 0, -1),))
+        now_ms += wait_ms
+        again = fetcher.next(now_ms)
+        assert isinstance(again, Fetch)
+        assert len(again.partitions) == 2
+        fetcher.fetched(again.partitions[0], Answered(error), now_ms)
 
 
 def test_a_follower_with_an_older_epoch_waits_for_the_controller() -> None:

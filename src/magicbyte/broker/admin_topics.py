@@ -5,8 +5,10 @@ In a cluster of several the controller answers the first three, when it has told
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
@@ -49,6 +51,7 @@ from magicbyte.protocol.messages.delete_topics import (
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
+    from magicbyte.broker.partition import Partition
     from magicbyte.broker.topic_table import Topic
 
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
@@ -278,7 +281,10 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
         async for index, offset in request.turns.over(offsets.items()):
             found = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             try:
-                found.low_watermark = await _delete_records(broker, topic.name, index, offset)
+                partition = await _delete_records(broker, topic.name, index, offset)
+                found.low_watermark = await _deleted_everywhere(broker, partition, request.message.timeout_ms)
+                if found.low_watermark < min(partition.log.log_start_offset, max(offset, 0)):
+                    found.error_code = ErrorCode.REQUEST_TIMED_OUT
             except MagicbyteError as error:
                 found.error_code = error.code
             partitions.append(found)
@@ -286,7 +292,24 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
     return DeleteRecordsResponse(topics=results)
 
 
-async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> int:
+async def _deleted_everywhere(broker: Broker, partition: Partition, timeout_ms: int) -> int:
+    """Wait until all live replicas have deleted what this one has; return the smallest log start offset of them."""
+    wanted, replicas = partition.log.log_start_offset, broker.replicas
+    if replicas.low_watermark(partition) < wanted:
+        changed = asyncio.Event()
+        partition.waiting[changed] = None
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                    while replicas.low_watermark(partition) < wanted:
+                        await changed.wait()
+                        changed.clear()
+        finally:
+            partition.waiting.pop(changed, None)
+    return replicas.low_watermark(partition)
+
+
+async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> Partition:
     found = await broker.replicas.opened(topic, partition)
     found.led()
     async with found.lock:  # before `logs_lock`, as appends do
@@ -294,7 +317,8 @@ async def _delete_records(broker: Broker, topic: str, partition: int, offset: in
         try:
             broker.replicas.check_is_there(found)
             broker.topics.check_erasable(topic)
-            return await broker.writing.run(found.log.delete_records, offset)
+            await broker.writing.run(found.log.delete_records, offset)
+            return found
         finally:
             broker.logs_lock.release_shared()
 

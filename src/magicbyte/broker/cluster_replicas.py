@@ -29,6 +29,7 @@ from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.records.encode import Format
+from magicbyte.releases import inter_broker_versions
 from magicbyte.replication.leader import IsrChange, IsrNotifications, LeaderPartition
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 logs = logger(__name__)
 
 _NOTIFICATION_CHECK_S: Final = 2.5
+_FETCH: Final = 1  # API key
+_FIRST_WITH_LOG_START: Final = 5
 _SELECTOR: Final = "RackAwareReplicaSelector"
 
 
@@ -69,6 +72,8 @@ class ClusterReplicas(Replicas):
         self.controller_epoch = 0
         self._fetchers = ReplicaFetchers(broker)
         self._notifications = IsrNotifications(broker.clock.monotonic_ms())
+        version = inter_broker_versions(broker.config.inter_broker_protocol_version)[_FETCH]
+        self._tells_log_start = version >= _FIRST_WITH_LOG_START
 
     def start(self) -> None:
         """Look after the in-sync replicas from now on. The tasks end with the broker's."""
@@ -220,10 +225,21 @@ class ClusterReplicas(Replicas):
     def fetched(self, partition: Partition, follower_id: int, asked: FetchPartition) -> None:
         """Take in which offset a follower fetches from: it has all records before that."""
         leader, now_ms = partition.led(), self._broker.clock.monotonic_ms()
+        if leader.followers[follower_id].log_start_offset != asked.log_start_offset:
+            partition.wake()  # whoever waits until records are deleted everywhere
         if leader.fetched(follower_id, asked.fetch_offset, asked.log_start_offset, now_ms):
             partition.advance(leader.high_watermark)
         if (change := leader.expansion(follower_id)) is not None:
             self._broker.spawn(self._write_isr(partition, leader, change))
+
+    def low_watermark(self, partition: Partition) -> int:
+        """Return the smallest log start offset of the live replicas, -1 for one that has not told its yet."""
+        starts = [
+            each.log_start_offset
+            for broker_id, each in partition.led().followers.items()
+            if broker_id in self._cache.live and self._tells_log_start
+        ]
+        return min([partition.log.log_start_offset, *starts])
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
         """Return the replica that consumers in a rack are to read from; None for this one (KIP-392)."""

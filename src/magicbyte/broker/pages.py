@@ -183,7 +183,10 @@ def _logs(broker: Broker) -> Iterator[Family]:
     under = gauge("kafka_cluster_partition_underminisr", "Whether there are fewer replicas than min.insync.replicas.")
     at_least = gauge("kafka_cluster_partition_atminisr", "Whether there are just as many.")
     for key, log in broker.logs.logs.items():
-        wanted = broker.topics.known(key.topic).config.min_insync_replicas
+        topic = broker.topics.get(key.topic)
+        if topic is None:  # a log that is left of a topic, or that the controller has not told of yet
+            continue
+        wanted = topic.config.min_insync_replicas
         in_sync = broker.cluster_view.in_sync(*key)
         for family, value in (
             (size, log.size),
@@ -229,24 +232,27 @@ def _cluster(broker: Broker) -> Iterator[Family]:
     """Yield what the broker knows of the cluster."""
     topics = [broker.topics.known(name) for name in broker.topics.names()]
     known = [(topic, each) for topic in topics for each in broker.cluster_view.partitions(topic)]
-    partitions = len(known)
-    lost = partitions if _failed(broker) else len(broker.topics.offline())
-    lacking = sum(topic.config.min_insync_replicas > len(each.isr) for topic, each in known)
-    behind = sum(len(each.isr) < len(each.replicas) for _, each in known)
-    elsewhere = sum(each.leader not in (NOBODY, each.replicas[0]) for _, each in known)
+    partitions, number, is_controller = len(known), broker.node_id, broker.cluster_view.is_controller
+    here = sum(number in each.replicas for _, each in known)
+    led = [] if _failed(broker) else [(topic, each) for topic, each in known if each.leader == number]
+    lost = here if _failed(broker) else len(broker.topics.offline())
+    leaderless = sum(each.leader == NOBODY for _, each in known) if is_controller else 0
+    lacking = sum(topic.config.min_insync_replicas > len(each.isr) for topic, each in led)
+    behind = sum(len(each.isr) < len(each.replicas) for _, each in led)
+    elsewhere = sum(each.leader not in (NOBODY, *each.replicas[:1]) for _, each in known) if is_controller else 0
     for name, meaning, value in (
         ("server_kafkaserver_brokerstate", "3: it runs. 6: it stops.", _STOPPING if broker.is_stopping else _RUNNING),
-        ("server_replicamanager_partitioncount", "Partitions that are here.", partitions),
-        ("server_replicamanager_leadercount", "Partitions that are led from here.", partitions - lost),
+        ("server_replicamanager_partitioncount", "Partitions that are here.", here),
+        ("server_replicamanager_leadercount", "Partitions that are led from here.", len(led)),
         ("server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica.", behind),
         ("server_replicamanager_underminisrpartitioncount", "Those with fewer than min.insync.replicas.", lacking),
         ("server_replicamanager_offlinereplicacount", "Partitions that are offline, or whose log directory is.", lost),
         (
             "controller_kafkacontroller_activecontrollercount",
             "Whether this broker is the controller.",
-            int(broker.cluster_view.is_controller),
+            int(is_controller),
         ),
-        ("controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", lost),
+        ("controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", max(leaderless, lost)),
         ("controller_kafkacontroller_globaltopiccount", "Topics of the cluster.", len(topics)),
         ("controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster.", partitions),
         (

@@ -95,6 +95,10 @@ class Replicas:
         """Return the replica that consumers in a rack are to read from; None for this one."""
         return None
 
+    def low_watermark(self, partition: Partition) -> int:
+        """Return the smallest log start offset of the live replicas: below it, records are deleted everywhere."""
+        return partition.log.log_start_offset
+
     def start(self) -> None:
         """Begin what the clock asks for."""
 

@@ -15,6 +15,8 @@ from magicbyte.ports import TopicPartition
 from magicbyte.replication.truncation import EpochEnd, Truncation, by_high_watermark, by_leader_epoch, out_of_range
 
 NO_EPOCH: Final = -1
+_FIRST_BACKOFF_MS: Final = 20
+_MOST_DOUBLINGS: Final = 10
 
 
 class FollowerLog(Protocol):
@@ -130,7 +132,7 @@ class Answered:
 class _Followed:
     """A partition that is followed. `is_truncating`: the leader is asked for the end of the latest epoch first.
 
-    `is_out_of_range`: it is asked for its offsets first. `not_before_ms`: after an error.
+    `is_out_of_range`: it is asked for its offsets first. `not_before_ms`: after an error. `refusals`: errors in a row.
     """
 
     log: FollowerLog
@@ -138,13 +140,15 @@ class _Followed:
     is_truncating: bool
     is_out_of_range: bool = False
     not_before_ms: int | None = None
+    refusals: int = 0
 
 
 class Fetcher:
     """The partitions that this broker follows one leader in. One request is under way at a time.
 
     `asks_epochs`: the protocol version has OffsetForLeaderEpoch (from 0.11.0-IV2 on); `compares_epochs`: Fetch tells
-    divergence itself (from 2.7 on). Errors are tried again after `backoff_ms`.
+    divergence itself (from 2.7 on). What failed is tried again after `backoff_ms`; what a leader refuses is tried
+    again sooner at first.
     """
 
     def __init__(self, *, asks_epochs: bool, compares_epochs: bool = False, backoff_ms: int = 1000) -> None:
@@ -253,7 +257,7 @@ class Fetcher:
             return None
         if answer.diverging is not None:
             return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), None)
-        followed.not_before_ms = None
+        followed.not_before_ms, followed.refusals = None, 0
         return Append(key, answer.high_watermark, answer.log_start_offset)
 
     def not_appended(self, partition: TopicPartition, now_ms: int) -> None:
@@ -281,8 +285,9 @@ class Fetcher:
         """Wait with a partition after an error; one whose leader has a later epoch waits for the controller's word."""
         if error == ErrorCode.FENCED_LEADER_EPOCH:
             self._followed.pop(key)
-        else:
-            followed.not_before_ms = now_ms + self._backoff_ms
+        else:  # a leader that does not know its role yet learns of it soon
+            wait_ms = min(_FIRST_BACKOFF_MS << min(followed.refusals, _MOST_DOUBLINGS), self._backoff_ms)
+            followed.not_before_ms, followed.refusals = now_ms + wait_ms, followed.refusals + 1
 
     def _back_off(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
         for key in keys:
