@@ -243,6 +243,16 @@ def test_15_truncation(folder: Path, offset: int, end: int, changes: bool) -> No
     assert open_log(folder, **SMALL).log_end_offset == end + 1
 
 
+def test_15_an_epoch_in_which_nothing_was_written_is_forgotten_where_no_record_is_cut(folder: Path) -> None:
+    log = open_log(folder)
+    fill(log, 5)
+    log.epoch_file.begin(7, 5)
+    assert log.truncate_to(5, NOW) is False
+    assert [each.epoch for each in log.epochs.entries if each.epoch == 7] == []
+    log.close()
+    assert open_log(folder).epochs.entries == log.epochs.entries
+
+
 def test_16_truncation_into_a_batch_ends_the_log_there_and_its_data_before(folder: Path) -> None:
     log = open_log(folder)
     log.append(record_set(batch_of(0, NOW, 10), log.config.rules), Moment.fixed(NOW))

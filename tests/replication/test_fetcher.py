@@ -67,6 +67,15 @@ def test_from_version_12_on_a_fetch_tells_of_divergence_itself() -> None:
     assert fetcher.fetched(step.partitions[0], answer, 0) == Truncate(A, 6)
 
 
+def test_a_log_that_knows_an_epoch_without_records_is_cut_at_its_end_to_forget_it() -> None:
+    fetcher, log = Fetcher(asks_epochs=True, compares_epochs=True), log_of(9)
+    fetcher.follow(A, log, 5)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    answer = Answered(ErrorCode.NONE, diverging=EpochEnd(3, 9))
+    assert fetcher.fetched(step.partitions[0], answer, 0) == Truncate(A, 9)
+
+
 def test_records_are_appended_where_the_log_still_ends_at_the_offset_asked_for() -> None:
     fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=9)
     fetcher.follow(A, log, 4)

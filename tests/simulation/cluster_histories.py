@@ -281,8 +281,6 @@ class History:
         if broker.sessions:
             self._note("answer of the tree is lost", broker)
             broker.sessions[-1].loses_next_answer = True
-            await self._for_a_while(5)
-            self.world.connect_sessions()
 
     async def _turn_clock(self) -> None:
         broker = self.random.choice(self.brokers)

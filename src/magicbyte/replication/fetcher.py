@@ -256,7 +256,8 @@ class Fetcher:
             self._refused(key, followed, answer.error, now_ms)
             return None
         if answer.diverging is not None:
-            return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), None)
+            # Where nothing is cut, too: this replica led in an epoch and wrote nothing, which its log is to forget.
+            return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), Truncate(key, asked.offset))
         followed.not_before_ms, followed.refusals = None, 0
         return Append(key, answer.high_watermark, answer.log_start_offset)
 

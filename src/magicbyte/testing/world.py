@@ -56,6 +56,7 @@ TREE: Final = "tree"
 """The tree's name in the network."""
 PORT: Final = 9092
 _DIRECTORY: Final = "/data"
+_RECONNECT_S: Final = 1.0
 _SETTINGS: Final = {
     "log.dirs": _DIRECTORY,
     "group.initial.rebalance.delay.ms": "0",
@@ -87,7 +88,7 @@ class World:
         self.random = self.random_of("world")
         self.clock = VirtualClock(self.loop)
         self.network = SimulatedNetwork(self.loop, self.random_of("network"), latency_ms)
-        self.tree = SimulatedTree(self.clock)
+        self.tree = _Tree(self)
         self.brokers: dict[int, SimulatedBroker] = {}
         self._threads = self.random_of("threads")
         self._context = contextvars.Context()
@@ -163,6 +164,10 @@ class World:
                 elif session.is_cut and not session.is_closed and self._reaches_tree(broker):
                     self.tree.heal(session)
         self._expire()
+
+    def connect_soon(self) -> None:
+        """Do so in a while: a client whose connection was lost connects again."""
+        self.loop.call_at(self.loop.time() + _RECONNECT_S, self.connect_sessions, context=self._context)
 
     def _reaches_tree(self, broker: SimulatedBroker) -> bool:
         network = self.network
@@ -290,6 +295,19 @@ class SimulatedBroker:
         self._world.connect_sessions()
         self.sessions.clear()
         process.kill()
+
+
+class _Tree(SimulatedTree):
+    """A tree whose sessions connect again by themselves when they can, and expire when they cannot."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
+        self._world = world
+
+    def cut(self, session: SimulatedSession) -> None:
+        """Cut a session off."""
+        super().cut(session)
+        self._world.connect_soon()
 
 
 class _Faults(logging.Handler):

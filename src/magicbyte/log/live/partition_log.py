@@ -332,9 +332,11 @@ class PartitionLog:
     def truncate_to(self, offset: int, monotonic_ms: int) -> bool:
         """Cut off all from `offset` on; the log ends there then, and if that is inside a batch its data before.
 
-        Says whether anything had to be done.
+        Epochs that begin there are forgotten, even where no record is cut. Says whether records were.
         """
         if offset >= self.log_end_offset:
+            with self.health:
+                self.epoch_file.truncate_end(self.log_end_offset)  # of a leader that wrote nothing in it
             return False
         if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, monotonic_ms)
