@@ -1,0 +1,166 @@
+"""A broker of ours and a real one in one cluster: under either controller, as leader and follower, through crashes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from builders import run
+from interop import kafka_oracle
+from interop.real_cluster import RealCluster, until
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.partition import Partition
+from magicbyte.client import Client
+from magicbyte.client.fetch import read_records
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
+from magicbyte.log.files.directory import LOG
+from magicbyte.metadata import layout
+from magicbyte.records.columns import Record
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+REAL, OURS = 0, 7
+PARTITIONS = 2
+
+
+class Ours:
+    """The broker of ours. Its directory stays from start to start."""
+
+    def __init__(self, cluster: RealCluster, folder: Path, protocol: str, stored: str) -> None:
+        self._cluster, self._folder = cluster, folder / "ours"
+        self._settings = {
+            "broker.id": str(OURS),
+            "log.dirs": str(self._folder),
+            "listeners": f"PLAINTEXT://{kafka_oracle.LOOPBACK}:0",
+            "zookeeper.connect": cluster.zookeeper,
+            "zookeeper.session.timeout.ms": "6000",
+            "inter.broker.protocol.version": protocol,
+            "log.message.format.version": stored,
+            "replica.lag.time.max.ms": "5000",
+        }
+        self.served: Broker
+
+    async def start(self) -> None:
+        path = layout.broker_path(OURS)
+        await until(lambda: self._cluster.is_gone(path), "our session of before has ended")
+        self.served = Broker(BrokerConfig(self._settings))
+        await self.served.start()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{kafka_oracle.LOOPBACK}:{self.served.ports['PLAINTEXT']}"
+
+    def partition(self, index: int) -> Partition | None:
+        return self.served.replicas.partitions.get(("t", index))
+
+    def stored(self, index: int) -> bytes:
+        return stored(self._folder, index)
+
+
+def stored(folder: Path, index: int) -> bytes:
+    """Return the bytes of a partition's log, wherever it lies below a folder."""
+    (found,) = folder.rglob(f"t-{index}")
+    return b"".join(each.read_bytes() for each in sorted(found.glob(f"*{LOG}")))
+
+
+@asynccontextmanager
+async def mixed(release: str, protocol: str, stored_as: str, folder: Path) -> AsyncIterator[tuple[RealCluster, Ours]]:
+    settings = f"inter.broker.protocol.version={protocol}", f"log.message.format.version={stored_as}"
+    cluster = RealCluster(release, folder, *settings, "controlled.shutdown.enable=true")
+    async with cluster.running():
+        ours = Ours(cluster, folder, protocol, stored_as)
+        await cluster.start(REAL)
+        await ours.start()
+        try:
+            yield cluster, ours
+        finally:
+            await ours.served.abort()
+
+
+async def produce(bootstrap: str, first: int, codec: Codec) -> None:
+    """Produce ten records to each partition with acks=all."""
+    async with Client(bootstrap, retry_ms=60_000) as client:
+        for index in range(PARTITIONS):
+            records = [Record(0, 1000 + at, 0, b"key %d" % at, b"value %d" % at) for at in range(first, first + 10)]
+            await send(client, "t", index, records, ProduceOptions(codec=codec))
+
+
+async def consumed(bootstrap: str, index: int) -> list[bytes | None]:
+    async with Client(bootstrap, retry_ms=60_000) as client:
+        _, end = await bounds(client, "t", index)
+        return [each.value async for some in read_records(client, "t", index, 0, end) for each in some]
+
+
+@pytest.mark.parametrize(
+    ("release", "protocol", "stored_as"),
+    [
+        ("0.9.0.1", "0.9.0", "0.9.0"),
+        ("0.10.2.2", "0.10.2", "0.10.2"),
+        ("0.11.0.3", "0.11.0", "0.11.0"),
+        ("2.8.2", "2.6", "0.10.2"),
+        ("2.8.2", "2.8", "2.8"),
+    ],
+)
+def test_leadership_and_the_controller_move_both_ways_and_replicas_stay_equal(
+    release: str, protocol: str, stored_as: str, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        async with mixed(release, protocol, stored_as, tmp_path) as (cluster, ours):
+            real = tmp_path / f"broker-{REAL}"
+
+            async def in_sync() -> bool:
+                states = [await cluster.state("t", index) for index in range(PARTITIONS)]
+                return all(each is not None and set(each.isr) == {REAL, OURS} for each in states)
+
+            async def led_by(broker_id: int) -> bool:
+                states = [await cluster.state("t", index) for index in range(PARTITIONS)]
+                return all(each is not None and each.leader == broker_id for each in states)
+
+            async def equal() -> bool:
+                return all(ours.stored(index) == stored(real, index) for index in range(PARTITIONS))
+
+            async def knows_both() -> bool:
+                return ours.served.cluster_view.broker_ids() == [REAL, OURS]
+
+            await until(knows_both, "the real controller has told of both brokers")
+            ours.served.topics.create("t", PARTITIONS, 2)  # each leads one
+            await until(in_sync, "the topic is there")
+            both = f"{cluster.bootstrap},{ours.bootstrap}"
+            await produce(both, 0, Codec.NONE)
+            await produce(both, 10, Codec.GZIP)
+            await until(equal, "replicas are equal under the real controller")
+
+            await cluster.stop(REAL)  # hands over: ours is leader and controller
+            await until(lambda: led_by(OURS), "ours leads")
+            await produce(ours.bootstrap, 20, Codec.GZIP)
+            assert ours.served.cluster_view.controller_id == OURS
+            await cluster.start(REAL)
+            await until(in_sync, "the real broker follows ours, under our controller")
+            await until(equal, "replicas are equal under our controller")
+
+            await ours.served.stop()  # hands over: the real broker is leader and controller
+            await until(lambda: led_by(REAL), "the real broker leads")
+            await produce(cluster.bootstrap, 30, Codec.NONE)
+            await ours.start()
+            await until(in_sync, "ours follows again")
+            await until(equal, "replicas are equal again")
+
+            await cluster.stop(REAL, kill=True)  # ours is the only one in sync
+            await until(lambda: led_by(OURS), "ours leads behind a crash")
+            await produce(ours.bootstrap, 40, Codec.NONE)
+            await cluster.start(REAL)
+            await until(in_sync, "the crashed broker is back in sync")
+            await until(equal, "replicas are equal behind a crash")
+            for index in range(PARTITIONS):
+                wanted = [b"value %d" % at for at in range(50)]
+                found = await consumed(ours.bootstrap, index)
+                assert list(dict.fromkeys(found)) == wanted  # a producer that is not idempotent may repeat itself
+                assert await consumed(cluster.bootstrap, index) == found
+
+    run(work(), 300)
