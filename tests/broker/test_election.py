@@ -16,7 +16,7 @@ from magicbyte.metadata.layout import BrokerEndpoint
 from magicbyte.metadata.memory import MemoryTree
 from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.metadata.tree import Session
-from magicbyte.ports import NodeChange, NodeEvent, SetNode
+from magicbyte.ports import Node, NodeChange, NodeEvent, SetNode, Watch
 from magicbyte.releases import registration_version
 
 ENDPOINTS = [BrokerEndpoint("INSIDE", "SSL", "a", 9093), BrokerEndpoint("OUTSIDE", "PLAINTEXT", "::1", 9092)]
@@ -153,6 +153,26 @@ def test_brokers_that_start_at_once_found_one_cluster() -> None:
     first: list[str] = []
     store = overtaken(tree, lambda: first.append(found_cluster(tree.session(), None, uuid.uuid4)))
     assert [found_cluster(store, None, uuid.uuid4)] == first
+
+
+@pytest.mark.parametrize("looks", range(1, 8))
+def test_a_broker_that_is_overtaken_while_it_looks_founds_no_second_cluster(looks: int) -> None:
+    """Whichever of its looks the other one comes behind."""
+    tree = MemoryTree(Clock())
+    other: list[str] = []
+
+    class Looks(Session):
+        count = 0
+
+        def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+            found = super().exists(path, watch)
+            self.count += 1
+            if self.count == looks:
+                other.append(found_cluster(tree.session(), None, uuid.uuid4))
+            return found
+
+    store = Looks(tree, tree.session().session_id)
+    assert [found_cluster(store, None, uuid.uuid4)] == other
 
 
 def test_brokers_that_take_producer_ids_at_once_take_different_ones(tree: MemoryTree) -> None:

@@ -44,7 +44,10 @@ OUTPUTS: dict[Place, list[str]] = {
     ("pipeline materialize", "to"): ["pipeline", "materialize", "URL", "--to", "OUTPUT"],
 }
 """Outputs of commands that read something on this machine, with a command line."""
-WITHOUT_INPUTS = {("mirror", "target"), ("mirror", "park"), ("serve", "directory"), ("metadata import", "directory")}
+WITHOUT_INPUTS = {
+    ("mirror", "target"), ("mirror", "park"), ("serve", "directory"), ("metadata import", "directory"),
+    ("cluster up", "directory"), ("cluster down", "directory"),
+}  # fmt: skip
 """Log directories that are written because they are named; what is read is a cluster's."""
 INPUTS = {
     *((name, "paths") for name in ("tour", "inventory", "cat", "verify", "salvage", "convert", "rebuild-index")),
@@ -54,11 +57,12 @@ INPUTS = {
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"), ("mirror", "config"),
     ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
+    ("cluster status", "directory"),
 }  # fmt: skip
 NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",
     "delete_retention", "delimiter", "depth", "dialect", "end", "group", "groups", "headers", "http", "ignore",
-    "index_interval", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
+    "index_interval", "jars", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
     "max_message_bytes", "memory", "min_lag", "name", "names", "offsets", "places", "prefix", "retention_bytes",
     "retention_ms", "segment_bytes", "settings", "since", "source", "template", "text", "throttle", "to_datetime",
     "topic", "topics", "until", "value_decoder_class", "version", "zookeeper",

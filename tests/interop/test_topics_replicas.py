@@ -123,7 +123,7 @@ def test_a_plan_is_made_executed_and_taken_back(cluster: Cluster) -> None:
     plan = cluster.folder / "crowded.json"
     plan.write_text(json.dumps(cluster.json("reassign", "--topics", "crowded")))
     back, told = cluster.run("reassign", "--plan", plan, "--execute")
-    assert told == "3 partitions of 3 reassigned: the brokers copy now\n"
+    assert told == "3 of 3 partitions reassigned: the brokers copy now\n"
     table, told = cluster.run("reassign", "--plan", plan, "--wait")
     assert "3 of 3 partitions complete" in told
     assert [line.split()[1] for line in table.splitlines()[1:]] == ["complete"] * 3

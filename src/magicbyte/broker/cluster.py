@@ -15,7 +15,7 @@ from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
 
 if TYPE_CHECKING:
     from magicbyte.metadata.on_loop import LoopStore
-    from magicbyte.ports import MetadataStore, NodeEvent
+    from magicbyte.ports import MetadataStore, Node, NodeEvent
 
 _CHANGES_KEPT_MS: Final = 15 * 60_000
 _PATIENCE_MS: Final = 30_000
@@ -34,20 +34,23 @@ def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callabl
 
 def _found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
     node = metadata.exists(layout.CLUSTER_ID)
-    if node is not None:
-        cluster_id = layout.load_cluster_id(node.data)
-        if known_id not in (None, cluster_id):
-            raise LogDirectoryError(
-                f"the metadata is of cluster {cluster_id}, the log directory of {known_id}: put back the one that "
-                "belongs to the other, or move it away, metadata or meta.properties, to go on without it"
-            )
-    else:
-        cluster_id = known_id or layout.id_text(new_id())
+    cluster_id = known_id or layout.id_text(new_id()) if node is None else _id_of(node, known_id)
     wanted = dict.fromkeys(layout.ALWAYS_THERE, b"")
     wanted[layout.CLUSTER_ID] = layout.dump_cluster_id(cluster_id)
     changes = list(_missing(metadata, wanted))
     if changes:
         metadata.transaction(changes)
+    return _id_of(metadata.get(layout.CLUSTER_ID), known_id)  # another broker may have made it since the look
+
+
+def _id_of(node: Node, known_id: str | None) -> str:
+    """Return the cluster's id that the tree has. Raises LogDirectoryError where the log directory has another one."""
+    cluster_id = layout.load_cluster_id(node.data)
+    if known_id not in (None, cluster_id):
+        raise LogDirectoryError(
+            f"the metadata is of cluster {cluster_id}, the log directory of {known_id}: put back the one that "
+            "belongs to the other, or move it away, metadata or meta.properties, to go on without it"
+        )
     return cluster_id
 
 

@@ -46,6 +46,7 @@ COMMANDS = {
     "produce": "Write lines to a cluster's topic.",
     "groups": "List, describe, delete and reset consumer groups.",
     "configs": "Describe and change settings of topics and brokers.",
+    "cluster": "Start a cluster of brokers, look at it, stop it.",
     "serve": "Run a broker for Kafka clients of every era.",
     "plan": "Say where a migration stands, what is next, what it costs.",
     "metadata": "Metadata of a log directory to a ZooKeeper, or back.",

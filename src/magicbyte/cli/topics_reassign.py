@@ -193,7 +193,7 @@ class _Task:
                 for error in refused.values():
                     complain(error)
                 target = {each.partition: each.target for each in moves if each.partition not in refused}
-                say(f"{many(len(target), 'partition')} of {len(moves)} reassigned: the brokers copy now", err=True)
+                say(f"{len(target)} of {many(len(moves), 'partition')} reassigned: the brokers copy now", err=True)
                 if not target and self._throttle is not None:
                     await self._unthrottle(client, [each.partition for each in moves])
                 status = await self._follow(client, target) if target and waits else 0

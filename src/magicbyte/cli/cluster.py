@@ -1,0 +1,203 @@
+"""`magicbyte cluster`: brokers and a ZooKeeper as processes of this machine; how they, or any cluster, are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from magicbyte.cli.brokers import client_of, format_option
+from magicbyte.cli.options import key_values
+from magicbyte.cli.output import complain, say, say_json, say_text
+from magicbyte.cli.render import many, table_lines
+from magicbyte.public.sources import explained
+
+if TYPE_CHECKING:
+    from magicbyte.cli.options import F
+    from magicbyte.client.cluster_report import ClusterReport
+    from magicbyte.launch.cluster import LocalCluster, Member
+
+_UNHEALTHY: Final = 1  # exit status
+_MOST_NAMED: Final = 20  # partitions
+
+
+def _directory_option(command: F) -> F:
+    """Add --directory: a Path."""
+    return click.option(
+        "--directory", type=click.Path(file_okay=False, path_type=Path), default=Path("magicbyte-cluster"),
+        envvar="MAGICBYTE_CLUSTER", show_envvar=True, show_default=True, metavar="DIR",
+        help="The folder of the cluster: logs, metadata, what each process says.",
+    )(command)  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def cluster(context: click.Context) -> None:
+    """Start a cluster of brokers on this machine, look at it, stop it."""
+    if context.invoked_subcommand is None:
+        say_text(context.get_help())
+
+
+# ---- up
+
+
+@cluster.command()
+@_directory_option
+@click.option("--brokers", type=click.IntRange(1, 100), metavar="N", help="How many. [default: 3, or as before]")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N",
+              help="Port of the first broker; the others have the next ones. 0: any that are free. "
+              "[default: 9092, or as before]")  # fmt: skip
+@click.option("--http", type=click.IntRange(0, 65535), metavar="N",
+              help="Port of /metrics and /health of the first broker; the others have the next ones.")  # fmt: skip
+@click.option("--zookeeper", metavar="HOST:PORT[/PATH]",
+              help="A ZooKeeper that runs. [default: one is started with the cluster]")  # fmt: skip
+@click.option("--zookeeper-classpath", "jars", metavar="PATH",
+              help="The jars of the ZooKeeper that is started: a folder or a Java class path. [default: Debian's "
+              "package, or a ZooKeeper or Kafka in /opt]")  # fmt: skip
+@click.option("--as-version", metavar="RELEASE", help="Offer what that Kafka release does, 0.8.2 to 4.1.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+              help="A setting of all brokers, with Kafka's name. Several times: several.")  # fmt: skip
+def up(
+    directory: Path,
+    brokers: int | None,
+    port: int | None,
+    http: int | None,
+    zookeeper: str | None,
+    jars: str | None,
+    as_version: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Start a cluster, and print where clients find it. Only this machine can reach it.
+
+    A cluster that is there already is started as it was: what runs, runs on; brokers that have died come back; more
+    brokers may be added with --brokers. The processes run until `cluster down`.
+
+    \b
+    magicbyte cluster up --brokers 3
+    magicbyte cluster up --directory /tmp/old --port 0 --as-version 0.10.2 --set min.insync.replicas=2
+    magicbyte cluster up --zookeeper localhost:2181/test
+    """
+    from magicbyte.launch.cluster import Wanted, held
+
+    given = key_values(settings)
+    for name in ("broker.id", "zookeeper.connect", "log.dirs", "listeners"):
+        if name in given:
+            raise click.BadParameter(f"{name}: each broker gets its own", param_hint="--set")
+    with held(directory, lambda line: say(line, err=True), makes=True) as found:
+        found.up(Wanted(brokers, zookeeper, jars, port, http, as_version, given), os.environ)
+    say(f"bootstrap {found.bootstrap}", f"zookeeper {found.zookeeper}")
+    say(*(f"broker {each.id}: metrics at http://127.0.0.1:{each.http}/metrics" for each in found.members if each.http))
+    say(f"try: magicbyte cluster status --directory {directory}; cluster down stops it", err=True)
+
+
+# ---- status
+
+
+@cluster.command()
+@_directory_option
+@click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Look at this cluster, of any age, instead of DIR's.")
+@format_option
+def status(directory: Path, bootstrap: str | None, form: str) -> None:
+    """Show brokers, controller, and how many partitions are unavailable or under-replicated.
+
+    Exit status: 0 if nothing is the matter, 1 if something is, 2 if no broker answers.
+
+    \b
+    magicbyte cluster status
+    magicbyte cluster status -b localhost:9092 --format json
+    """
+    from magicbyte.launch.cluster import LocalCluster
+
+    local = None if bootstrap is not None else LocalCluster.load(directory, say)
+    report: ClusterReport | None = None
+    if local is None or any(each.is_alive for each in local.members):
+        report = asyncio.run(_report(bootstrap or _alive(local)))
+    elif form == "text":
+        complain(f"no broker of {directory} runs: `magicbyte cluster up --directory {directory}` starts them")
+    if form == "json":
+        document = {} if report is None else report.to_json()
+        say_json(document if local is None else document | {"processes": _processes_json(local)})
+    else:
+        _say_status(report, local)
+    is_well = report is not None and report.is_healthy and all(each.is_alive for each in _members(local))
+    click.get_current_context().exit(0 if is_well else 2 if report is None else _UNHEALTHY)
+
+
+def _members(local: LocalCluster | None) -> list[Member]:
+    return [] if local is None else local.members
+
+
+def _alive(local: LocalCluster | None) -> str:
+    return ",".join(each.address for each in _members(local) if each.is_alive)
+
+
+async def _report(bootstrap: str) -> ClusterReport:
+    from magicbyte.client.cluster_report import report_cluster
+
+    with explained("describe the cluster", "brokers from 0.8.2 on can do it"):
+        async with client_of(bootstrap) as client:
+            return await report_cluster(client)
+
+
+def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> None:
+    nodes = {} if report is None else {each.id: each for each in report.brokers}
+    rows = [["broker", "address", "process", "state"]]
+    for member in _members(local):
+        number = str(member.process.pid) if member.is_alive and member.process is not None else "-"
+        state = "in the cluster" if member.id in nodes else "not in the cluster"
+        rows.append([str(member.id), member.address, number, state if member.is_alive else "stopped"])
+    if local is None:
+        rows += [[str(each.id), f"{each.host}:{each.port}", "-", "in the cluster"] for each in nodes.values()]
+    say(*table_lines(rows, left={1, 3}))
+    if local is not None and local.zookeeper_port is not None:
+        process = local.zookeeper_process
+        runs = process is not None and process.is_alive
+        say(f"ZooKeeper at {local.zookeeper}: {f'process {process.pid}' if runs and process else 'stopped'}")
+    if report is None:
+        return
+    controller = "none" if report.controller is None else report.controller
+    say(f"cluster {report.cluster_id or '-'}, controller {controller}")
+    counts = f"{len(report.unavailable)} unavailable, {len(report.under_replicated)} under-replicated"
+    partitions = f"{many(report.topics, 'topic')}, {many(len(report.partitions), 'partition')}"
+    say(f"{partitions}: {counts}, {many(report.offline_replicas, 'replica')} offline")
+    bad = [each for each in report.partitions if each.state != "ok"]
+    say(*(f"{each.topic}-{each.partition}: {each.state}" for each in bad[:_MOST_NAMED]))
+    if len(bad) > _MOST_NAMED:
+        say(f"and {len(bad) - _MOST_NAMED} more: `magicbyte topics describe --under-replicated` has all")
+
+
+def _processes_json(local: LocalCluster) -> list[dict[str, Any]]:
+    return [
+        {
+            "broker": each.id,
+            "address": each.address,
+            "alive": each.is_alive,
+            "pid": each.process.pid if each.is_alive and each.process is not None else None,
+        }
+        for each in local.members
+    ]
+
+
+# ---- down
+
+
+@cluster.command()
+@_directory_option
+@click.option("--delete", is_flag=True, help="Delete the folder with all records of the cluster, too.")
+def down(directory: Path, delete: bool) -> None:
+    """Stop the brokers, one after the other, then the ZooKeeper that was started with them. The records stay.
+
+    \b
+    magicbyte cluster down
+    magicbyte cluster down --delete
+    """
+    from magicbyte.launch.cluster import held
+
+    with held(directory, lambda line: say(line, err=True)) as found:
+        found.down()
+        if delete:
+            found.delete()
+    say("stopped and deleted" if delete else f"stopped; the records are in {directory}", err=True)
