@@ -32,12 +32,12 @@ def test_packages_and_distributions_are_found(jar: str, found: str, tmp_path: Pa
 
 
 def test_what_is_given_goes_before_the_environment_and_that_before_what_is_installed(tmp_path: Path) -> None:
-    put(tmp_path, "usr/share/java/zookeeper.jar", "home/libs/zookeeper-3.4.14.jar", "mine/any.jar")
-    environment = {zookeeper.CLASSPATH: "/a.jar:/b.jar", "KAFKA_HOME": str(tmp_path / "home")}
+    put(tmp_path, "usr/share/java/zookeeper.jar", "kafka/libs/zookeeper-3.4.14.jar", "mine/any.jar")
+    environment = {zookeeper.CLASSPATH: "/a.jar:/b.jar", "KAFKA_HOME": str(tmp_path / "kafka")}
     assert zookeeper.classpath(str(tmp_path / "mine"), environment, tmp_path) == f"{tmp_path}/mine/*"
     assert zookeeper.classpath(None, environment, tmp_path) == "/a.jar:/b.jar"
     (tmp_path / "usr/share/java/zookeeper.jar").unlink()
-    assert zookeeper.classpath(None, {"KAFKA_HOME": environment["KAFKA_HOME"]}, tmp_path) == f"{tmp_path}/home/libs/*"
+    assert zookeeper.classpath(None, {"KAFKA_HOME": environment["KAFKA_HOME"]}, tmp_path) == f"{tmp_path}/kafka/libs/*"
 
 
 def test_a_kafka_without_zookeeper_is_none(tmp_path: Path) -> None:
