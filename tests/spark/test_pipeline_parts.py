@@ -8,9 +8,11 @@ import pytest
 import golden_data
 from magicbyte.archive.writer import PartitionWriter
 from magicbyte.codecs import Codec
+from magicbyte.log.files.checkpoints import LeaderEpoch
 from magicbyte.log.files.directory import discover
+from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.records.encode import Format
-from magicbyte.spark.pipeline import driver, units
+from magicbyte.spark.pipeline import driver, runner, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import Run
 from magicbyte.spark.pipeline.stages import convert as stage_convert
@@ -129,7 +131,7 @@ def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
     stage = 'format = "v1"\ncodec = "gzip"\n'
     with monkeypatch.context() as patch:
         patch.setattr(PartitionWriter, "append", interrupted)
-        patch.setattr(stage_convert, "do", noted)
+        patch.setitem(runner._DOERS, stage_convert.ConvertPart, noted)
         done = converted(tmp_path, "parted", stage, parted=True)
     assert (done.status, len(parts)) == (0, 3), done.units[0]["error"]
     assert isinstance(others[1], stage_convert.Converted)
@@ -234,3 +236,101 @@ def test_a_comparison_in_parts_finds_the_differences_that_one_worker_finds(tmp_p
     assert told[0] == told[1]
     assert told[0][0][0] == "different"
     assert "the first at offset 7: " in told[0][0][1]
+
+
+def ran(folder: Path, source: Path, sink: str | None, stages: str, *, parted: bool) -> Run:
+    """Run stages, in each of which `{above}` says whether it is parted."""
+    path = folder / f"{'parted' if parted else 'whole'}.toml"
+    ends = f'[source]\npath = "{source}"\n' + (f'[sink]\npath = "{sink}"\n' if sink else "")
+    path.write_text(f"{NOW}{stages.format(above='part-above = 1' if parted else '')}\n{ends}")
+    return driver.run(load(path), context=InProcess())
+
+
+def told(run: Run) -> list[Any]:
+    """Return all that a run says of partitions but who did it, when and how long it took."""
+    found = []
+    for unit in run.units:
+        stages = [{**stage, "seconds": 0} for stage in unit["stages"]]
+        for stage in stages:
+            stage.pop("parts", None)
+        found.append({**unit, "stages": stages, "seconds": 0, "outputs": None})
+    return found
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("depth", ["quick", "usual", "deep"])
+@pytest.mark.parametrize("sink", [None, "out"])
+def test_a_check_in_parts_finds_what_one_worker_finds(cut: Path, tmp_path: Path, depth: str, sink: str | None) -> None:
+    stages = f'[[stage]]\ndo = "verify"\ndepth = "{depth}"\n{{above}}'
+    runs = [ran(tmp_path, cut, sink and f"{sink}-{parted}", stages, parted=parted) for parted in (True, False)]
+    assert [each.status for each in runs] == [0, 0], runs[0].units[0]["error"]
+    assert told(runs[0]) == told(runs[1])
+    assert min(unit["stages"][0]["parts"] for unit in runs[0].units) > 1
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["flipped", "cut", "epoch", "swapped"])
+def test_a_check_in_parts_finds_the_damage_that_one_worker_finds(tmp_path: Path, number: int, kind: str) -> None:
+    folder = write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=each) for each in (0, 50, 100)))
+    path = sorted(folder.glob("*.log"))[number]
+    content = bytearray(path.read_bytes())
+    if kind == "flipped":
+        content[300] ^= 1
+    elif kind == "epoch":
+        (folder / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
+    elif kind == "swapped":
+        content = bytearray((folder / f"{50:020}.log").read_bytes()) + content
+    path.write_bytes(content[:-5] if kind == "cut" else content)
+    stages = '[[stage]]\ndo = "verify"\n{above}'
+    runs = [ran(tmp_path, tmp_path / "logs", None, stages, parted=parted) for parted in (True, False)]
+    assert told(runs[0]) == told(runs[1])
+    assert [each.status for each in runs] == ([1, 1] if kind != "epoch" else [runs[1].status] * 2)
+
+
+def test_offsets_of_the_next_segment_are_found_by_a_check_in_parts(tmp_path: Path) -> None:
+    segments = [some_records(50, first=each) for each in (0, 40, 100)]
+    write_partition(tmp_path / "logs", "orders-0", *segments)
+    stages = '[[stage]]\ndo = "verify"\n{above}'
+    runs = [ran(tmp_path, tmp_path / "logs", None, stages, parted=parted) for parted in (True, False)]
+    assert told(runs[0]) == told(runs[1])
+    assert runs[0].units[0]["outcome"] == "damaged"
+
+
+def test_tables_written_in_parts_are_those_of_one_worker(cut: Path, tmp_path: Path) -> None:
+    convert = '[[stage]]\ndo = "convert"\nformat = "v2"\n'  # else a pipeline that only writes tables has small units
+    stages = convert + '[[stage]]\ndo = "records"\n{above}'
+    runs = [ran(tmp_path, cut, str(parted), stages, parted=parted) for parted in (True, False)]
+    assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
+    assert told(runs[0]) == told(runs[1])
+    tables = [{name: each for name, each in files_of(tmp_path / str(at)).items() if name.endswith(".parquet")}
+              for at in (True, False)]  # fmt: skip
+    assert tables[0] == tables[1]
+    assert len(tables[0]) > 8
+    assert not (tmp_path / "True/.pipeline").exists()
+
+
+def test_a_log_that_is_copied_in_parts_is_retained_as_by_one_worker(cut: Path, tmp_path: Path) -> None:
+    stages = '[[stage]]\ndo = "verify"\n{above}\n[[stage]]\ndo = "retain"\nbytes = "4KiB"\n{above}'
+    runs = [ran(tmp_path, cut, sink, stages, parted=sink == "parted") for sink in ("parted", "whole")]
+    assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
+    assert told(runs[0]) == told(runs[1])
+    assert sum(unit["stages"][1]["segments"] for unit in runs[0].units) > 4
+    same(tmp_path)
+
+
+def test_leader_epochs_of_parts_are_those_of_the_whole() -> None:
+    def epochs(*entries: tuple[int, int], ended: bool = False) -> LeaderEpochs:
+        found = LeaderEpochs()
+        found.entries, found._has_ended = [LeaderEpoch(*each) for each in entries], ended
+        return found
+
+    whole = epochs((1, 0), (3, 50))
+    whole.follow(epochs((3, 100), (4, 120)))
+    assert whole.entries == [(1, 0), (3, 50), (4, 120)]
+    whole.follow(epochs((2, 200), ended=True))
+    assert whole.entries == [(2, 200)]
+    whole.follow(epochs())
+    assert whole.entries == [(2, 200)]

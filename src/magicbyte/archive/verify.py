@@ -99,13 +99,16 @@ def verify(
     buffers = Buffers(kept=max(threads, _WAITING) + _WALKED)
     with ThreadPoolExecutor(threads, "magicbyte-verify") as pool:
         for partition in chosen:
-            work = _Partition(partition, depth, dialect or partition.dialect, limit, progress, pool, threads, buffers)
+            work = PartitionCheck(
+                partition, depth, dialect or partition.dialect, limit, pool, threads=threads, buffers=buffers,
+                progress=progress,
+            )  # fmt: skip
             yield from work.check()
             if partition.topic is not None and partition.partition is not None:
                 ends[TopicPartition(partition.topic, partition.partition)] = work.end_offset
     if depth is not Depth.QUICK:
         for directory in log_directories(chosen):
-            yield from _check_log_directory(directory, ends)
+            yield from check_log_directory(directory, ends)
 
 
 class _Run(NamedTuple):
@@ -140,34 +143,51 @@ class _Segment:
             self.findings.append(_out_of_order(self.path, expected, run.position, run.end, (run.first, run.last)))
 
 
-class _Partition:
+class PartitionCheck:
+    """The check of one partition: `segment` of each of its segments, in order, then what lies `beside` them.
+
+    Chunks are decoded by `pool`, which has so many `threads`. `end_offset`, `epochs` and `ends_with_batch` (None: there
+    was no entry) are those of the segments so far.
+    """
+
     def __init__(
         self,
         partition: PartitionDirectory,
         depth: Depth,
         dialect: Dialect,
         limit: int,
-        progress: Callable[[int], None],
         pool: ThreadPoolExecutor,
-        threads: int,
-        buffers: Buffers,
+        *,
+        threads: int = 1,
+        buffers: Buffers | None = None,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.partition, self.depth, self.dialect, self.limit = partition, depth, dialect, limit
-        self.progress, self.pool, self.threads, self.buffers = progress, pool, threads, buffers
+        self.progress, self.pool, self.threads = progress, pool, threads
+        self.buffers = Buffers(kept=max(threads, _WAITING) + _WALKED) if buffers is None else buffers
         self.end_offset = partition.segments[0].base_offset if partition.segments else 0
         self.epochs = LeaderEpochs()
-        self.has_batches = False
+        self.ends_with_batch: bool | None = None
 
     def check(self) -> Iterator[Finding]:
         """Yield the findings of all files of the partition."""
         for segment in self.partition.segments:
-            found = self._segment(segment)
-            found.sort(key=lambda finding: (finding.path, finding.position or 0))
-            yield from found
+            yield from self.segment(segment)
         if self.depth is not Depth.QUICK:
-            yield from self._beside()
+            yield from self.beside()
+
+    def follow(self, end_offset: int, epochs: LeaderEpochs, *, ends_with_batch: bool | None) -> None:
+        """Take in the next segments, which somebody else has checked."""
+        self.end_offset = max(self.end_offset, end_offset)
+        self.epochs.follow(epochs)
+        if ends_with_batch is not None:
+            self.ends_with_batch = ends_with_batch
 
     # ---- a segment
+
+    def segment(self, segment: Segment) -> list[Finding]:
+        """Return the findings of the next segment, by path and position."""
+        return sorted(self._segment(segment), key=lambda finding: (finding.path, finding.position or 0))
 
     def _segment(self, segment: Segment) -> list[Finding]:
         state = _Segment(segment.log.path, last=self.end_offset - 1)
@@ -226,7 +246,7 @@ class _Partition:
             if indexes is not None:
                 indexes.entries(sound.position, table, state.last)
             self.epochs.append(table)
-            self.has_batches = bool(len(table)) and int(table.magic[len(table) - 1]) == 2
+            self.ends_with_batch = bool(len(table)) and int(table.magic[len(table) - 1]) == 2
             state.last = max(state.last, sound.last)
         if self.depth is Depth.DEEP:
             chunk = Chunk(state.path, sound.position, table)
@@ -323,7 +343,8 @@ class _Partition:
 
     # ---- what lies beside the segments
 
-    def _beside(self) -> Iterator[Finding]:
+    def beside(self) -> Iterator[Finding]:
+        """Yield the findings of all files but those of segments."""
         partition = self.partition
         last_base = partition.segments[-1].base_offset if partition.segments else 0
         for offset in partition.snapshots:
@@ -374,7 +395,7 @@ class _Partition:
             return
         if noted and noted[-1].start_offset > self.end_offset:
             yield _beyond(entry.path, "start of the last epoch", self.end_offset, noted[-1].start_offset, LOOK)
-        for (epoch, start), known in self.epochs.unlike(noted) if self.has_batches else ():
+        for (epoch, start), known in self.epochs.unlike(noted) if self.ends_with_batch else ():
             found = "no such epoch" if known is None else f"from offset {known} on"
             expected = f"epoch {epoch} from offset {start} on, or from before it"
             yield Finding(
@@ -648,7 +669,7 @@ def _beyond(path: str, what: str, most: int, found: int, advice: str) -> Finding
     return Finding(Severity.ERROR, path, what, f"up to {most}", str(found), advice)
 
 
-def _check_log_directory(directory: LogDirectory, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
+def check_log_directory(directory: LogDirectory, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
     """Compare the checkpoints of a log directory with the partitions that were checked."""
     for read in (directory.meta_properties, directory.clean_shutdown):
         try:

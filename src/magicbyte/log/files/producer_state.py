@@ -164,6 +164,7 @@ class LeaderEpochs:
     def __init__(self, *, ends_with_older: bool = True) -> None:
         self.entries: list[LeaderEpoch] = []
         self._ends_with_older = ends_with_older
+        self._has_ended = False  # what was known was forgotten
 
     def append(self, table: BatchTable) -> None:
         """Take in the entries of `table`, unmerged."""
@@ -172,6 +173,7 @@ class LeaderEpochs:
         is_batch = np.asarray(table.magic, np.int64) == 2
         if self._ends_with_older and not is_batch.all():
             self.entries.clear()
+            self._has_ended = True
             is_batch[: int(np.flatnonzero(~is_batch)[-1])] = False
         rows: npt.NDArray[np.int64] = np.flatnonzero(is_batch)
         epochs = table.gather(PARTITION_LEADER_EPOCH, rows)
@@ -179,6 +181,14 @@ class LeaderEpochs:
         highest = np.maximum.accumulate(np.concatenate(([known], epochs)))
         for row in np.flatnonzero(epochs > highest[:-1]).tolist():
             self.entries.append(LeaderEpoch(int(epochs[row]), int(table.offset[rows[row]])))
+
+    def follow(self, later: LeaderEpochs) -> None:
+        """Take in all that `later` has, which began with the entry behind the last one here."""
+        if later._has_ended:
+            self.entries.clear()
+            self._has_ended = True
+        known = self.entries[-1].epoch if self.entries else _NO_EPOCH
+        self.entries += [each for each in later.entries if each.epoch > known]
 
     def unlike(self, noted: Sequence[LeaderEpoch]) -> Iterator[tuple[LeaderEpoch, int | None]]:
         """Yield the epochs that a checkpoint has not, or has as if they began later, and where they begin there.

@@ -191,7 +191,7 @@ _SEGMENT_BYTES = _size(1 << 30, MAX_RELATIVE)
 
 STAGES: Mapping[str, Mapping[str, Option]] = {
     "inventory": {"deep": _FLAG},
-    "verify": {"depth": _one_of(("usual", "quick", "deep"), "usual")},
+    "verify": {"depth": _one_of(("usual", "quick", "deep"), "usual"), "part-above": _size(1 << 30)},
     "salvage": {"same-cluster": _FLAG, "kafka": _KAFKA},
     "convert": {
         "format": _one_of(tuple(FORMATS)),
@@ -217,6 +217,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
         "bytes": _size(None),
         "before-offset": _OFFSET,
         "head-truncation": _FLAG,
+        "part-above": _size(1 << 30),
         "kafka": _KAFKA,
     },
     "split": {"segment-bytes": _SEGMENT_BYTES},
@@ -232,7 +233,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
     "mirror": {},
     "digest": {},
     "compare": {"with": Option("the path of a log directory", _text), "part-above": _size(1 << 30)},
-    "records": {"codec": _one_of(TABLE_CODECS, "zstd")},
+    "records": {"codec": _one_of(TABLE_CODECS, "zstd"), "part-above": _size(1 << 30)},
 }
 """The stages there are, and their options besides `do` and `topics`."""
 

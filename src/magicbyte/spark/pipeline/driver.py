@@ -212,12 +212,15 @@ def parted_stages(unit: Unit, units: Iterable[Unit], cores: int) -> set[str]:
 def spread_stages(unit: Unit, units: Iterable[Unit], context: SparkContext) -> frozenset[str]:
     """Return the stages of a partition that all workers do together.
 
-    They need a folder that all of them see: the sink's own, or what a sink in a store has for scratch.
+    What they write needs a folder that all of them see: the sink's own, or what a sink in a store has for scratch.
     """
     master = getattr(context, "master", "local")
-    if unit.sink is None or ("://" in unit.sink and unit.scratch is None and not master.startswith("local")):
-        return frozenset()
     parted = parted_stages(unit, units, context.defaultParallelism)
+    if unit.sink is None:
+        writes = unit.aim is not None or unit.live is not None
+        return frozenset() if writes else frozenset(parted)
+    if "://" in unit.sink and unit.scratch is None and not master.startswith("local"):
+        return frozenset()
     return frozenset(parted | ({"compact"} if goes_through_shuffle(unit) else set()))
 
 

@@ -96,12 +96,12 @@ def run_unit(unit: Unit) -> Json:
 class Prepared:
     """A partition in front of a stage that many workers do. `stages`: that one, and those behind it.
 
-    `task`: what each of them has to know; None if there is nothing to compact. They compact in three steps: they copy
-    the source, unless a stage has written it anew, make `marks`, and write what stays.
+    `task`: what each of them has to know; None if there is nothing to share. They compact in three steps: they copy
+    the source, unless a stage has written it anew, make `marks`, and write what stays. Of `retain` they do the copy.
     """
 
     work: Work
-    place: AnyPlace
+    place: AnyPlace | None
     said: Json
     stages: list[Stage]
     task: Task
@@ -114,7 +114,6 @@ def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
     Those stages are done by many workers; each shares the sink's folders with the others.
     """
     said, place = _begin(unit)
-    assert place is not None, "what writes has a sink"
 
     def do() -> Prepared:
         work, rest = _attempt(unit, place, said, before=spread)
@@ -123,15 +122,15 @@ def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
     return _concluded(unit, place, said, do)
 
 
-def _prepared(work: Work, place: AnyPlace, said: Json, stages: list[Stage]) -> Prepared:
+def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage]) -> Prepared:
     stage = stages[0]
     task: Task
-    if stage.do == "convert":
-        task = convert.parts(work, stage)
-    elif stage.do == "compare":
-        task = compare.parts(work, stage)
+    if stage.do in _PARTS:
+        task = _PARTS[stage.do](work, stage)
     elif not work.owned and len(work.log.segments) > 1:
         task = copying.parts(work)
+    elif stage.do == "retain":
+        task = None  # it is quick, in a folder that may be changed
     else:
         assert work.root is not None
         options = compact.options_of(work, stage)
@@ -151,16 +150,18 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
     def do() -> Prepared | Json:
         if isinstance(done, str):
             raise DamagedError(done)
-        marks = prepared.marks
-        if stage.do == "compact" and isinstance(done, list) and marks is None:
-            copying.join(work, done)
-            return _prepared(work, prepared.place, said, prepared.stages)
+        marks, parts = prepared.marks, None if isinstance(done, int) else done
+        if stage.do not in _PARTS and parts is not None and marks is None:
+            copying.join(work, parts)
+            if stage.do == "compact":
+                return _prepared(work, prepared.place, said, prepared.stages)
+            parts = None
         if isinstance(prepared.task, Job) and isinstance(done, int):
             assert work.root is not None
             marks = marks_of(prepared.task, done)
             if groups := groups_of(prepared.task, marks, work.root / "groups"):
                 return replace(prepared, task=groups, marks=marks)
-        said["stages"].append(run_stage(work, stage, None if isinstance(done, int) else done, marks))
+        _take(said, run_stage(work, stage, parts, marks))
         end = _end(rest, spread)
         _go(work, rest[:end], said)
         if end < len(rest):
@@ -175,7 +176,8 @@ def _end(stages: Sequence[Stage], before: frozenset[str]) -> int:
 
 
 Task: TypeAlias = (
-    "Job | list[convert.ConvertPart] | list[compare.ComparePart] | list[copying.CopyPart] | list[GroupPart] | None"
+    "Job | list[convert.ConvertPart] | list[compare.ComparePart] | list[records.TablePart] | list[verify.VerifyPart]"
+    " | list[copying.CopyPart] | list[GroupPart] | None"
 )
 
 AnyPlace: TypeAlias = "Place | StorePlace | ScratchPlace"
@@ -267,9 +269,14 @@ def _attempt(
 
 def _go(work: Work, stages: Iterable[Stage], said: Json) -> None:
     for stage in stages:
-        said["stages"].append(run_stage(work, stage))
-        if damage := said["stages"][-1].get("damage"):
-            raise DamagedError(damage)
+        _take(said, run_stage(work, stage))
+
+
+def _take(said: Json, found: Json) -> None:
+    """Add what a stage says. Raises DamagedError where it found damage."""
+    said["stages"].append(found)
+    if damage := found.get("damage"):
+        raise DamagedError(damage)
 
 
 def run_stage(work: Work, stage: Stage, parts: list[Any] | None = None, marks: Marks | None = None) -> Json:
@@ -281,24 +288,39 @@ def run_stage(work: Work, stage: Stage, parts: list[Any] | None = None, marks: M
     if marks is not None:
         found = compact.run(work, stage, marks, parts)
     elif parts is not None:
-        found = convert.join(work, stage, parts) if stage.do == "convert" else compare.join(work, stage, parts)
+        found = _JOINS[stage.do](work, stage, parts)
     else:
         found = _STAGES[stage.do](work, stage)
     seconds = round(time.monotonic() - begun + found.pop("workerSeconds", 0), 3)
     return {"do": stage.do, "seconds": seconds, "bytesIn": size, "bytesOut": work.log.size, **found}
 
 
-def do_part(
-    part: convert.ConvertPart | compare.ComparePart | copying.CopyPart | GroupPart,
-) -> convert.Converted | compare.Compared | copying.CopyDone | compact.GroupDone:
-    """Do a worker's share of a stage."""
-    if isinstance(part, copying.CopyPart):
-        return copying.do(part)
-    if isinstance(part, GroupPart):
-        return compact.do(part)
-    return convert.do(part) if isinstance(part, convert.ConvertPart) else compare.do(part)
+def do_part(part: Any) -> Any:
+    """Do a worker's share of a stage: one of the parts of its Task."""
+    return _DOERS[type(part)](part)
 
 
+_DOERS: dict[type, Callable[[Any], Any]] = {
+    copying.CopyPart: copying.do,
+    GroupPart: compact.do,
+    convert.ConvertPart: convert.do,
+    compare.ComparePart: compare.do,
+    records.TablePart: records.do,
+    verify.VerifyPart: verify.do,
+}
+_PARTS: Mapping[str, Callable[[Work, Stage], Any]] = {
+    "convert": convert.parts,
+    "compare": compare.parts,
+    "records": records.parts,
+    "verify": verify.parts,
+}
+"""Stages whose shares are parts of the partition."""
+_JOINS: Mapping[str, Callable[[Work, Stage, list[Any]], Json]] = {
+    "convert": convert.join,
+    "compare": compare.join,
+    "records": records.join,
+    "verify": verify.join,
+}
 _STAGES: Mapping[str, Callable[[Work, Stage], Json]] = {
     "inventory": inventory.run,
     "verify": verify.run,

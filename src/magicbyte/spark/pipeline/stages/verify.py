@@ -1,25 +1,97 @@
-"""Checks of a partition; damage ends its way."""
+"""Checks of a partition; damage ends its way. A large one is checked by several workers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
+from magicbyte.errors import MagicbyteError
 from magicbyte.spark.pipeline.config import Stage
+from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
     Json,
+    Outcome,
     Work,
+    failed,
     jsonable,
+    raise_first,
 )
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Iterable
+
+    from magicbyte.archive.findings import Finding
+    from magicbyte.archive.verify_parts import CheckedSegments
+    from magicbyte.log.files.directory import PartitionDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyPart:
+    """Some neighbouring segments of a partition: the first `count`; the one behind them says where they end."""
+
+    partition: PartitionDirectory
+    count: int
+    depth: str
+    limit: int
+
+
+class Verified(NamedTuple):
+    """What the check of a part found."""
+
+    checked: CheckedSegments | None
+    seconds: float
+    error: tuple[Outcome, str] | None = None
 
 
 def run(work: Work, stage: Stage) -> Json:
     """Check a partition; return the findings."""
-    from magicbyte.archive.findings import Depth, Severity
+    from magicbyte.archive.findings import Depth
     from magicbyte.archive.verify import verify
 
-    found = list(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
+    return _said(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
+
+
+def parts(work: Work, stage: Stage) -> list[VerifyPart]:
+    """Part a partition by its segments."""
+    segments, at, found = work.log.segments, 0, []
+    alone = replace(work.log, snapshots={}, texts={}, leftovers=(), orphans=(), others=())
+    for group in pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"])):
+        count = len(group.segments)
+        some = replace(alone, segments=segments[at : at + count + 1])
+        found.append(VerifyPart(some, count, stage.options["depth"], work.unit.limit))
+        at += count
+    return found
+
+
+def do(part: VerifyPart) -> Verified:
+    """Check a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    from magicbyte.archive.findings import Depth
+    from magicbyte.archive.verify_parts import check_segments
+
+    begun = time.monotonic()
+    try:
+        checked = check_segments(part.partition, part.count, Depth(part.depth), part.limit)
+        return Verified(checked, time.monotonic() - begun)
+    except (MagicbyteError, OSError) as error:
+        return Verified(None, time.monotonic() - begun, failed(error))
+
+
+def join(work: Work, stage: Stage, parts: list[Verified]) -> Json:
+    """Return the findings in all parts, and beside them; where there is damage one worker checks all of it."""
+    from magicbyte.archive.findings import Depth
+    from magicbyte.archive.verify_parts import join_checks
+
+    raise_first(part.error for part in parts)
+    checked = [part.checked for part in parts if part.checked is not None]
+    findings = join_checks(work.log, Depth(stage.options["depth"]), work.unit.limit, checked)
+    found = run(work, stage) if findings is None else _said(findings)
+    return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+
+
+def _said(findings: Iterable[Finding]) -> Json:
+    from magicbyte.archive.findings import Severity
+
+    found = list(findings)
     damage = next((str(each) for each in found if each.severity is Severity.ERROR), None)
     return {"findings": [jsonable(each) for each in found], "damage": damage}
