@@ -190,6 +190,12 @@ class ControlledCluster:
 
     async def control(self, broker_id: int) -> ControllerService:
         """Let a broker stand for election."""
+        made = await self.candidate(broker_id)
+        await made.start()
+        return made
+
+    async def candidate(self, broker_id: int) -> ControllerService:
+        """Return a broker that is about to stand for election."""
         made: list[ControllerService] = []
 
         def session(*, listener: Callable[[Any], None]) -> SimulatedSession:
@@ -211,7 +217,6 @@ class ControlledCluster:
             )
         )
         self.controllers.append(made[0])
-        await made[0].start()
         return made[0]
 
     async def reopen(self, controller: ControllerService) -> None:
