@@ -323,6 +323,22 @@ def test_a_broker_that_is_cut_off_from_the_tree_or_paused_loses_its_session() ->
         world.run(history())
 
 
+def test_a_broker_that_cannot_reach_the_tree_does_not_start_and_can_be_started_later() -> None:
+    with World(12) as world:
+        broker = world.broker(0)
+
+        async def history() -> None:
+            world.network.cut(broker.name, TREE)
+            with pytest.raises(NetworkError, match="cut off from the tree"):
+                await broker.start()
+            assert not broker.is_running
+            world.network.heal(broker.name, TREE)
+            await broker.start()
+            assert broker.is_running
+
+        world.run(history())
+
+
 def test_a_wall_clock_that_jumps_changes_dates_and_no_timeout() -> None:
     with World(8) as world:
         broker = world.broker(0)

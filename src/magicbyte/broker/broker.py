@@ -184,8 +184,8 @@ class Broker:
         from magicbyte.broker.metadata_cache import MetadataCache
 
         self.membership = membership = Membership(self, session, self._threads("metadata", 1))
-        self._opened.push_async_callback(membership.close)
         await membership.open()
+        self._opened.push_async_callback(membership.close)
         listener = self.config.inter_broker_listener.name
         self.cache = MetadataCache(self.node_id, listener, lambda: membership.controller.controller_id)
         self.replicas = ClusterReplicas(self, self.cache)

@@ -54,8 +54,12 @@ class Membership:
     # ---- sessions
 
     async def open(self) -> None:
-        """Begin the first session. Raises NetworkError, MetadataError."""
-        await self._begin_session()
+        """Begin the first session. Raises NetworkError, MetadataError; then there is nothing to close."""
+        try:
+            await self._begin_session()
+        except BaseException:
+            self._threads.close()
+            raise
 
     async def _begin_session(self) -> None:
         def session(*, listener: SessionListener) -> MetadataStore:
