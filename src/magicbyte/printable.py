@@ -39,6 +39,27 @@ def printable_label(text: str) -> str:
     return printable(text.replace("\\", "\\\\"))
 
 
+def readable(cell: bytes | None) -> str:
+    """Return text on one line that is safe to show: what is not UTF-8 or not printable comes as escapes."""
+    if not cell:
+        return "<null>" if cell is None else '""'
+    try:
+        line = cell.decode()
+    except UnicodeDecodeError:
+        line = cell.decode("ascii", errors="backslashreplace")
+    return line if line.isprintable() else _all_printable(line)
+
+
+def _all_printable(line: str) -> str:
+    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in line])
+
+
+def shortened(cell: bytes, most: int) -> str:
+    """Return what begins bytes as `readable` does, `most` of them."""
+    text = readable(cell[:most])
+    return f"{text}…" if len(cell) > most else text
+
+
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 

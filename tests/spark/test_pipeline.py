@@ -128,7 +128,7 @@ def test_verify_and_inventory_find_what_the_commands_find(logs: Path, tmp_path: 
     for unit in done.units:
         inventory, known = unit["stages"][1], by_name[unit["unit"]]
         assert inventory["formats"] == known["formats"]
-        assert (inventory["records"], inventory["first_offset"]) == (known["records"], known["firstOffset"])
+        assert (inventory["records"], inventory["firstOffset"]) == (known["records"], known["firstOffset"])
     assert not (tmp_path / "out").exists()
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from magicbyte.archive.rebuild import recognise
 from magicbyte.archive.retain import held, known_high_watermark
@@ -73,6 +73,30 @@ class Compacted:
     first_uncleanable: int
     rounds: list[CompactionReport] = field(default_factory=list)
     error: CorruptRecordError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte compact --format json` has for a partition."""
+        return {
+            "partition": self.name,
+            "path": self.path,
+            "bytes": self.size,
+            "bytesAfter": self.size_after,
+            "logEndOffset": self.log_end_offset,
+            "firstUncleanable": self.first_uncleanable,
+            "error": None if self.error is None else str(self.error),
+            "rounds": [
+                {
+                    "firstDirty": each.first_dirty,
+                    "endOffset": each.end_offset,
+                    "records": each.records,
+                    "keys": each.keys,
+                    "bytesRead": each.bytes_read,
+                    "segments": each.groups,
+                    "dropped": asdict(each.dropped),
+                }
+                for each in self.rounds
+            ],
+        }
 
 
 def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:

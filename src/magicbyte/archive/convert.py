@@ -148,6 +148,20 @@ class PartitionConversion:
         """Whether it was converted and, if it was compared, is the same."""
         return self.error is None and (self.comparison is None or self.comparison.same)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte convert --format json` has for a partition."""
+        return {
+            "partition": str(self.name),
+            "source": self.source,
+            "path": str(self.folder) if self.folder.exists() else None,
+            "resumed": self.resumed,
+            "verified": self.verified,
+            "error": None if self.error is None else str(self.error),
+            "differing": None if self.comparison is None else sum(self.comparison.differing.values()),
+            "endedTransactions": self.ended_transactions,
+            **self.report.to_json(self.lz4_headers),
+        }
+
 
 def convert_partitions(
     partitions: dict[TopicPartition, PartitionDirectory], out: Path, options: ConvertOptions

@@ -27,12 +27,16 @@ from magicbyte.log.files.reader import (
     held_bytes,
     stop_at_damage,
 )
+from magicbyte.printable import shortened
 from magicbyte.records.columns import Record, RecordColumns
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.digest import NOTHING, Array, Digest, RecordHashes, hash_records
 from magicbyte.records.layout import CONTROL_BIT, ENRICHED_CONTROL_BIT, NO_TIMESTAMP, Dialect
 from magicbyte.records.scan import BatchTable
 from magicbyte.workers import in_order
+
+SHOWN = 60
+"""Bytes of a key or value that a report has."""
 
 
 class What(enum.IntFlag):
@@ -74,6 +78,33 @@ class Difference:
     records: int
     a: Record | None
     b: Record | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte diff --format json` has for a difference: of keys and values how they begin."""
+        return {
+            "what": list(self.what.names),
+            "firstOffset": self.first_offset,
+            "lastOffset": self.last_offset,
+            "records": self.records,
+            "a": _record_json(self.a),
+            "b": _record_json(self.b),
+        }
+
+
+def _record_json(record: Record | None) -> dict[str, Any] | None:
+    if record is None:
+        return None
+    return {
+        "timestamp": record.timestamp,
+        "timestampType": record.timestamp_type,
+        "key": _cell_json(record.key),
+        "value": _cell_json(record.value),
+        "headers": len(record.headers),
+    }
+
+
+def _cell_json(cell: bytes | None) -> dict[str, Any] | None:
+    return None if cell is None else {"bytes": len(cell), "text": shortened(cell, SHOWN)}
 
 
 class FetchedLog(Protocol):
@@ -142,6 +173,19 @@ class PartitionComparison:
     def same(self) -> bool:
         """Whether nothing differs."""
         return not self.differing and self.path_a is not None and self.path_b is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte diff --format json` has for a partition."""
+        return {
+            "partition": self.partition,
+            "same": self.same,
+            "a": None if self.path_a is None else {"path": self.path_a, **self.digest_a.to_json()},
+            "b": None if self.path_b is None else {"path": self.path_b, **self.digest_b.to_json()},
+            "compared": self.compared,
+            "differing": {", ".join(what.names): count for what, count in self.differing.items()},
+            "notHeld": dict(self.not_held),
+            "differences": [each.to_json() for each in self.differences],
+        }
 
 
 @dataclass(slots=True)

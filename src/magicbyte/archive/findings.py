@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
 
 class Severity(enum.Enum):
@@ -47,6 +48,20 @@ class Finding:
         if self.offsets is not None:
             place.append(f"offsets {self.offsets[0]}..{self.offsets[1]}")
         return f"{', '.join(place)}: {self.what}: expected {self.expected}, found {self.found}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte verify --format json` has for a self."""
+        return {
+            "severity": self.severity.value,
+            "path": self.path,
+            "position": self.position,
+            "end": self.end,
+            "offsets": None if self.offsets is None else list(self.offsets),
+            "what": self.what,
+            "expected": self.expected,
+            "found": self.found,
+            "advice": self.advice,
+        }
 
 
 SALVAGE = "`magicbyte salvage` makes a sound log of everything else; or copy the partition from another replica"

@@ -10,7 +10,7 @@ import enum
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -75,6 +75,15 @@ class RebuiltFile:
     state: FileState
     content: bytes | None
     found_size: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte rebuild-index --format json` has for a file, but whether it was written."""
+        return {
+            "name": self.name,
+            "state": self.state.value,
+            "bytes": None if self.content is None else len(self.content),
+            "foundBytes": self.found_size,
+        }
 
 
 @dataclass(frozen=True, slots=True)

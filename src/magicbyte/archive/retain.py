@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magicbyte.archive.rebuild import recognise
 from magicbyte.archive.viewed import viewed_log
@@ -62,6 +62,29 @@ class Retained:
     def removed_bytes(self) -> int:
         """Bytes of `.log` files that went, or would."""
         return sum(each.size for each in self.removed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte retain --format json` has for a partition."""
+        return {
+            "partition": self.name,
+            "path": self.path,
+            "bytes": self.size,
+            "removedBytes": self.removed_bytes,
+            "logStartOffset": self.log_start_offset,
+            "logEndOffset": self.log_end_offset,
+            "highWatermark": self.high_watermark,
+            "removed": [
+                {
+                    "baseOffset": each.base_offset,
+                    "endOffset": each.end_offset,
+                    "bytes": each.size,
+                    "largestTimestamp": each.largest_timestamp,
+                    "head": each.head,
+                    "reason": each.reason.name.lower(),
+                }
+                for each in self.removed
+            ],
+        }
 
 
 def retain_logs(

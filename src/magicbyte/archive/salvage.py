@@ -12,7 +12,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,18 @@ class Loss(NamedTuple):
     offsets: tuple[int, int] | None
     error: CorruptRecordError
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte salvage --format json` has for a loss."""
+        return {
+            "path": self.path,
+            "position": self.position,
+            "end": self.end,
+            "offsets": None if self.offsets is None else list(self.offsets),
+            "what": self.error.what,
+            "expected": str(self.error.expected),
+            "found": str(self.error.found),
+        }
+
 
 class Aside(NamedTuple):
     """Sound entries that are not in the new log, and why."""
@@ -67,6 +79,17 @@ class Aside(NamedTuple):
     entries: int
     offsets: tuple[int, int]
     why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte salvage --format json` has for entries that were left out."""
+        return {
+            "path": self.path,
+            "position": self.position,
+            "end": self.end,
+            "batches": self.entries,
+            "offsets": list(self.offsets),
+            "why": self.why,
+        }
 
 
 @dataclass(slots=True)
@@ -516,6 +539,23 @@ class SalvagedPartition(NamedTuple):
     folder: Path
     resumed: bool
     report: SalvageReport
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte salvage --format json` has for a partition."""
+        report = self.report
+        return {
+            "partition": str(self.name),
+            "source": self.source,
+            "path": str(self.folder),
+            "resumed": self.resumed,
+            "batches": report.entries,
+            "bytes": report.bytes,
+            "bytesIn": self.size,
+            "moved": report.moved,
+            "endedTransactions": report.ended_transactions,
+            "lost": [each.to_json() for each in report.lost],
+            "leftOut": [each.to_json() for each in report.aside],
+        }
 
 
 def salvage_logs(

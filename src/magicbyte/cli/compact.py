@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from magicbyte.log.cleaning.compaction_sets import Dropped
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.ports import TopicPartition
-
-Json = dict[str, Any]
 
 
 @click.command()
@@ -101,7 +98,7 @@ def compact(
                 complain(each.error)
     saved = sum(each.size - each.size_after for each in done)
     if form == "json":
-        found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "savedBytes": saved}
+        found = {"dryRun": dry_run, "partitions": [each.to_json() for each in done], "savedBytes": saved}
         say_json(found)
     else:
         say(f"{many(len(done), 'partition')}: {size_text(saved)} {'would go' if dry_run else 'gone'}")
@@ -162,27 +159,3 @@ def _sets(dropped: Dropped) -> str:
         f"copied: {dropped.sets_copied}, written anew: {dropped.sets_rewritten}, emptied: {dropped.sets_emptied}, "
         f"dropped: {dropped.sets_dropped}, merged into others: {dropped.sets_merged}"
     )
-
-
-def _json(done: Compacted) -> Json:
-    return {
-        "partition": done.name,
-        "path": done.path,
-        "bytes": done.size,
-        "bytesAfter": done.size_after,
-        "logEndOffset": done.log_end_offset,
-        "firstUncleanable": done.first_uncleanable,
-        "error": None if done.error is None else str(done.error),
-        "rounds": [
-            {
-                "firstDirty": each.first_dirty,
-                "endOffset": each.end_offset,
-                "records": each.records,
-                "keys": each.keys,
-                "bytesRead": each.bytes_read,
-                "segments": each.groups,
-                "dropped": asdict(each.dropped),
-            }
-            for each in done.rounds
-        ],
-    }

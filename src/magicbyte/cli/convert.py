@@ -160,40 +160,8 @@ def _hint(done: PartitionConversion) -> str | None:
 
 
 def _json(done: list[PartitionConversion]) -> Json:
-    return {
-        "partitions": [
-            {
-                "partition": str(each.name),
-                "source": each.source,
-                "path": str(each.folder) if each.folder.exists() else None,
-                "resumed": each.resumed,
-                "verified": each.verified,
-                "error": None if each.error is None else str(each.error),
-                "differing": None if each.comparison is None else sum(each.comparison.differing.values()),
-                "endedTransactions": each.ended_transactions,
-                **_report_json(each.report, each.lz4_headers),
-            }
-            for each in done
-        ],
-        "total": _report_json(_sum(done), sum(each.lz4_headers for each in done)),
-    }
-
-
-def _report_json(report: ConversionReport, lz4_headers: int) -> Json:
-    return {
-        "bytesIn": report.bytes_in,
-        "bytesOut": report.bytes_out,
-        "bytesPassedThrough": report.bytes_passed_through,
-        "batches": report.batches,
-        "records": report.records,
-        "lz4HeadersFixed": lz4_headers,
-        "lost": {_camel(name): count for name, count in report.lost().items()},
-    }
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    total = _sum(done).to_json(sum(each.lz4_headers for each in done))
+    return {"partitions": [each.to_json() for each in done], "total": total}
 
 
 def _sum(done: list[PartitionConversion]) -> ConversionReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,22 +12,20 @@ from magicbyte.cli import options
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.output import Damage, say, say_json
 from magicbyte.cli.progress import progress
-from magicbyte.cli.render import many, readable, time_text
+from magicbyte.cli.render import many, time_text
+from magicbyte.printable import readable, shortened
 from magicbyte.public.sources import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magicbyte.archive.diff import Difference, DiffReport, PartitionComparison
+    from magicbyte.archive.diff import Difference, DiffReport
     from magicbyte.cli.options import F
     from magicbyte.records.columns import Record
-    from magicbyte.records.digest import Digest
     from magicbyte.records.layout import Dialect
 
-Json = dict[str, Any]
 
 IGNORABLE = ("timestamps", "headers", "control")
-_SHOWN = 60  # bytes of a key or value
 _TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
@@ -103,68 +101,13 @@ def diff(
         chosen = DiffOptions(frozenset(map(Ignored, ignore)), max_batch_bytes, threads, damage, advance)
         report = compare(left, right, chosen, dialects=dialects, described=limit)
     if form == "json":
-        say_json(_json(report, ignore))
+        found = {"same": report.same, "ignored": ignore, "partitions": [each.to_json() for each in report.partitions]}
+        say_json(found)
     else:
         say(*_text(report, ignore))
     damage.exit()
     if not report.same:
         click.get_current_context().exit(1)
-
-
-# ---- JSON
-
-
-def _json(report: DiffReport, ignore: list[str]) -> Json:
-    return {
-        "same": report.same,
-        "ignored": ignore,
-        "partitions": [_partition_json(each) for each in report.partitions],
-    }
-
-
-def _partition_json(found: PartitionComparison) -> Json:
-    return {
-        "partition": found.partition,
-        "same": found.same,
-        "a": None if found.path_a is None else {"path": found.path_a, **_digest_json(found.digest_a)},
-        "b": None if found.path_b is None else {"path": found.path_b, **_digest_json(found.digest_b)},
-        "compared": found.compared,
-        "differing": {", ".join(what.names): count for what, count in found.differing.items()},
-        "notHeld": dict(found.not_held),
-        "differences": [
-            {
-                "what": list(each.what.names),
-                "firstOffset": each.first_offset,
-                "lastOffset": each.last_offset,
-                "records": each.records,
-                "a": _record_json(each.a),
-                "b": _record_json(each.b),
-            }
-            for each in found.differences
-        ],
-    }
-
-
-def _digest_json(digest: Digest) -> Json:
-    parts = {"body": digest.body, "timestamps": digest.timestamps, "headers": digest.headers}
-    return {"records": digest.records, "digest": {name: f"{part:016x}" for name, part in parts.items()}}
-
-
-def _record_json(record: Record | None) -> Json | None:
-    """Return the first record of a difference, its bytes as text cut short: `cat` has all of it."""
-    if record is None:
-        return None
-    return {
-        "timestamp": record.timestamp,
-        "timestampType": record.timestamp_type,
-        "key": _cell(record.key),
-        "value": _cell(record.value),
-        "headers": len(record.headers),
-    }
-
-
-def _cell(cell: bytes | None) -> Json | None:
-    return None if cell is None else {"bytes": len(cell), "text": _start_of(cell)}
 
 
 # ---- text
@@ -218,9 +161,6 @@ def _fields(record: Record, other: Record | None) -> list[str]:
 
 
 def _of_bytes(cell: bytes | None) -> str:
-    return readable(cell) if not cell else f"{_start_of(cell)} ({len(cell)} bytes)"
+    from magicbyte.archive.diff import SHOWN
 
-
-def _start_of(cell: bytes) -> str:
-    text = readable(cell[:_SHOWN])
-    return f"{text}…" if len(cell) > _SHOWN else text
+    return readable(cell) if not cell else f"{shortened(cell, SHOWN)} ({len(cell)} bytes)"

@@ -18,7 +18,7 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magicbyte.archive.rebuild import RebuiltFile, RebuiltSegment
+    from magicbyte.archive.rebuild import RebuiltSegment
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.index_writer import IndexRules
     from magicbyte.ports import TopicPartition
@@ -182,7 +182,7 @@ class _Report:
         entry = {
             "baseOffset": rebuilt.segment.base_offset,
             "bytes": rebuilt.segment.log.size,
-            "files": [_file_json(each, written) for each in rebuilt.files],
+            "files": [{**each.to_json(), "written": each.name in written} for each in rebuilt.files],
         }
         self._partitions[-1]["segments"].append(entry)
         if self._form == "text":
@@ -211,16 +211,6 @@ class _Report:
             say(f"{what}; nothing was written: --write puts them in their place, --out DIR elsewhere")
         else:
             say(what)
-
-
-def _file_json(file: RebuiltFile, written: list[str]) -> Json:
-    return {
-        "name": file.name,
-        "state": file.state.value,
-        "bytes": None if file.content is None else len(file.content),
-        "foundBytes": file.found_size,
-        "written": file.name in written,
-    }
 
 
 def _line(rebuilt: RebuiltSegment, written: list[str]) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.printable import printable
+from magicbyte.printable import printable, readable
 from magicbyte.records.columns import RecordColumns
 
 if TYPE_CHECKING:
@@ -186,21 +186,6 @@ def text(topic: str | None = None, partition: int | None = None, *, named: bool 
 
 def _readable_cells(cells: list[bytes | None]) -> list[str]:
     return [readable(cell) for cell in cells]
-
-
-def readable(cell: bytes | None) -> str:
-    """Return text on one line that is safe to show: what is not UTF-8 or not printable comes as escapes."""
-    if not cell:
-        return "<null>" if cell is None else '""'
-    try:
-        line = cell.decode()
-    except UnicodeDecodeError:
-        line = cell.decode("ascii", errors="backslashreplace")
-    return line if line.isprintable() else _escape(line)
-
-
-def _escape(line: str) -> str:
-    return "".join([char if char.isprintable() else char.encode("unicode_escape").decode() for char in line])
 
 
 def _readable_headers(headers: Headers) -> str:

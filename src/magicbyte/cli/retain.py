@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from magicbyte.archive.retain import Retained
     from magicbyte.ports import TopicPartition
 
-Json = dict[str, Any]
 
 _BYTES = re.compile(r"([0-9]{1,15})\s*(|k|m|g|t)(?:i?b)?", re.IGNORECASE)
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -92,7 +91,7 @@ def retain(
                 say(*_lines(each, dry_run=dry_run))
     total = sum(each.removed_bytes for each in done)
     if form == "json":
-        found = {"dryRun": dry_run, "partitions": [_json(each) for each in done], "removedBytes": total}
+        found = {"dryRun": dry_run, "partitions": [each.to_json() for each in done], "removedBytes": total}
         say_json(found)
     else:
         verb = "would go" if dry_run else "gone"
@@ -114,26 +113,3 @@ def _lines(done: Retained, *, dry_run: bool) -> list[str]:
             f"{size_text(each.size)}: {each.reason.value}"
         )
     return lines
-
-
-def _json(done: Retained) -> Json:
-    return {
-        "partition": done.name,
-        "path": done.path,
-        "bytes": done.size,
-        "removedBytes": done.removed_bytes,
-        "logStartOffset": done.log_start_offset,
-        "logEndOffset": done.log_end_offset,
-        "highWatermark": done.high_watermark,
-        "removed": [
-            {
-                "baseOffset": each.base_offset,
-                "endOffset": each.end_offset,
-                "bytes": each.size,
-                "largestTimestamp": each.largest_timestamp,
-                "head": each.head,
-                "reason": each.reason.name.lower(),
-            }
-            for each in done.removed
-        ],
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from magicbyte.archive.salvage import SalvagedPartition
     from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
-
-Json = dict[str, Any]
 
 
 @click.command()
@@ -75,7 +73,7 @@ def salvage(
             )
             raise
     if form == "json":
-        say_json({"partitions": [_json(each) for each in done]})
+        say_json({"partitions": [each.to_json() for each in done]})
     if not all(each.report.is_sound for each in done):
         click.get_current_context().exit(1)
 
@@ -98,41 +96,3 @@ def _lines(done: SalvagedPartition) -> list[str]:
         place = f"{aside.path}, bytes {aside.position}..{aside.end - 1}, offsets {aside.offsets[0]}..{aside.offsets[1]}"
         lines.append(f"  left out: {place}: {aside.why}")
     return lines
-
-
-def _json(done: SalvagedPartition) -> Json:
-    report = done.report
-    return {
-        "partition": str(done.name),
-        "source": done.source,
-        "path": str(done.folder),
-        "resumed": done.resumed,
-        "batches": report.entries,
-        "bytes": report.bytes,
-        "bytesIn": done.size,
-        "moved": report.moved,
-        "endedTransactions": report.ended_transactions,
-        "lost": [
-            {
-                "path": loss.path,
-                "position": loss.position,
-                "end": loss.end,
-                "offsets": None if loss.offsets is None else list(loss.offsets),
-                "what": loss.error.what,
-                "expected": str(loss.error.expected),
-                "found": str(loss.error.found),
-            }
-            for loss in report.lost
-        ],
-        "leftOut": [
-            {
-                "path": aside.path,
-                "position": aside.position,
-                "end": aside.end,
-                "batches": aside.entries,
-                "offsets": list(aside.offsets),
-                "why": aside.why,
-            }
-            for aside in report.aside
-        ],
-    }

@@ -70,7 +70,7 @@ def verify(
         for finding in found:
             counts[finding.severity] += 1
             if form == "json":
-                listed.append(_json(finding))
+                listed.append(finding.to_json())
             else:
                 say(*_text(finding))
     segments = sum(len(each.segments) for each in partitions)
@@ -88,17 +88,3 @@ def verify(
 
 def _text(finding: Finding) -> list[str]:
     return [f"{finding.severity.value}: {finding}", f"    to do: {finding.advice}"]
-
-
-def _json(finding: Finding) -> Json:
-    return {
-        "severity": finding.severity.value,
-        "path": finding.path,
-        "position": finding.position,
-        "end": finding.end,
-        "offsets": None if finding.offsets is None else list(finding.offsets),
-        "what": finding.what,
-        "expected": finding.expected,
-        "found": finding.found,
-        "advice": finding.advice,
-    }

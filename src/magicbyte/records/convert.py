@@ -90,6 +90,23 @@ class ConversionReport:
                  "producer_states", "leader_epochs", "delete_horizons", "tags", "wrapper_keys")  # fmt: skip
         return {name: count for name in names if (count := getattr(self, name))}
 
+    def to_json(self, lz4_headers: int) -> dict[str, Any]:
+        """Return the counts as `magicbyte convert --format json` has them; `lz4_headers`: how many were repaired."""
+        return {
+            "bytesIn": self.bytes_in,
+            "bytesOut": self.bytes_out,
+            "bytesPassedThrough": self.bytes_passed_through,
+            "batches": self.batches,
+            "records": self.records,
+            "lz4HeadersFixed": lz4_headers,
+            "lost": {_camel(name): count for name, count in self.lost().items()},
+        }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
 
 class _Action(enum.Enum):
     PASS = enum.auto()

@@ -45,6 +45,11 @@ class Digest(NamedTuple):
         sums = ((mine + its) & 0xFFFFFFFFFFFFFFFF for mine, its in zip(self[1:], other[1:], strict=True))
         return Digest(self.records + other.records, *sums)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the parts in hexadecimal."""
+        parts = {"body": self.body, "timestamps": self.timestamps, "headers": self.headers}
+        return {"records": self.records, "digest": {name: f"{part:016x}" for name, part in parts.items()}}
+
 
 NOTHING = Digest()
 

@@ -6,7 +6,7 @@ import enum
 import hashlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -219,19 +219,6 @@ def _copy(source: PartitionDirectory, entry: FileEntry, folder: Path) -> None:
     with source.files.open(entry.path) as file, target.open("wb") as to:
         for at in range(0, entry.size, _COPY_BYTES):
             to.write(file.read_at(at, min(_COPY_BYTES, entry.size - at)))
-
-
-def jsonable(value: Any) -> Any:
-    """Return what JSON can hold of a report: dataclasses as objects, errors and paths as texts."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return jsonable(asdict(value))
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {str(jsonable(key)): jsonable(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [jsonable(each) for each in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def failed(error: Exception) -> tuple[Outcome, str]:

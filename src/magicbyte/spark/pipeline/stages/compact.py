@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,6 @@ from magicbyte.spark.pipeline.work import (
     Outcome,
     Work,
     failed,
-    jsonable,
     raise_first,
 )
 
@@ -108,5 +107,5 @@ def _said(work: Work, rounds: list[CompactionReport], *, shuffled: bool) -> Json
         "shuffled": shuffled,
         "cleanTo": work.clean_to,
         "keys": [each.keys for each in rounds],
-        "dropped": [jsonable(each.dropped) for each in rounds],
+        "dropped": [asdict(each.dropped) for each in rounds],
     }

@@ -132,6 +132,5 @@ def join(work: Work, stage: Stage, parts: list[Converted]) -> Json:
 
 
 def _said(report: ConversionReport, lz4_headers: int) -> Json:
-    lost = {name: count for name, count in report.lost().items() if count}
-    return {"records": report.records, "passedThrough": report.bytes_passed_through, "lost": lost,
-            "lz4HeadersFixed": lz4_headers}  # fmt: skip
+    found = report.to_json(lz4_headers)
+    return {name: found[name] for name in ("records", "bytesPassedThrough", "lz4HeadersFixed", "lost")}

@@ -8,7 +8,6 @@ from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.work import (
     Json,
     Work,
-    jsonable,
 )
 
 if TYPE_CHECKING:
@@ -33,6 +32,6 @@ def run(work: Work, stage: Stage) -> Json:
         "batches": report.entries,
         "moved": report.moved,
         "endedTransactions": report.ended_transactions,
-        "lost": [jsonable(each._asdict()) for each in report.lost],
-        "leftOut": [jsonable(each._asdict()) for each in report.aside],
+        "lost": [each.to_json() for each in report.lost],
+        "leftOut": [each.to_json() for each in report.aside],
     }

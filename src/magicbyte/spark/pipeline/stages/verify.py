@@ -14,7 +14,6 @@ from magicbyte.spark.pipeline.work import (
     Outcome,
     Work,
     failed,
-    jsonable,
     raise_first,
 )
 
@@ -94,4 +93,4 @@ def _said(findings: Iterable[Finding]) -> Json:
 
     found = list(findings)
     damage = next((str(each) for each in found if each.severity is Severity.ERROR), None)
-    return {"findings": [jsonable(each) for each in found], "damage": damage}
+    return {"findings": [each.to_json() for each in found], "damage": damage}
