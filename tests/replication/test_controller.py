@@ -111,6 +111,13 @@ def test_the_last_replica_in_sync_leads_again_when_it_is_back() -> None:
     assert changes(effects) == {B0: PartitionState(3, 6, (3,), 7)}
 
 
+def test_the_last_replica_in_sync_leads_again_where_it_died_and_came_back_in_one_look() -> None:
+    made = controller()
+    effects = made.brokers_changed({**BROKERS, 3: 301})
+    assert changes(effects)[B0] == PartitionState(-1, 5, (3,), 7)
+    assert changes(written(made, effects)) == {B0: PartitionState(3, 6, (3,), 7)}
+
+
 def test_an_unclean_election_only_where_the_topic_says_so() -> None:
     for unclean in (False, True):
         made = controller(unclean=lambda topic, unclean=unclean: unclean and topic == "a")

@@ -298,6 +298,8 @@ class Controller(_Cluster):
         effects += self._delete_surplus(written)
         if moved:
             effects.append(WriteAssignments(tuple(AssignmentChange(key, self.replicas[key]) for key in moved)))
+        # The broker that was the last in sync may have come back meanwhile: it died and came in one look at the tree.
+        effects += self._settle(key for key in written if key in self.states and self._is_offline(key))
         return [*effects, ReadStates(tuple(sorted(refused)))] if refused else effects
 
     def states_read(self, found: Mapping[TopicPartition, KnownState]) -> list[Effect]:
@@ -535,6 +537,9 @@ class Controller(_Cluster):
             if confined is not None:
                 return confined
         return election.without_dead(state, live, self.epoch)
+
+    def _is_offline(self, key: TopicPartition) -> bool:
+        return self.states[key].state.leader not in self._live(key, self.brokers)
 
     def _is_moved(self, key: TopicPartition) -> bool:
         """Whether all targets of a partition's move are in sync, and no other broker is any more."""
