@@ -478,7 +478,7 @@ class History:
         self.effects_left = 1 << 60
         for broker_id in BROKERS:
             self._start(broker_id)
-        self._settle(2 * len(self.brokers[1].log.records) + 100)
+        self._settle(2 * len(self.brokers[1].log.records) + 200)
         self._produce_and_wait()
         self._perform(self.controller.isr_notified([KEY]))
         self._move_lead(BROKERS)
@@ -504,7 +504,7 @@ class History:
 
     def _produce_and_wait(self) -> None:
         self._produce(self.state.leader)
-        self._settle(40)
+        self._settle(80)
         log = self.brokers[self.state.leader].log
         assert log.high_watermark == log.log_end_offset, "it is committed"
         assert set(self.state.isr) == set(BROKERS), "all are in sync"
@@ -512,12 +512,12 @@ class History:
     def _leave_a_follower_behind(self) -> None:
         """Hang a follower while records are written: they are committed without it; then it comes back."""
         self._produce(1)
-        self._settle(40, (1, 2))
+        self._settle(80, (1, 2))
         assert set(self.state.isr) == {1, 2}, "a follower that hangs is removed"
         self._produce(1)
-        self._settle(40, (1, 2))
+        self._settle(80, (1, 2))
         assert self.brokers[1].log.high_watermark == self.brokers[1].log.log_end_offset, "it is committed without it"
-        self._settle(40)
+        self._settle(80)
         self._produce_and_wait()
 
     def _act(self, action: str, broker_id: int) -> None:

@@ -321,12 +321,6 @@ def dead_brokers_are_missed(self: Controller, brokers: Mapping[int, int]) -> lis
     return BROKERS_CHANGED(self, {**self.brokers, **brokers})
 
 
-def refusals_are_forgotten(
-    self: Controller, written: Mapping[TopicPartition, KnownState], _refused: Collection[TopicPartition]
-) -> list[Effect]:
-    return STATES_WRITTEN(self, written, ())
-
-
 def states_written_whatever_is_there(changes: Sequence[controller.StateChange]) -> list[Effect]:
     return [WriteStates(tuple(replace(each, expected_version=ANY_VERSION) for each in changes))] if changes else []
 
@@ -349,8 +343,8 @@ IS_LATE, CHANGE, REFUSED = LeaderPartition._is_late, LeaderPartition._change, Le
 BY_LEADER_EPOCH, FOLLOW, FETCHED_ANSWER = fetcher.by_leader_epoch, Fetcher.follow, Fetcher.fetched
 NEXT, TRUNCATE = Fetcher.next, Log.truncate
 OFFLINE = election.offline
-BROKERS_CHANGED, STATES_WRITTEN, STATES_READ = (
-    Controller.brokers_changed, Controller.states_written, Controller.states_read,
+BROKERS_CHANGED, STATES_READ = (
+    Controller.brokers_changed, Controller.states_read,
 )  # fmt: skip
 
 COMPARES: dict[str, Any] = {"compares_epochs": True}
@@ -421,7 +415,6 @@ PLANTED = [
     Planted(election, "_led_by", epoch_stays),
     Planted(Controller, "brokers_changed", bounces_are_missed),
     Planted(Controller, "brokers_changed", dead_brokers_are_missed),
-    Planted(Controller, "states_written", refusals_are_forgotten),
     Planted(controller, "_written", states_written_whatever_is_there),
     Planted(Controller, "states_read", what_was_read_is_not_believed),
     Planted(Controller, "start", a_new_controller_tells_nobody),

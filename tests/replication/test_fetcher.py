@@ -76,6 +76,17 @@ def test_a_log_that_knows_an_epoch_without_records_is_cut_at_its_end_to_forget_i
     assert fetcher.fetched(step.partitions[0], answer, 0) == Truncate(A, 9)
 
 
+def test_a_follower_that_asks_for_epochs_forgets_one_without_records_too() -> None:
+    fetcher, log = Fetcher(asks_epochs=True), log_of(9)
+    log.note(4)  # it led in this epoch, and appended nothing
+    fetcher.follow(A, log, 5)
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 5, 4),))
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(3, 9))}, 0) == [Truncate(A, 9)]
+    log.truncate(9)
+    assert fetcher.next(0) == Fetch((FetchFrom(A, 5, 9, 0, 3),))
+
+
 def test_records_are_appended_where_the_log_still_ends_at_the_offset_asked_for() -> None:
     fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=9)
     fetcher.follow(A, log, 4)

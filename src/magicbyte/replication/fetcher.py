@@ -217,7 +217,9 @@ class Fetcher:
             if error:
                 self._refused(key, followed, error, now_ms)
                 continue
-            truncations += self._cut_by_epoch(key, followed, end)
+            # Where nothing is cut, too: else a log that this replica led and wrote nothing to keeps that epoch.
+            ends = followed.log.log_end_offset
+            truncations += self._cut_by_epoch(key, followed, end) or [Truncate(key, ends)]
         return truncations
 
     def offsets_answered(
