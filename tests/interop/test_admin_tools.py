@@ -29,6 +29,7 @@ PLACES = {  # where the tools are
         "ConfigCommand": "kafka.admin",
         "ConsoleConsumer": f"{NEW}.consumer",
         "ConsumerGroupCommand": f"{NEW}.consumer.group",
+        "ReassignPartitionsCommand": f"{NEW}.reassign",
     },
 }
 OTHERS = {"2.8.2": "kafka.admin", "4.3.1": NEW}

@@ -1,0 +1,79 @@
+"""Kafka's own tools of two eras move and elect leaders of a cluster of ours."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.builders import records
+from broker.clusters import Members, cluster, until
+from interop.test_admin_tools import Tools
+from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, create_topic
+from magicbyte.client.produce import send
+from magicbyte.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+
+class Operator:
+    """Runs a release's tools beside the cluster, with a file of JSON where they want one."""
+
+    def __init__(self, version: str, folder: Path, members: Members) -> None:
+        self._tools, self._folder = Tools(version, members.bootstrap), folder
+
+    async def run(self, name: str, *arguments: str, **files: object) -> str:
+        """Return what a tool prints. `files`: options and the content of their files."""
+        options = []
+        for option, content in files.items():
+            path = self._folder / f"{option}.json"
+            path.write_text(json.dumps(content))
+            options += [f"--{option.replace('_', '-')}", str(path)]
+        return await asyncio.to_thread(self._tools.run, name, *arguments, *options)
+
+
+def leads(members: Members, broker_id: int, topic: str = "t") -> Callable[[], bool]:
+    return lambda: [each.node_id for each in members.leaders(topic)] == [broker_id]
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+def test_kafkas_tools_elect_and_reassign(version: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with cluster(tmp_path / "logs", 3) as members, Client(members.bootstrap) as client:
+            operator = Operator(version, tmp_path, members)
+            await create_topic(client, NewTopic("t", 1, 2, assignments=[[1, 2]]))
+            await until(leads(members, 1))
+            await send(client, "t", 0, records(10))
+
+            def move(*replicas: int) -> dict[str, object]:
+                return {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": replicas}]}
+
+            said = await operator.run("ReassignPartitionsCommand", "--execute", reassignment_json_file=move(2, 3))
+            assert "Successfully started partition reassignment for t-0" in said
+            await until(leads(members, 2))
+            await until(lambda: set(members.contents("t")) == {2, 3})
+            assert len(set(members.contents("t").values())) == 1
+            said = await operator.run("ReassignPartitionsCommand", "--verify", reassignment_json_file=move(2, 3))
+            assert "Reassignment of partition t-0 is complete" in said
+            said = await operator.run("ReassignPartitionsCommand", "--list")
+            assert "No partition reassignments found" in said
+            asked = ListPartitionReassignmentsRequest()
+            listed = await client.ask(await client.controller(), asked, ListPartitionReassignmentsResponse)
+            assert listed.topics == []
+
+            await operator.run("ReassignPartitionsCommand", "--execute", reassignment_json_file=move(3, 2))
+            election = {"partitions": [{"topic": "t", "partition": 0}]}
+            chosen = ["--election-type", "preferred"]
+            said = await operator.run("LeaderElectionCommand", *chosen, path_to_json_file=election)
+            assert "Successfully completed leader election (PREFERRED) for partitions t-0" in said
+            await until(leads(members, 3))
+            said = await operator.run("LeaderElectionCommand", *chosen, path_to_json_file=election)
+            assert "Valid replica already elected for partitions" in said
+            await send(client, "t", 0, records(10))
+
+    asyncio.run(work())
