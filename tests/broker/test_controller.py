@@ -267,7 +267,7 @@ def test_an_unclean_election_follows_the_setting_of_a_topic() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2)
         cluster.create_topic("t", [2, 1])
-        await cluster.control(1)
+        controller = await cluster.control(1)
         await until(lambda: cluster.state("t"))
         cluster.set_isr("t", 2)
         cluster.kill(2)
@@ -278,8 +278,41 @@ def test_an_unclean_election_follows_the_setting_of_a_topic() -> None:
         cluster.view.create(layout.CONFIG_CHANGE, layout.dump_config_change("topics", "t"), sequence=True)
         await until(lambda: cluster.brokers[1].metadata.get(T0) == 1)
         assert cluster.state("t") == PartitionState(1, 2, (1,), 1)
+        assert controller.unclean_elections == 1
 
     controlled(go)
+
+
+def test_an_unclean_election_follows_the_setting_of_the_broker_once_it_changes() -> None:
+    async def go(cluster: ControlledCluster) -> None:
+        cluster.register(1, 2)
+        cluster.create_topic("t", [2, 1])
+        controller = await cluster.control(1)
+        await until(lambda: cluster.state("t"))
+        cluster.set_isr("t", 2)
+        cluster.kill(2)
+        await until(lambda: cluster.brokers[1].metadata.get(T0) == -1)
+        cluster.config.change({"unclean.leader.election.enable": "true"}, {})
+        controller.settings_changed()
+        await until(lambda: cluster.brokers[1].metadata.get(T0) == 1)
+        await controller.stop()
+        assert controller.unclean_elections == 1
+
+    controlled(go)
+
+
+def test_topics_stay_where_deleting_them_is_disabled() -> None:
+    async def go(cluster: ControlledCluster) -> None:
+        cluster.register(1)
+        cluster.create_topic("t", [1])
+        await cluster.control(1)
+        await until(lambda: cluster.brokers[1].roles)
+        cluster.view.create(f"{layout.DELETE_TOPICS}/t")
+        await until(lambda: not cluster.view.children(layout.DELETE_TOPICS))
+        assert cluster.view.exists(layout.topic_path("t"))
+        assert not cluster.brokers[1].deleted
+
+    controlled(go, settings={"delete.topic.enable": "false"})
 
 
 def test_a_leader_changes_its_in_sync_replicas_by_the_controller() -> None:

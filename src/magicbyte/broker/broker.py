@@ -437,6 +437,8 @@ class Broker:
             self._background.config_changed()
         if self._server is not None:
             self._server.limits = _limits(self.config)
+        if self.controller is not None:
+            self.controller.settings_changed()
 
     async def settings_changed(self, kind: str, name: str) -> None:
         """Put settings in force that were changed in the tree, of a topic (`topics`) or of brokers (`brokers`).

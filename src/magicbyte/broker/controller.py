@@ -10,6 +10,7 @@ For whoever runs a broker:
   It returns when it is known who the controller is. `on_change` is called then, and whenever that changes.
 * `service.session_event(event)` with every `SessionEvent` of the store, in the listener of `LoopStore.open`. After
   EXPIRED, and a new session and registration: `await service.renew(store)`.
+* `service.settings_changed()` when values of `config` have changed.
 * `await service.stop()`, before the store is closed and after the broker's own ControlledShutdown.
 * `service.controller_id` (`NOBODY` while it is not known), `service.epoch`, `service.is_active`.
 * `broker.controller = service`: the handlers in `controller_requests.py` ask it. Without one (None) a broker is alone.
@@ -86,6 +87,7 @@ class ControllerService:
         self._term: ControllerTerm | None = None
         self._election: election.Election | None = None
         self._is_electing = False
+        self._unclean_elections = 0
         self._known = asyncio.Event()
         self._waiting: set[asyncio.Future[Any]] = set()
 
@@ -105,6 +107,11 @@ class ControllerService:
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
         return self._term is not None and not self._term.is_over
+
+    @property
+    def unclean_elections(self) -> int:
+        """How often this broker has had a replica lead that was not in sync."""
+        return self._unclean_elections + (0 if self._term is None else self._term.unclean_elections)
 
     # ---- from start to stop
 
@@ -127,6 +134,15 @@ class ControllerService:
             if self._term is not None:
                 self._term.end()
             self._changed(None)
+
+    def settings_changed(self) -> None:
+        """Take in that settings of the broker have changed: the default of `unclean.leader.election.enable`."""
+        if self.is_active:
+            self._events.put_nowait(self._settle)
+
+    async def _settle(self) -> None:
+        if self._term is not None and not self._term.is_over:
+            await self._term.settle()
 
     async def stop(self) -> None:
         """Resign, so that another broker becomes the controller at once; close all connections."""
@@ -277,6 +293,7 @@ class ControllerService:
         """End the term, if there is one: brokers are told nothing more by it."""
         term, self._term = self._term, None
         if term is not None:
+            self._unclean_elections += term.unclean_elections
             log.info("controller: epoch %d ends", term.epoch)
             await asyncio.gather(*term.end(), return_exceptions=True)
             self._changed(None)

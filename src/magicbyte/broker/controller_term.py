@@ -42,6 +42,7 @@ from magicbyte.replication.controller import (
     WriteStates,
 )
 from magicbyte.replication.reassignment import Move
+from magicbyte.replication.state import NO_LEADER
 
 if TYPE_CHECKING:
     import uuid
@@ -84,6 +85,7 @@ class ControllerTerm:
     ) -> None:
         self.epoch = epoch
         self.is_over = False
+        self.unclean_elections = 0
         self._around, self._enqueue = around, enqueue
         self._tree = ControllerTree(store, epoch_version, self._on_change)
         self._changed: dict[Part, dict[str, None]] = {}
@@ -116,7 +118,7 @@ class ControllerTerm:
             assignments,
             states,
             moves=moves,
-            deleting=await tree.deletions(),
+            deleting=await tree.deletions(are_enabled=self._around.config.delete_topic_enable),
             unclean=lambda topic: self._unclean.get(topic, self._around.config.unclean_leader_election_enable),
         )
         log.info(
@@ -169,6 +171,10 @@ class ControllerTerm:
         match effect:
             case WriteStates(changes):
                 written = await tree.write_states(changes)
+                for key, leader in _not_in_sync(controller.states, written).items():
+                    self.unclean_elections += 1
+                    why = "was not in sync: acknowledged records may be lost"
+                    log.warning("controller: broker %d leads %s and %s", leader, key, why)
                 refused = [each.partition for each in changes if each.partition not in written]
                 return controller.states_written(written, refused)
             case ReadStates(partitions):
@@ -215,12 +221,14 @@ class ControllerTerm:
             self._then(lambda: self._perform(self._controller.replicas_deleted(broker_id, done)))
 
     def _then(self, event: Event) -> None:
-        self._enqueue(partial(self._unless_over, event))
+        """Have an event handled in this term, behind those that wait."""
 
-    async def _unless_over(self, event: Event) -> None:
-        if not self.is_over:
-            await event()
-            await self._watch_moves()
+        async def unless_over() -> None:
+            if not self.is_over:
+                await event()
+                await self._watch_moves()
+
+        self._enqueue(unless_over)
 
     # ---- events: brokers
 
@@ -263,7 +271,8 @@ class ControllerTerm:
                 self._watched.difference_update(changed)
                 await self._perform(self._controller.isr_notified(changed))
             case Part.DELETIONS:
-                deleting = await self._tree.deletions()
+                are_enabled = self._around.config.delete_topic_enable
+                deleting = await self._tree.deletions(are_enabled=are_enabled)
                 await self._perform(self._controller.delete_topics(deleting))
             case Part.REASSIGNMENTS:
                 await self._reassignments_changed()
@@ -295,8 +304,11 @@ class ControllerTerm:
         for name in changed:
             self._unclean.pop(name, None)
         self._unclean |= await self._tree.unclean(changed)
-        for name in dict.fromkeys(changed):
-            await self._perform(self._controller.settle_topic(name))
+        await self._perform(self._controller.settle(changed))
+
+    async def settle(self) -> None:
+        """Look again what the settings of this broker mean for partitions without a leader."""
+        await self._perform(self._controller.settle(self._controller.topics))
 
     async def _log_directory_events_changed(self) -> None:
         for broker_id in await self._tree.log_directory_events():
@@ -424,3 +436,14 @@ def _assignments(
             if node.adding.get(partition) or node.removing.get(partition):
                 moves[key] = Move(tuple(node.adding.get(partition, ())), tuple(node.removing.get(partition, ())))
     return replicas, moves
+
+
+def _not_in_sync(
+    before: Mapping[TopicPartition, KnownState], written: Mapping[TopicPartition, KnownState]
+) -> dict[TopicPartition, int]:
+    """Return the partitions whose new leaders were not in sync, and these leaders."""
+    return {
+        key: known.state.leader
+        for key, known in written.items()
+        if key in before and known.state.leader not in (NO_LEADER, *before[key].state.isr)
+    }

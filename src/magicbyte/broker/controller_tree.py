@@ -140,9 +140,14 @@ class ControllerTree:
                 found[key] = KnownState(state, node.version)
         return found
 
-    async def deletions(self) -> list[str]:
-        """Return the topics to delete, and watch for more."""
-        return await self._children(layout.DELETE_TOPICS, Part.DELETIONS)
+    async def deletions(self, *, are_enabled: bool) -> list[str]:
+        """Return the topics to delete, and watch for more; where that is disabled, requests for it are removed."""
+        names = await self._children(layout.DELETE_TOPICS, Part.DELETIONS)
+        if are_enabled or not names:
+            return names
+        log.warning("controller: delete.topic.enable is false: not deleting %s", ", ".join(names))
+        await self.delete([f"{layout.DELETE_TOPICS}/{each}" for each in names])
+        return []
 
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Return what old tools ask for, and watch it."""

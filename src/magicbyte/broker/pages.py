@@ -265,13 +265,14 @@ def _cluster(broker: Broker) -> Iterator[Family]:
         family = gauge(f"kafka_{name}", meaning)
         family.add(value)
         yield family
-    for name, meaning in (
-        ("server_replicamanager_isrshrinks", "How often a partition lost a replica: there is one of each."),
-        ("server_replicamanager_isrexpands", "How often a partition got one back."),
-        ("controller_controllerstats_uncleanleaderelections", "Leaders that had not all records."),
+    unclean = 0 if broker.controller is None else broker.controller.unclean_elections
+    for name, meaning, value in (
+        ("server_replicamanager_isrshrinks", "How often a partition lost a replica: there is one of each.", 0),
+        ("server_replicamanager_isrexpands", "How often a partition got one back.", 0),
+        ("controller_controllerstats_uncleanleaderelections", "Leaders that had not all records.", unclean),
     ):
         family = counter(f"kafka_{name}", meaning)
-        family.add(0)
+        family.add(value)
         yield family
 
 

@@ -348,9 +348,9 @@ class Controller(_Cluster):
         """Take in that a disk of a broker has failed: asked to lead and follow, it says which replicas were there."""
         return self._lead(self.held_by([broker_id]), [broker_id]) if broker_id in self.brokers else []
 
-    def settle_topic(self, name: str) -> list[Effect]:
-        """Take in that a topic's settings have changed: an unclean election may be allowed now."""
-        return self._settle(self._partitions.get(name, ()))
+    def settle(self, names: Iterable[str]) -> list[Effect]:
+        """Take in that settings of topics have changed: unclean elections may be allowed now."""
+        return self._settle([key for name in set(names) for key in self._partitions.get(name, ())])
 
     # ---- what is asked for
 
