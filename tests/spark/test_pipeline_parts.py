@@ -321,6 +321,43 @@ def test_a_log_that_is_copied_in_parts_is_retained_as_by_one_worker(cut: Path, t
     same(tmp_path)
 
 
+FILTERS = (
+    "from-offset = 20",
+    "to-offset = 45",
+    "from-offset = 30\nto-offset = 31",
+    "to-offset = 0",
+    "from-offset = 100000",
+    "since = 2023-11-14T22:13:21Z",
+)
+
+
+@pytest.mark.parametrize("limits", FILTERS)
+def test_a_log_filtered_in_parts_is_that_of_one_worker(cut: Path, tmp_path: Path, limits: str) -> None:
+    stages = f'[[stage]]\ndo = "filter"\n{limits}\n{{above}}'
+    runs = [ran(tmp_path, cut, sink, stages, parted=sink == "parted") for sink in ("parted", "whole")]
+    assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
+    assert told(runs[0]) == told(runs[1])
+    assert [unit["outputs"][0]["files"] for unit in runs[0].units] == [
+        unit["outputs"][0]["files"] for unit in runs[1].units
+    ]
+    same(tmp_path)
+    assert not (tmp_path / "parted/.pipeline").exists()
+
+
+def test_a_filter_in_parts_meets_the_damage_that_one_worker_meets(tmp_path: Path) -> None:
+    segments = [some_records(50, first=each) for each in (0, 40, 100)]
+    write_partition(tmp_path / "logs", "overlap-0", *segments)
+    folder = write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=each) for each in (0, 50, 100)))
+    path = folder / f"{50:020}.log"
+    path.write_bytes(path.read_bytes()[:300] + b"?" + path.read_bytes()[301:])
+    stages = '[[stage]]\ndo = "filter"\nfrom-offset = 20\n{above}'
+    runs = [ran(tmp_path, tmp_path / "logs", sink, stages, parted=sink == "parted") for sink in ("parted", "whole")]
+    assert [(unit["outcome"], unit["error"]) for unit in runs[0].units] == [
+        (unit["outcome"], unit["error"]) for unit in runs[1].units
+    ]
+    assert {unit["outcome"] for unit in runs[0].units} == {"damaged"}
+
+
 def test_leader_epochs_of_parts_are_those_of_the_whole() -> None:
     def epochs(*entries: tuple[int, int], ended: bool = False) -> LeaderEpochs:
         found = LeaderEpochs()

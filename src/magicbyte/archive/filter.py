@@ -6,20 +6,22 @@ header. Transaction markers and other control records stay, whatever the limits 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from magicbyte.archive.convert import last_epoch
+from magicbyte.archive.parts import WrittenSegment, look_at
 from magicbyte.archive.rebuild import recognise
-from magicbyte.archive.writer import LogDirectoryWriter
+from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter
 from magicbyte.codecs import Codec
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files.index_writer import LATEST_RULES
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import Chunk, read_chunks
 from magicbyte.records.batch import HEADER
@@ -105,29 +107,100 @@ def filter_partition(
     Checksums are verified. Raises CorruptRecordError for damage, OSError where it cannot be written.
     """
     report = FilterReport()
-    kernel.expect(source.size)
-    writer = LogDirectoryWriter(out, recognise(source) or LATEST_RULES)
-    metadata = source.metadata()
-    topic_id = None if metadata is None else metadata.topic_id
-    segment_bytes = max([1 << 30, *(segment.log.size for segment in source.segments)])
-    with writer.partition(*name, segment_bytes=segment_bytes, topic_id=topic_id, dialect=source.dialect) as to:
-        next_offset = 0
-        for segment in source.segments:
-            to.roll(max(segment.base_offset, to.end_offset), keep_empty=True)
-            with source.files.open(segment.log.path) as file:
-                for chunk in read_chunks(file, dialect=source.dialect, limit=limit):
-                    try:
-                        to.append(b"".join(_kept(chunk.table, wanted, limit, report)))
-                    except CorruptRecordError as error:
-                        raise error.locate(path=chunk.path, shift=chunk.position) from None
-                    next_offset = _end(chunk)
+    directory = LogDirectoryWriter(out, recognise(source) or LATEST_RULES)
+    with _writer(source, name, directory) as to:
+        next_offset = _write(source, to, wanted, limit, report)
         if next_offset > to.end_offset:  # the last records went: their offsets are not given again
             to.roll(next_offset)
-        if (epoch := last_epoch(source)) is not None:
-            to.note_epoch(epoch)
-        to.finish()
-    writer.finish(meta_properties([source]), {name: log_start_offset(source)})
+        _finish(source, to)
+    directory.finish(meta_properties([source]), {name: log_start_offset(source)})
     return report
+
+
+class FilteredPart(NamedTuple):
+    """Neighbouring segments that are filtered, for `join_filtered`; `next_offset`: behind the last record, 0: none."""
+
+    segments: list[WrittenSegment]
+    report: FilterReport
+    next_offset: int
+
+
+def filter_part(
+    part: PartitionDirectory, name: TopicPartition, out: Path, wanted: Wanted, *, rules: IndexRules, limit: int
+) -> FilteredPart:
+    """Do what `filter_partition` does with some neighbouring segments, in a folder of their own. Raises as that does.
+
+    `rules` are those of the files of the whole partition.
+    """
+    report, alone = FilterReport(), replace(part, texts={}, snapshots={})
+    directory = LogDirectoryWriter(out, rules)
+    with _writer(alone, name, directory, is_part=True) as to:
+        next_offset = _write(alone, to, wanted, limit, report)
+        folder = to.finish().folder
+    (written,) = discover([str(folder)])
+    of_dialect = rules.of_dialect(part.dialect)
+    segments = [look_at(written, segment, folder, of_dialect) for segment in written.segments]
+    return FilteredPart(segments, report, next_offset)
+
+
+def join_filtered(
+    source: PartitionDirectory, name: TopicPartition, out: Path, parts: Sequence[FilteredPart], *, rules: IndexRules
+) -> FilterReport:
+    """Make the new log directory `out` of all parts of one partition, in order, as `filter_partition` makes it.
+
+    No part has offsets of the next one. The parts must be on the same file system, and are gone then.
+    """
+    report, segments = FilterReport(), [segment for part in parts for segment in part.segments]
+    for part in parts:
+        for each in fields(FilterReport):
+            setattr(report, each.name, getattr(report, each.name) + getattr(part.report, each.name))
+    next_offset = next((part.next_offset for part in reversed(parts) if part.next_offset), 0)
+    # A last segment that lost all its records gives way to one that begins behind them.
+    is_given_up = not segments[-1].size and next_offset > segments[-1].end_offset
+    directory = LogDirectoryWriter(out, rules)
+    with _writer(source, name, directory) as to:
+        for segment in segments[:-1] if is_given_up else segments:
+            to.adopt(segment)
+        if next_offset > to.end_offset:
+            to.roll(next_offset, keep_empty=is_given_up)
+        _finish(source, to)
+    directory.finish(meta_properties([source]), {name: log_start_offset(source)})
+    return report
+
+
+def _writer(
+    source: PartitionDirectory, name: TopicPartition, directory: LogDirectoryWriter, *, is_part: bool = False
+) -> PartitionWriter:
+    metadata = source.metadata()
+    return directory.partition(
+        *name,
+        segment_bytes=max([1 << 30, *(segment.log.size for segment in source.segments)]),
+        topic_id=None if metadata is None else metadata.topic_id,
+        dialect=source.dialect,
+        is_part=is_part,
+    )
+
+
+def _write(source: PartitionDirectory, to: PartitionWriter, wanted: Wanted, limit: int, report: FilterReport) -> int:
+    """Write what stays of all segments; return the offset behind the last record that there was, 0 without any."""
+    next_offset = 0
+    kernel.expect(source.size)
+    for segment in source.segments:
+        to.roll(max(segment.base_offset, to.end_offset), keep_empty=True)
+        with source.files.open(segment.log.path) as file:
+            for chunk in read_chunks(file, dialect=source.dialect, limit=limit):
+                try:
+                    to.append(b"".join(_kept(chunk.table, wanted, limit, report)))
+                except CorruptRecordError as error:
+                    raise error.locate(path=chunk.path, shift=chunk.position) from None
+                next_offset = _end(chunk)
+    return next_offset
+
+
+def _finish(source: PartitionDirectory, to: PartitionWriter) -> None:
+    if (epoch := last_epoch(source)) is not None:
+        to.note_epoch(epoch)
+    to.finish()
 
 
 def _end(chunk: Chunk) -> int:

@@ -229,6 +229,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
         "to-offset": _OFFSET,
         "keys": Option("a list of keys", _keys),
         "key-prefix": Option("a text", lambda value: value.encode() if isinstance(value, str) and value else None),
+        "part-above": _size(1 << 30),
     },
     "mirror": {},
     "digest": {},
@@ -239,7 +240,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
 
 _LIMITS: Mapping[str, Sequence[str]] = {
     "retain": ("older-than", "bytes", "before-offset"),
-    "filter": tuple(STAGES["filter"]),
+    "filter": tuple(name for name in STAGES["filter"] if name not in _ABOVE),
 }
 """Stages that need one of these options at least."""
 _RANGES = (("from-offset", "to-offset"), ("since", "until"))

@@ -177,7 +177,7 @@ def _end(stages: Sequence[Stage], before: frozenset[str]) -> int:
 
 Task: TypeAlias = (
     "Job | list[convert.ConvertPart] | list[compare.ComparePart] | list[records.TablePart] | list[verify.VerifyPart]"
-    " | list[copying.CopyPart] | list[GroupPart] | None"
+    " | list[filter_.FilterPart] | list[copying.CopyPart] | list[GroupPart] | None"
 )
 
 AnyPlace: TypeAlias = "Place | StorePlace | ScratchPlace"
@@ -307,12 +307,14 @@ _DOERS: dict[type, Callable[[Any], Any]] = {
     compare.ComparePart: compare.do,
     records.TablePart: records.do,
     verify.VerifyPart: verify.do,
+    filter_.FilterPart: filter_.do,
 }
 _PARTS: Mapping[str, Callable[[Work, Stage], Any]] = {
     "convert": convert.parts,
     "compare": compare.parts,
     "records": records.parts,
     "verify": verify.parts,
+    "filter": filter_.parts,
 }
 """Stages whose shares are parts of the partition."""
 _JOINS: Mapping[str, Callable[[Work, Stage, list[Any]], Json]] = {
@@ -320,6 +322,7 @@ _JOINS: Mapping[str, Callable[[Work, Stage, list[Any]], Json]] = {
     "compare": compare.join,
     "records": records.join,
     "verify": verify.join,
+    "filter": filter_.join,
 }
 _STAGES: Mapping[str, Callable[[Work, Stage], Json]] = {
     "inventory": inventory.run,
