@@ -50,7 +50,7 @@ class Finding:
         return f"{', '.join(place)}: {self.what}: expected {self.expected}, found {self.found}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte verify --format json` has for a self."""
+        """Return what `magicbyte verify --format json` has for a finding."""
         return {
             "severity": self.severity.value,
             "path": self.path,

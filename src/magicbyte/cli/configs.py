@@ -115,7 +115,7 @@ async def _described(bootstrap: str, wanted: list[Whose], *, everything: bool) -
                     "topic": whose.topic,
                     "broker": whose.broker,
                     "settings": [
-                        _setting_json(each)
+                        each.to_json()
                         for _, each in sorted((await _settings(client, whose)).items())
                         if everything or each.is_own
                     ],
@@ -145,17 +145,6 @@ async def _check(client: Client, whose: Whose) -> None:
     elif whose.broker not in (known := (await describe_cluster(client)).brokers):
         there = ", ".join(map(str, sorted(known)))
         raise UnknownTopicError(f"broker {whose.broker}: expected one of {there}")
-
-
-def _setting_json(setting: Setting) -> Json:
-    return {
-        "name": setting.name,
-        "value": setting.value,
-        "source": setting.source,
-        "own": setting.is_own,
-        "readOnly": setting.is_read_only,
-        "sensitive": setting.is_sensitive,
-    }
 
 
 # ---- set, unset

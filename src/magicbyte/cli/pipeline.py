@@ -54,7 +54,7 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
     if dry_run:
         planned = driver.plan(given)
         if form == "json":
-            say_json(_plan_json(planned))
+            say_json(planned.to_json())
         else:
             say(*_plan_text(planned))
         return
@@ -176,22 +176,6 @@ def _due(planned: Plan) -> dict[str, tuple[int, int]]:
             sums[name] = size + unit.size, count + 1
     size, count = sums.pop("", (0, 0))
     return {**sums, "": (size + sum(unit["bytes"] for unit in planned.done), count + len(planned.done))}
-
-
-def _plan_json(planned: Plan) -> Json:
-    return {
-        "due": [
-            {
-                "unit": unit.name,
-                "path": unit.partition.path,
-                "bytes": unit.size,
-                "segments": len(unit.partition.segments),
-                "stages": [stage.do for stage in unit.stages],
-            }
-            for unit in planned.due
-        ],
-        "done": [{"unit": unit["unit"], "bytes": unit["bytes"]} for unit in planned.done],
-    }
 
 
 def _plan_text(planned: Plan) -> list[str]:

@@ -51,7 +51,7 @@ def check(paths: tuple[Path, ...], form: str) -> None:
     found = [error for file in files for error in read(file)[1]]
     errors = [error for error in found if not error.warning]
     if form == "json":
-        report = {"files": len(files), "errors": len(errors), "findings": [_error_json(error) for error in found]}
+        report = {"files": len(files), "errors": len(errors), "findings": [error.to_json() for error in found]}
         say_json(report)
     else:
         for error in found:
@@ -81,20 +81,6 @@ def _error_text(error: SchemaError) -> list[str]:
         f"    expected {error.expected}, found {error.found}",
         f"    {error.mend}",
     ]
-
-
-def _error_json(error: SchemaError) -> Json:
-    return {
-        "path": error.path,
-        "line": error.line,
-        "column": error.column,
-        "field": error.field,
-        "rule": error.rule.value,
-        "expected": error.expected,
-        "found": error.found,
-        "mend": error.mend,
-        "warning": error.warning,
-    }
 
 
 # ---- size
@@ -188,7 +174,7 @@ def diff(old: str, new: str, form: str) -> None:
     changes = compare(_message(old), _message(new))
     broken = [change for change in changes if not change.compatible]
     if form == "json":
-        report = {"compatible": not broken, "changes": [_change_json(change) for change in changes]}
+        report = {"compatible": not broken, "changes": [change.to_json() for change in changes]}
         say_json(report)
     else:
         for change in changes:
@@ -199,16 +185,6 @@ def diff(old: str, new: str, form: str) -> None:
             say(f"compatible: {many(len(changes), 'change')}")
     if broken:
         click.get_current_context().exit(_FAILED)
-
-
-def _change_json(change: Change) -> Json:
-    return {
-        "field": change.field,
-        "change": change.kind.value,
-        "compatible": change.compatible,
-        "versions": [str(each) for each in change.versions],
-        "reason": change.reason,
-    }
 
 
 def _change_text(change: Change) -> list[str]:
@@ -247,7 +223,7 @@ def advise(message: str, samples_path: Path, version: int | None, form: str) -> 
             "samples": len(samples),
             "bytes": whole,
             "saved": sum(each.saved for each in advice),
-            "fields": [_advice_json(each) for each in advice],
+            "fields": [each.to_json() for each in advice],
         }
         say_json(report)
     else:
@@ -268,21 +244,6 @@ def _samples(path: Path) -> list[object]:
     if not samples:
         raise click.UsageError(f"{path} has no sample: one message as JSON on each line")
     return samples
-
-
-def _advice_json(advice: Advice) -> Json:
-    return {
-        "field": advice.way,
-        "type": advice.type,
-        "values": advice.values,
-        "lowest": advice.lowest,
-        "highest": advice.highest,
-        "today": str(advice.today),
-        "best": str(advice.best),
-        "bytes": {str(encoding): count for encoding, count in advice.bytes.items()},
-        "saved": advice.saved,
-        "worstGrowth": advice.worst_growth,
-    }
 
 
 def _advice_text(name: str, version: int, samples: int, whole: int, advice: list[Advice]) -> list[str]:

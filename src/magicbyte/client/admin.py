@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from magicbyte.client.client import Client, Cluster, Node, only
 from magicbyte.errors import BrokerError, ErrorCode
@@ -86,6 +86,17 @@ class Setting:
     is_read_only: bool
     is_sensitive: bool
     source: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte configs describe --format json` has for a setting."""
+        return {
+            "name": self.name,
+            "value": self.value,
+            "source": self.source,
+            "own": self.is_own,
+            "readOnly": self.is_read_only,
+            "sensitive": self.is_sensitive,
+        }
 
 
 async def create_topic(client: Client, topic: NewTopic, *, validate_only: bool = False) -> None:

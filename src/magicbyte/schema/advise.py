@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from magicbyte.schema.sizes import check_version, encoded_size, encoding_of, integers
 from magicbyte.schema.tree import ENCODABLE_BITS, Encoding, FieldSchema, MessageSchema
@@ -31,6 +31,21 @@ class Advice:
     lowest: int = 0
     highest: int = 0
     bytes: dict[Encoding, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte schema advise --format json` has for a field."""
+        return {
+            "field": self.way,
+            "type": self.type,
+            "values": self.values,
+            "lowest": self.lowest,
+            "highest": self.highest,
+            "today": str(self.today),
+            "best": str(self.best),
+            "bytes": {str(encoding): count for encoding, count in self.bytes.items()},
+            "saved": self.saved,
+            "worstGrowth": self.worst_growth,
+        }
 
     @property
     def best(self) -> Encoding:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from magicbyte.schema.sizes import encoding_of
 from magicbyte.schema.tree import (
@@ -57,6 +58,16 @@ class Change:
     compatible: bool
     versions: tuple[Versions, ...]
     reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte schema diff --format json` has for a change."""
+        return {
+            "field": self.field,
+            "change": self.kind.value,
+            "compatible": self.compatible,
+            "versions": [str(each) for each in self.versions],
+            "reason": self.reason,
+        }
 
 
 def compare(old: MessageSchema, new: MessageSchema) -> list[Change]:

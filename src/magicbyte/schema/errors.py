@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from magicbyte.errors import MagicbyteError
 
@@ -74,6 +75,20 @@ class SchemaError:
     found: str
     mend: str
     warning: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte schema check --format json` has for a finding."""
+        return {
+            "path": self.path,
+            "line": self.line,
+            "column": self.column,
+            "field": self.field,
+            "rule": self.rule.value,
+            "expected": self.expected,
+            "found": self.found,
+            "mend": self.mend,
+            "warning": self.warning,
+        }
 
     def __str__(self) -> str:
         where = f"{self.path}:{self.line}:{self.column}: {self.field}{': ' if self.field else ''}"

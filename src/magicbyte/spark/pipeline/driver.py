@@ -90,6 +90,22 @@ class Plan:
     due: list[Unit]
     done: list[Json]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte pipeline run --dry-run --format json` prints."""
+        return {
+            "due": [
+                {
+                    "unit": unit.name,
+                    "path": unit.partition.path,
+                    "bytes": unit.size,
+                    "segments": len(unit.partition.segments),
+                    "stages": [stage.do for stage in unit.stages],
+                }
+                for unit in self.due
+            ],
+            "done": [{"unit": unit["unit"], "bytes": unit["bytes"]} for unit in self.done],
+        }
+
 
 def run(
     pipeline: Pipeline,
