@@ -28,13 +28,13 @@ from magicbyte.groups.effects import (
     Reply,
     Store,
 )
-from magicbyte.groups.group import Due, Group, refused_join, replacement_stored
+from magicbyte.groups.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.groups.loading import LoadedPartition
 from magicbyte.groups.members import Member, weight_of
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
 from magicbyte.groups.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
-from magicbyte.groups.terms import LoadState, Terms
+from magicbyte.groups.terms import CoordinatorTerms, LoadState
 from magicbyte.groups.usage import Usage
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.message import Message
@@ -78,8 +78,8 @@ class Coordinator:
     ) -> None:
         self.config = config
         self.groups: dict[str, Group] = {}
-        self.terms = Terms()
-        self.deadlines = Deadlines[Due]()
+        self.terms = CoordinatorTerms()
+        self.deadlines = Deadlines[GroupDeadline]()
         self.closed = False
         self.has_partition = has_partition
         self.usage = Usage()

@@ -32,7 +32,7 @@ LONGEST_NAME: Final = (
 SKIPS_ASSIGNMENT: Final = 9  # version of JoinGroup that tells a leader to assign nothing
 
 
-class Due(NamedTuple):
+class GroupDeadline(NamedTuple):
     """What a deadline is for: a member's session, one that has only its id, the joins or the syncs of a group."""
 
     group_id: str
@@ -52,7 +52,7 @@ class Group:
     partition: int
     term: int
     config: GroupConfig
-    deadlines: Deadlines[Due]
+    deadlines: Deadlines[GroupDeadline]
     token: Callable[[], str]
     usage: Usage
     state: GroupState = GroupState.EMPTY
@@ -115,7 +115,9 @@ class Group:
         if instance is None and caller.version >= KNOWN_MEMBER_ID:
             self.pending.add(member_id)
             self.usage.used += weight((), member_id)
-            self.deadlines.set(Due(self.group_id, "pending", member_id), now.monotonic_ms + request.session_timeout_ms)
+            self.deadlines.set(
+                GroupDeadline(self.group_id, "pending", member_id), now.monotonic_ms + request.session_timeout_ms
+            )
             return [refused_join(caller, member_id, ErrorCode.MEMBER_ID_REQUIRED)]
         return self._add(caller, member_id, request, now)
 
@@ -132,7 +134,7 @@ class Group:
     def admit(self, member: Member, until_ms: int) -> None:
         """Take a member in, who is to be heard of before `until_ms`."""
         self.members.admit(member)
-        self.deadlines.set(Due(self.group_id, "session", member.member_id), until_ms)
+        self.deadlines.set(GroupDeadline(self.group_id, "session", member.member_id), until_ms)
 
     def _rejoin(self, caller: Caller, member: Member, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         unchanged = member.protocols == protocols_of(request)
@@ -155,7 +157,7 @@ class Group:
         before = self.members.static[instance]
         member = self.members[before]
         effects = [*_fenced_join(member, ErrorCode.FENCED_INSTANCE_ID), *_fenced_sync(member)]
-        self.deadlines.cancel(Due(self.group_id, "session", before))
+        self.deadlines.cancel(GroupDeadline(self.group_id, "session", before))
         told_leader = self.leader or ""
         self.members.rename(member, member_id)
         if self.leader == before:
@@ -179,7 +181,7 @@ class Group:
         effects: list[Effect] = []
         if self.state is GroupState.COMPLETING_REBALANCE:
             effects = self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
-        self.deadlines.cancel(Due(self.group_id, "sync"))
+        self.deadlines.cancel(GroupDeadline(self.group_id, "sync"))
         self.unsynced.clear()
         wait = self.members.rebalance_timeout_ms
         if self.state is GroupState.EMPTY:
@@ -187,7 +189,7 @@ class Group:
             self._has_new = False
             wait = self.config.initial_rebalance_delay_ms
         self._move(GroupState.PREPARING_REBALANCE, now.date_ms)
-        self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + wait)
+        self.deadlines.set(GroupDeadline(self.group_id, "join"), now.monotonic_ms + wait)
         return effects
 
     def joins_due(self, now: Moment) -> list[Effect]:
@@ -198,7 +200,7 @@ class Group:
             wait = min(self.config.initial_rebalance_delay_ms, self._gathering_ms)
             self._gathering_ms -= wait
             self._has_new = False
-            self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + wait)
+            self.deadlines.set(GroupDeadline(self.group_id, "join"), now.monotonic_ms + wait)
             return []
         return self._complete(now)
 
@@ -217,9 +219,11 @@ class Group:
                 self._drop(member)
         joined = [each for each in self.members.values() if each.joining is not None]
         if self.members and not joined:
-            self.deadlines.set(Due(self.group_id, "join"), now.monotonic_ms + self.members.rebalance_timeout_ms)
+            self.deadlines.set(
+                GroupDeadline(self.group_id, "join"), now.monotonic_ms + self.members.rebalance_timeout_ms
+            )
             return []
-        self.deadlines.cancel(Due(self.group_id, "join"))
+        self.deadlines.cancel(GroupDeadline(self.group_id, "join"))
         self._gathering_ms = None
         self.generation += 1
         if not joined:
@@ -231,7 +235,7 @@ class Group:
         self.protocol = self.members.vote()
         self._move(GroupState.COMPLETING_REBALANCE, now.date_ms)
         self.unsynced = set(self.members)
-        self.deadlines.set(Due(self.group_id, "sync"), now.monotonic_ms + self.members.rebalance_timeout_ms)
+        self.deadlines.set(GroupDeadline(self.group_id, "sync"), now.monotonic_ms + self.members.rebalance_timeout_ms)
         effects: list[Effect] = []
         for member in self.members.values():
             if member.joining is not None:
@@ -262,7 +266,7 @@ class Group:
         member = self.members[request.member_id]
         self.unsynced.discard(member.member_id)
         if not self.unsynced:
-            self.deadlines.cancel(Due(self.group_id, "sync"))
+            self.deadlines.cancel(GroupDeadline(self.group_id, "sync"))
         if self.state is GroupState.STABLE:
             self.touch(member, now)
             return [_assigned(self, caller, member)]
@@ -330,7 +334,7 @@ class Group:
     def touch(self, member: Member, now: Moment) -> None:
         """Let a member's session begin anew."""
         self.deadlines.set(
-            Due(self.group_id, "session", member.member_id), now.monotonic_ms + member.session_timeout_ms
+            GroupDeadline(self.group_id, "session", member.member_id), now.monotonic_ms + member.session_timeout_ms
         )
 
     def leave(self, member_id: str, instance_id: str | None, now: Moment) -> tuple[ErrorCode, list[Effect]]:
@@ -361,7 +365,7 @@ class Group:
         if member_id in self.pending:
             self.pending.remove(member_id)
             self.usage.used -= weight((), member_id)
-        self.deadlines.cancel(Due(self.group_id, "pending", member_id))
+        self.deadlines.cancel(GroupDeadline(self.group_id, "pending", member_id))
 
     def remove(self, member_id: str, now: Moment) -> list[Effect]:
         """Let a member go, and the others join again."""
@@ -376,7 +380,7 @@ class Group:
         self.unsynced.discard(member.member_id)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
-        self.deadlines.cancel(Due(self.group_id, "session", member.member_id))
+        self.deadlines.cancel(GroupDeadline(self.group_id, "session", member.member_id))
         return effects
 
     def dismiss(self, code: ErrorCode) -> list[Effect]:
@@ -384,11 +388,11 @@ class Group:
         effects: list[Effect] = []
         for member in self.members.values():
             effects += _fenced_join(member, code) + _fenced_sync(member, code)
-            self.deadlines.cancel(Due(self.group_id, "session", member.member_id))
+            self.deadlines.cancel(GroupDeadline(self.group_id, "session", member.member_id))
         for member_id in list(self.pending):
             self._forget_pending(member_id)
         for what in ("join", "sync"):
-            self.deadlines.cancel(Due(self.group_id, what))
+            self.deadlines.cancel(GroupDeadline(self.group_id, what))
         return effects
 
     def bury(self, code: ErrorCode) -> list[Effect]:

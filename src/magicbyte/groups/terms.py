@@ -32,7 +32,7 @@ class Term:
     state: LoadState
 
 
-class Terms(dict[int, Term]):
+class CoordinatorTerms(dict[int, Term]):
     """The present terms, by partition. What was begun in an earlier one can be told by its number, and is void."""
 
     def __init__(self) -> None:
