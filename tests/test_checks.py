@@ -17,6 +17,8 @@ NUMBERS = {
     "The cleaner": 34,
     "Log, recovery, retention": 34,
     "The enriched dialect": 16,
+    "Replication": 16,
+    "Migration of a running cluster": 4,
 }
 """How many checks each list has."""
 

@@ -10,6 +10,10 @@ from pathlib import Path
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.partition import Partition
+from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, create_topic
+from magicbyte.client.fetch import read_records
+from magicbyte.client.offsets import bounds
 from magicbyte.clock import SystemClock
 from magicbyte.metadata.on_loop import OpenSession
 from magicbyte.ports import MetadataStore, SessionListener
@@ -113,3 +117,20 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.01)
+
+
+async def make(members: Members, client: Client, factor: int = 3, partitions: int = 1, **configs: str) -> None:
+    """Make topic t, and wait until its leaders know that they are."""
+    settings = {name.replace("_", "."): value for name, value in configs.items()}
+    await create_topic(client, NewTopic("t", partitions, factor, settings))
+    await until(lambda: all(len(members.leaders("t", index)) == 1 for index in range(partitions)))
+
+
+async def values(client: Client, topic: str) -> list[bytes | None]:
+    _, end = await bounds(client, topic, 0)
+    return [each.value async for columns in read_records(client, topic, 0, 0, end) for each in columns]
+
+
+def replicas(members: Members) -> list[Partition]:
+    """Return the replicas of topic t's first partition."""
+    return [found for each in members.brokers.values() if (found := members.replica(each, "t")) is not None]

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from broker.builders import records
-from broker.clusters import Members, cluster, until
+from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic, delete_records, delete_topic
-from magicbyte.client.fetch import read_records
+from magicbyte.client.admin import delete_records, delete_topic
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
-from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
@@ -21,18 +19,6 @@ from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.records.columns import Record
 from magicbyte.releases import line_of, protocol_version
-
-
-async def make(members: Members, client: Client, factor: int = 3, partitions: int = 1, **configs: str) -> None:
-    """Make topic t, and wait until its leaders know that they are."""
-    settings = {name.replace("_", "."): value for name, value in configs.items()}
-    await create_topic(client, NewTopic("t", partitions, factor, settings))
-    await until(lambda: all(len(members.leaders("t", index)) == 1 for index in range(partitions)))
-
-
-async def values(client: Client, topic: str) -> list[bytes | None]:
-    _, end = await bounds(client, topic, 0)
-    return [each.value async for columns in read_records(client, topic, 0, 0, end) for each in columns]
 
 
 def test_what_is_acknowledged_is_in_every_replica_byte_for_byte(folder: Path) -> None:
@@ -50,10 +36,6 @@ def test_what_is_acknowledged_is_in_every_replica_byte_for_byte(folder: Path) ->
             assert len(await values(client, "t")) == 50
 
     run(work())
-
-
-def replicas(members: Members) -> list:
-    return [found for each in members.brokers.values() if (found := members.replica(each, "t")) is not None]
 
 
 def test_a_killed_leader_is_succeeded_and_comes_back_as_a_follower(folder: Path) -> None:
@@ -251,5 +233,19 @@ def test_replicas_are_equal_under_every_protocol_version(folder: Path, protocol:
             assert len(found) == 3
             assert len(set(found.values())) == 1
             assert len(await values(client, "t")) == 10
+
+    run(work())
+
+
+def test_a_new_leader_does_not_say_less_than_its_predecessor_did(folder: Path) -> None:
+    """Followers learn the high watermark with their next fetch: a new leader asks for patience (KIP-207)."""
+
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(members, client)
+            await send(client, "t", 0, records(10))
+            for _ in range(2):
+                await members.kill(members.leader("t").node_id)
+                assert len(await values(client, "t")) == 10
 
     run(work())

@@ -46,11 +46,16 @@ class Ours:
         }
         self.served: Broker
 
-    async def start(self) -> None:
+    async def start(self, protocol: str | None = None) -> None:
         path = layout.broker_path(OURS)
         await until(lambda: self._cluster.is_gone(path), "our session of before has ended")
+        if protocol is not None:
+            self._settings["inter.broker.protocol.version"] = protocol
         self.served = Broker(BrokerConfig(self._settings))
         await self.served.start()
+
+    async def knows_both(self) -> bool:
+        return self.served.cluster_view.broker_ids() == [REAL, OURS]
 
     @property
     def bootstrap(self) -> str:
@@ -83,10 +88,31 @@ async def mixed(release: str, protocol: str, stored_as: str, folder: Path) -> As
             await ours.served.abort()
 
 
-async def produce(bootstrap: str, first: int, codec: Codec) -> None:
+def test_a_broker_that_speaks_a_later_protocol_than_an_old_leader_knows(tmp_path: Path) -> None:
+    """KIP-31's order of steps is broken: ours fetches with version 2 from a broker of 0.9, which knows 0 and 1.
+
+    Such a broker reads the request, and answers as to version 1: the bytes are the same.
+    """
+
+    async def work() -> None:
+        async with mixed("0.9.0.1", "0.9.0", "0.9.0", tmp_path) as (cluster, ours):
+            await until(ours.knows_both, "the real controller has told of both brokers")
+            ours.served.topics.create("t", None, None, assignments={0: [REAL, OURS]})
+            await until(lambda: cluster.is_led("t", REAL, REAL, OURS), "the topic is there")
+            await ours.served.stop()
+            await until(lambda: cluster.is_led("t", REAL, REAL), "ours has left")
+            await ours.start("0.10.0")
+            await produce(cluster.bootstrap, 0, Codec.NONE, partitions=1)
+            await until(lambda: cluster.is_led("t", REAL, REAL, OURS), "ours is in sync")
+            assert ours.stored(0) == stored(tmp_path / f"broker-{REAL}", 0)
+
+    run(work(), 200)
+
+
+async def produce(bootstrap: str, first: int, codec: Codec, *, partitions: int = PARTITIONS) -> None:
     """Produce ten records to each partition with acks=all."""
     async with Client(bootstrap, retry_ms=60_000) as client:
-        for index in range(PARTITIONS):
+        for index in range(partitions):
             records = [Record(0, 1000 + at, 0, b"key %d" % at, b"value %d" % at) for at in range(first, first + 10)]
             await send(client, "t", index, records, ProduceOptions(codec=codec))
 
@@ -125,10 +151,7 @@ def test_leadership_and_the_controller_move_both_ways_and_replicas_stay_equal(
             async def equal() -> bool:
                 return all(ours.stored(index) == stored(real, index) for index in range(PARTITIONS))
 
-            async def knows_both() -> bool:
-                return ours.served.cluster_view.broker_ids() == [REAL, OURS]
-
-            await until(knows_both, "the real controller has told of both brokers")
+            await until(ours.knows_both, "the real controller has told of both brokers")
             ours.served.topics.create("t", PARTITIONS, 2)  # each leads one
             await until(in_sync, "the topic is there")
             both = f"{cluster.bootstrap},{ours.bootstrap}"

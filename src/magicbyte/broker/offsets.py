@@ -45,6 +45,7 @@ _CONSUMER: Final = -1
 _UNKNOWN: Final = -1
 _STEPS: Final = 10  # to search a partition by time, in another thread that is waited for
 _FIRST_WITH_EPOCHS: Final = 4
+_FIRST_NOT_AVAILABLE: Final = 5
 _EARLIEST_LOCAL, _LATEST_TIERED = -4, -5
 _FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 """Of the request that knows what stands in place of a timestamp, where that is not the first."""
@@ -109,7 +110,12 @@ async def _offset(
         return response
     if timestamp == _EARLIEST_LOCAL:
         timestamp = EARLIEST_TIMESTAMP
+    # A new leader learns what is committed from its followers: until then it must not say less than the one before.
+    is_behind = request.message.replica_id == _CONSUMER and log.high_watermark < partition.led().epoch_start
     if timestamp == LATEST_TIMESTAMP:
+        if is_behind:
+            response.error_code = _behind(request.version)
+            return response
         response.offset = end
     else:
         quick = timestamp == EARLIEST_TIMESTAMP
@@ -119,11 +125,17 @@ async def _offset(
             async with broker.memory.work(broker.topics.rules(partition.topic).max_decompressed_bytes):
                 found = await broker.read(partition, offset_for_timestamp, log, timestamp)
         if found is None or (not quick and found[1] >= end):
+            response.error_code = _behind(request.version) if is_behind else ErrorCode.NONE
             return response
         response.timestamp, response.offset = found
     if request.version >= _FIRST_WITH_EPOCHS:
         response.leader_epoch = _epoch_at(log, response.offset)
     return response
+
+
+def _behind(version: int) -> ErrorCode:
+    """Return what says that the high watermark is not known yet (KIP-207)."""
+    return ErrorCode.OFFSET_NOT_AVAILABLE if version >= _FIRST_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _epoch_at(log: PartitionLog, offset: int) -> int:

@@ -43,6 +43,7 @@ from magicbyte.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from magicbyte.records.layout import LOG_OVERHEAD, OFFSET
 from magicbyte.releases import inter_broker_versions
 from magicbyte.replication.fetcher import (
     NO_EPOCH,
@@ -458,8 +459,14 @@ def _append(fetched: _Fetched, now: Moment) -> _Written:
     log, dialect = partition.log, partition.log.config.dialect
     written = _Written(NOTHING_STORED, 0, 0)
     if fetched.records:
-        taken = take(fetched.records.toreadonly(), next_offset=log.log_end_offset, dialect=dialect)
+        end, base = log.log_end_offset, log.log_end_offset
+        if not log.size and len(fetched.records) >= LOG_OVERHEAD:
+            # The leader's log may start inside a batch, which comes whole: an empty log begins where the batch does.
+            base = min(max(OFFSET.read(fetched.records), 0), end)
+        taken = take(fetched.records.toreadonly(), next_offset=base, dialect=dialect)
         if taken.first_offset != NOTHING_STORED:
+            if taken.first_offset < end <= taken.last_offset:
+                log.truncate_fully(taken.first_offset, now.monotonic_ms)
             made = record_set(taken.data, log.config.rules, dialect)
             log.append(made, now)
             written = _Written(taken.first_offset, made.size, 2 if made.batches else 1)
