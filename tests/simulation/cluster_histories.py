@@ -72,6 +72,8 @@ class History:
             "offsets.topic.num.partitions": "4",
             "unclean.leader.election.enable": "false",
         }
+        if self.protocol in WITHOUT_EPOCHS:
+            self.world.settings["log.message.format.version"] = self.protocol
         self.brokers = [self.world.broker(number) for number in range(brokers)]
         for each in self.brokers:
             each.session_timeout_ms = 6000
@@ -343,7 +345,7 @@ class History:
             lost = {offset: value for offset, value in wanted.items() if offsets.get(offset) != value}
             if lost:
                 raise UnsoundError(
-                    f"{TOPIC}-{partition}: acknowledged and not at their offsets: {dict(list(lost.items())[:5])}"
+                    f"{TOPIC}-{partition}: acknowledged and not at their offsets: {list(lost.items())[:5]}"
                 )
         report = check(self.recorder.history, Rules())
         if not report.is_sound:
