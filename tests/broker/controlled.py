@@ -53,7 +53,7 @@ class ToldBroker:
     def __post_init__(self) -> None:
         self.answers.set()
 
-    async def take(self, request: Message) -> Message:
+    async def take(self, request: Message, version: int) -> Message:
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
@@ -61,7 +61,10 @@ class ToldBroker:
                 raise NetworkError(f"broker {self.id} is not reachable")
             self.requests.append(request)
             await self.answers.wait()
-            return self._take(request)
+            response = self._take(request)
+            if isinstance(response, LeaderAndIsrResponse):
+                (response.partition_errors if version >= 5 else response.topics).clear()
+            return response
         finally:
             self._at_once -= 1
 
@@ -138,9 +141,7 @@ class ToldLink:
         assert request.API_KEY is not None
         version = self._versions[request.API_KEY]
         frame = bytes(write_request(request, version, correlation_id=1, client_id=self._client_id))
-        response = await self._broker.take(read_request(frame[4:]).message)
-        if isinstance(response, LeaderAndIsrResponse):
-            (response.partition_errors if version >= 5 else response.topics).clear()
+        response = await self._broker.take(read_request(frame[4:]).message, version)
         answer = bytes(write_response(response, version, correlation_id=1))
         return read_response(answer[4:], APIS[request.API_KEY], version)[1]
 

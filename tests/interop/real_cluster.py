@@ -195,7 +195,7 @@ class Candidate:
         if isinstance(message, ApiVersionsRequest):
             return versions_response({key: SERVED[key].versions for key in (7, 18, 56)})
         if key in CONTROL:
-            return await self.told.take(message)
+            return await self.told.take(message, version)
         self.asked.append(message)
         connection = Connection("host", "peer", self._config.listeners[0])
         answer = await HANDLERS[type(message)](self._broker, Request(message, version, None, connection))

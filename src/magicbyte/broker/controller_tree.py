@@ -306,12 +306,12 @@ class ControllerTree:
     async def remove_topic(self, topic: str) -> None:
         """Take a topic out of the tree: its states, then itself, its settings and that it was to be deleted."""
         top = layout.topic_path(topic)
-        others = [layout.config_path("topics", topic), f"{layout.DELETE_TOPICS}/{topic}"]
+        wanted = [top, layout.config_path("topics", topic), f"{layout.DELETE_TOPICS}/{topic}"]
         for _ in range(_ATTEMPTS):
             below = await self._below(top)
             for start in range(0, len(below), _MOST_CHANGES):
                 await self.delete(below[start : start + _MOST_CHANGES])
-            left = [each for each in [top, *others] if await patiently(self._store.exists, each) is not None]
+            left = [path for path, node in zip(wanted, await self._nodes(wanted), strict=True) if node is not None]
             if not left:
                 return
             try:
