@@ -54,7 +54,8 @@ FACE = Path(__file__).with_name("public_face.txt")
 RETURNED = (
     Aside, ConversionReport, DiffReport, Difference, FetchedInventory, Finding, FormatCount, Holes, Loss, Lz4Headers,
     OpenTransaction, PartitionComparison, PartitionConversion, PartitionDirectory, PartitionInventory, RecordFacts,
-    SalvageReport, SalvagedPartition, Severity, Tally, TopicPartition, What, testing.Broker,
+    SalvageReport, SalvagedPartition, Severity, Tally, TopicPartition, What, testing.Broker, testing.Cluster,
+    testing.TurnedClock,
 )  # fmt: skip
 """What comes back from the functions, beside the names of the package itself."""
 ALIASES = {

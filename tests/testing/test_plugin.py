@@ -172,3 +172,32 @@ def test_the_option_has_the_broker_offer_what_an_older_release_does(suite: pytes
     refused = suite.runpytest_inprocess(*PLUGIN, "--kafka-as-version", "0.7")
     refused.assert_outcomes(errors=1)
     refused.stdout.fnmatch_lines("*as.version: expected a release from 0.8.2 to 4.1, found '0.7'*")
+
+
+def test_a_cluster_is_whole_again_for_the_next_test_and_has_settings_of_its_own(suite: pytest.Pytester) -> None:
+    suite.makeini("[pytest]\nkafka_cluster_brokers = 2\nkafka_cluster_settings =\n    num.partitions=4\n")
+    tests = """
+    from magicbyte.client.admin import NewTopic, create_topic
+
+    def test_breaks(kafka_cluster):
+        kafka_cluster.cut(1, 2)
+        kafka_cluster.kill(1)
+        assert kafka_cluster.running == {2}
+
+    def test_is_whole(kafka_cluster):
+        assert kafka_cluster.running == {1, 2}
+        async def make():
+            async with Client(kafka_cluster.bootstrap_servers) as client:
+                await create_topic(client, NewTopic("orders", -1, -1))
+                return (await client.topics(["orders"]))["orders"]
+        topic = asyncio.run(make())
+        assert len(topic.partitions) == 4
+        assert len(topic.partitions[0].replicas) == 2
+    """
+    passes(suite, tests, 2)
+
+
+def test_a_number_of_brokers_that_is_none_is_an_error_of_use(suite: pytest.Pytester) -> None:
+    suite.makeini("[pytest]\nkafka_cluster_brokers = many\n")
+    suite.makepyfile("def test_it(kafka_cluster): pass")
+    suite.runpytest_subprocess(*PLUGIN).stdout.fnmatch_lines("*kafka_cluster_brokers: 'many': expected a number*")

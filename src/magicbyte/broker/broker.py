@@ -340,7 +340,12 @@ class Broker:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._pages is not None:
+            await self._pages.aclose()
+            self._pages = None
         del closing
+        if self.membership is not None:
+            self.membership.abandon()
         self.logs.release()
         for threads in (self.reading, self.writing, self.messages):
             threads.close()

@@ -169,6 +169,10 @@ class Membership:
         await self.store.close()
         self._threads.close()
 
+    def abandon(self) -> None:
+        """Leave the session to expire, as a crash does."""
+        self._threads.close()
+
     # ---- settings that change
 
     def _config_changed(self, _event: NodeEvent, _path: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from magicbyte.broker.versions import SERVED
 from magicbyte.records.encode import KAFKA_FORMATS, Format
-from magicbyte.releases import Release
+from magicbyte.releases import Release, inter_broker_versions
 
 _FIRST, _LATEST = (0, 8, 2), (4, 1)
 _OWN_PROTOCOL: Final = (2, 8)
@@ -67,13 +67,16 @@ def offer_of(name: str) -> Offer:
         for key, versions in release.answered().items()
         if key in SERVED
     }
+    protocol = min(release.line, _OWN_PROTOCOL)
     listed = dict(answered)
+    between = inter_broker_versions(protocol).keys() & SERVED.keys() - answered.keys()
+    answered |= {key: SERVED[key].versions for key in sorted(between)}  # brokers need them of each other, unlisted
     listed[_PRODUCE] = range(answered[_PRODUCE].stop)  # librdkafka takes codecs from version 0
     return Offer(
         answered,
         listed,
         newest_format=KAFKA_FORMATS[release.newest_magic],
-        protocol=min(release.line, _OWN_PROTOCOL),
+        protocol=protocol,
         tells_range=release.tells_range,
         reads_any_version=release.reads_any_version,
         ignores_unknown=release.ignores_unknown,

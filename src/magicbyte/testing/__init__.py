@@ -1,4 +1,4 @@
-"""What tests import, ours and users': a broker, and the simulated world."""
+"""What tests import, ours and users': a broker, a cluster of several, and the simulated world."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magicbyte.testing.broker import Broker
+    from magicbyte.testing.cluster import Cluster, TurnedClock
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Cluster", "TurnedClock"]
 
 
 def __getattr__(name: str) -> object:
-    """Import the broker when it is asked for: tests of other things need none of it."""
+    """Import a broker or cluster when it is asked for: tests of other things need none of it."""
     if name == "Broker":
         from magicbyte.testing.broker import Broker
 
         return Broker
+    if name in __all__:
+        from magicbyte.testing import cluster
+
+        return getattr(cluster, name)
     raise AttributeError(name)

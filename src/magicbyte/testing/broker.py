@@ -99,14 +99,16 @@ class Broker:
         """Start it on the running loop."""
         if self._directory is None:
             self._temporary = tempfile.mkdtemp(prefix="magicbyte-")
-        directory = str(self._directory or self._temporary)
-        broker = Served(BrokerConfig({"log.dirs": directory, **self._settings}), around=self._faulty)
+        broker = self._made(BrokerConfig({"log.dirs": str(self._directory or self._temporary), **self._settings}))
         try:
             await broker.start()
         except BaseException:
             self._clear()
             raise
         self._broker = broker
+
+    def _made(self, config: BrokerConfig) -> Served:
+        return Served(config, around=self._faulty)
 
     async def stop(self) -> None:
         """Stop it, cleanly; a folder of its own goes."""

@@ -1,4 +1,4 @@
-"""pytest's fixtures for a broker: `kafka_broker`, one for a test run, and `kafka_topic`, one for a test.
+"""pytest's fixtures: `kafka_broker` and `kafka_cluster` for a test run, `kafka_topic` for a test.
 
 pytest finds them where magicbyte is installed; a run that uses neither imports nothing else of magicbyte.
 """
@@ -17,8 +17,11 @@ import pytest
 if TYPE_CHECKING:
     from magicbyte.client.admin import NewTopic
     from magicbyte.testing.broker import Broker
+    from magicbyte.testing.cluster import Cluster
 
 SETTINGS: Final = "kafka_broker_settings"
+CLUSTER_SETTINGS: Final = "kafka_cluster_settings"
+CLUSTER_BROKERS: Final = "kafka_cluster_brokers"
 OPTION: Final = "--kafka-as-version"
 MARK: Final = "kafka_topic"
 _MARK_USE: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is made"
@@ -31,8 +34,12 @@ _numbers = itertools.count(1)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the setting of pytest's own configuration file, and the option."""
     parser.addini(SETTINGS, "Settings of kafka_broker, with Kafka's names: KEY=VALUE, one per line.", type="linelist")
+    parser.addini(CLUSTER_SETTINGS, "The same for each broker of kafka_cluster.", type="linelist")
+    parser.addini(CLUSTER_BROKERS, "How many brokers kafka_cluster has.", default="3")
     parser.getgroup("magicbyte").addoption(
-        OPTION, metavar="RELEASE", help="Have kafka_broker offer what that Kafka release does, 0.8.2 to 4.1."
+        OPTION,
+        metavar="RELEASE",
+        help="Have kafka_broker and kafka_cluster offer what that Kafka release does, 0.8.2 to 4.1.",
     )
 
 
@@ -44,13 +51,22 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def kafka_broker_settings(pytestconfig: pytest.Config) -> Mapping[str, str]:
     """Settings of the broker by name: those of pytest's configuration. A fixture of this name of yours replaces it."""
+    return _settings(pytestconfig, SETTINGS)
+
+
+def _settings(pytestconfig: pytest.Config, ini: str) -> dict[str, str]:
     settings = {}
-    for line in pytestconfig.getini(SETTINGS):
+    for line in pytestconfig.getini(ini):
         name, equals, value = line.partition("=")
         if not equals:
-            raise pytest.UsageError(f"{SETTINGS}: {line!r}: expected KEY=VALUE")
+            raise pytest.UsageError(f"{ini}: {line!r}: expected KEY=VALUE")
         settings[name.strip()] = value.strip()
     return settings
+
+
+def _as_version(pytestconfig: pytest.Config) -> dict[str, str]:
+    release = pytestconfig.getoption(OPTION)
+    return {} if release is None else {"as.version": release}
 
 
 @pytest.fixture(scope="session")
@@ -58,11 +74,37 @@ def kafka_broker(kafka_broker_settings: Mapping[str, str], pytestconfig: pytest.
     """A broker for the whole run, in a thread of its own: `kafka_broker.bootstrap_servers` is where it listens."""
     from magicbyte.testing.broker import Broker
 
-    release = pytestconfig.getoption(OPTION)
-    with Broker(
-        kafka_broker_settings if release is None else {**kafka_broker_settings, "as.version": release}
-    ) as broker:
+    with Broker({**kafka_broker_settings, **_as_version(pytestconfig)}) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster_settings(pytestconfig: pytest.Config) -> Mapping[str, str]:
+    """Settings of each broker of the cluster by name: those of pytest's configuration. One of yours replaces it."""
+    return _settings(pytestconfig, CLUSTER_SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def _kafka_cluster_of_the_run(
+    kafka_cluster_settings: Mapping[str, str], pytestconfig: pytest.Config
+) -> Iterator[Cluster]:
+    from magicbyte.testing.cluster import Cluster
+
+    count = pytestconfig.getini(CLUSTER_BROKERS)
+    if not count.isdecimal() or not int(count):
+        raise pytest.UsageError(f"{CLUSTER_BROKERS}: {count!r}: expected a number from 1 on")
+    with Cluster(int(count), {**kafka_cluster_settings, **_as_version(pytestconfig)}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka_cluster(_kafka_cluster_of_the_run: Cluster) -> Iterator[Cluster]:
+    """A cluster of several brokers, in a thread of its own. It is one for the whole run, and whole for each test.
+
+    Brokers that a test has killed or stopped are started again behind it, and what it cut is healed.
+    """
+    yield _kafka_cluster_of_the_run
+    _kafka_cluster_of_the_run.restore()
 
 
 @pytest.fixture

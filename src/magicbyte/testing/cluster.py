@@ -1,0 +1,426 @@
+"""A cluster inside a test: several brokers in a thread of this process, on one metadata tree in memory.
+
+    with Cluster(brokers=3) as cluster:
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
+        cluster.kill(cluster.leader("orders", 0))
+
+Sockets and files are real, and so is replication; only the tree that ZooKeeper would keep is in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from magicbyte.broker.broker import Broker as Served
+from magicbyte.clock import SystemClock
+from magicbyte.errors import ErrorCode, NetworkError, NoNodeError, UnknownTopicError
+from magicbyte.metadata import layout
+from magicbyte.net.network import SocketNetwork
+from magicbyte.net.stream import SocketStream
+from magicbyte.ports import TopicPartition
+from magicbyte.testing.broker import Broker
+from magicbyte.testing.tree import SimulatedSession, SimulatedTree
+
+if TYPE_CHECKING:
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.net.stream import Stream
+    from magicbyte.ports import Clock, MetadataStore, SessionListener
+    from magicbyte.replication.state import PartitionState
+
+T = TypeVar("T")
+
+_MOST_REPLICAS: Final = 3
+_PATIENCE_S: Final = 30.0
+_POLL_S: Final = 0.01
+_DEFAULTS: Final = {
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "20",
+    "replica.lag.time.max.ms": "5000",
+    "controlled.shutdown.retry.backoff.ms": "50",
+    "offsets.topic.num.partitions": "3",
+    "auto.leader.rebalance.enable": "false",  # leaders stay where a test has put them
+}
+
+
+class TurnedClock:
+    """This machine's clock, and what a test has turned it ahead. Any thread may turn it."""
+
+    def __init__(self) -> None:
+        self._system, self._ahead_ms = SystemClock(), 0
+
+    def advance(self, ms: int) -> None:
+        """Turn the clock ahead."""
+        self._ahead_ms += ms
+
+    def now_ms(self) -> int:
+        """Return the date in ms since 1970."""
+        date_ms = self._system.now_ms()
+        return date_ms + self._ahead_ms
+
+    def monotonic_ms(self) -> int:
+        """Return ms since an arbitrary start."""
+        return self._system.monotonic_ms() + self._ahead_ms
+
+
+class Cluster:
+    """Brokers 1 to `brokers`, each on a free port of this machine that it keeps when it is started again.
+
+    `settings` are Kafka's, of every broker; `directory`, an empty one, keeps the logs. `clock` is what
+    the brokers measure intervals and dates with: a `TurnedClock`, say. Every method may be called from any thread and
+    returns when it is done; in a coroutine, `await asyncio.to_thread(cluster.stop, 1)` keeps the loop running.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        *,
+        directory: Path | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if brokers < 1:
+            raise ValueError(f"brokers: expected one at least, found {brokers}")
+        if directory is not None and directory.exists() and any(directory.iterdir()):
+            why = "the metadata of the cluster that filled it were in memory"
+            raise ValueError(f"directory: expected an empty folder, found files in {directory}: {why}")
+        self._clock: Clock = clock or SystemClock()
+        self._tree = SimulatedTree(self._clock)
+        self._directory, self._temporary = directory, directory is None
+        replicas = str(min(brokers, _MOST_REPLICAS))
+        factors = dict.fromkeys(("offsets.topic.replication.factor", "default.replication.factor"), replicas)
+        self._settings = {**_DEFAULTS, **factors, **(settings or {})}
+        self._count = brokers
+        self._links = _Links()
+        self._members: dict[int, _Member] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._ran: Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event | None = None
+
+    # ---- what there is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Host and port of every broker, with commas: those that do not run, too."""
+        return ",".join(each.kept_address for each in self._members.values())
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers by their numbers: for faults, and what each serves. The cluster starts and stops them."""
+        return self._members
+
+    @property
+    def running(self) -> set[int]:
+        """The brokers that run."""
+        return {number for number, each in self._members.items() if each.is_running}
+
+    @property
+    def controller(self) -> int | None:
+        """The broker that is the controller, None while there is none."""
+        with contextlib.suppress(NoNodeError):
+            return layout.load_controller(self._node(layout.CONTROLLER))
+        return None
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """Return the broker that leads a partition, None while there is none. Raises UnknownTopicError.
+
+        This is what the controller has decided; brokers and clients hear of it a moment later.
+        """
+        found = self._state(topic, partition).leader
+        return None if found < 0 else found
+
+    def isr(self, topic: str, partition: int) -> set[int]:
+        """Return the in-sync replicas of a partition. Raises UnknownTopicError."""
+        return set(self._state(topic, partition).isr)
+
+    def _state(self, topic: str, partition: int) -> PartitionState:
+        path = layout.state_path(topic, partition)
+        try:
+            return layout.load_state(path, self._node(path))
+        except NoNodeError as error:
+            raise UnknownTopicError(f"partition {topic}-{partition} is not in the cluster") from error
+
+    def _node(self, path: str) -> bytes:
+        session = self._tree.session()
+        try:
+            return session.get(path).data
+        finally:
+            session.close()
+
+    def wait(self, is_so: Callable[[], bool], timeout_s: float = _PATIENCE_S) -> None:
+        """Wait for something that the brokers bring about by themselves. Raises TimeoutError."""
+        end = time.monotonic() + timeout_s
+        while not is_so():
+            if time.monotonic() > end:
+                raise TimeoutError(f"it is not so after {timeout_s} s")
+            time.sleep(_POLL_S)
+
+    # ---- what a test does to it
+
+    def kill(self, broker: int) -> None:
+        """End a broker as a crash does: connections end, nothing is handed over, its session expires at once.
+
+        Its logs have no mark of a clean end. Raises ValueError for a broker that does not run.
+        """
+        self._do(self._running(broker).kill())
+
+    def stop(self, broker: int) -> None:
+        """Stop a broker as an operator does: it hands over what it leads, and closes its logs. Raises ValueError."""
+        self._do(self._running(broker).stop())
+
+    def restart(self, broker: int) -> None:
+        """Start a broker that was killed or stopped, on its logs and its port; one that runs is stopped before."""
+
+        async def work(member: _Member) -> None:
+            if member.is_running:
+                await member.stop()
+            await member.start()
+
+        self._do(work(self._member(broker)))
+
+    def cut(self, a: int, b: int) -> None:
+        """Cut two brokers off from each other, both ways, until `heal`.
+
+        The connections that either has opened to the other end, and new ones fail at once. Clients still reach both,
+        and both still reach the metadata tree. Raises ValueError.
+        """
+        pair = frozenset((self._member(a).id, self._member(b).id))
+        if len(pair) == 1:
+            raise ValueError(f"expected two brokers, found {a} twice")
+
+        async def work() -> None:
+            self._links.cut(pair)
+
+        self._do(work())
+
+    def heal(self) -> None:
+        """Let all brokers reach each other again."""
+        self._links.cuts.clear()
+
+    def restore(self) -> None:
+        """Heal what is cut and start the brokers that do not run."""
+        self.heal()
+        for number in sorted(set(self._members) - self.running):
+            self.restart(number)
+
+    def move_leader(self, topic: str, partition: int, to: int) -> None:
+        """Let another in-sync replica lead a partition, which becomes its preferred leader.
+
+        Return when the controller has decided so. Raises BrokerError, UnknownTopicError, ValueError for a broker that
+        does not run.
+        """
+        self._running(to)
+        self._do(self._move_leader(TopicPartition(topic, partition), to))
+        self.wait(lambda: self.leader(topic, partition) == to)
+
+    async def _move_leader(self, partition: TopicPartition, to: int) -> None:
+        from magicbyte.client import Client
+        from magicbyte.client.reassignment import assignment_of
+        from magicbyte.client.replicas import Election, alter_reassignments, elect_leaders
+
+        async with Client([each.address() for each in self._members.values() if each.is_running]) as client:
+            replicas = (await assignment_of(client, [partition.topic])).get(partition)
+            if replicas is None or to not in replicas:
+                found = "none" if replicas is None else f"replicas {list(replicas)}"
+                raise UnknownTopicError(f"{partition}: expected one with a replica on broker {to}, found {found}")
+            order = (to, *(each for each in replicas if each != to))
+            outcomes = await alter_reassignments(client, {partition: order})
+            outcomes += await elect_leaders(client, Election.PREFERRED, [partition])
+            for each in outcomes:
+                if each.error is not None and each.error.code is not ErrorCode.ELECTION_NOT_NEEDED:
+                    raise each.error
+
+    def _member(self, broker: int) -> _Member:
+        found = self._members.get(broker)
+        if found is None:
+            raise ValueError(f"broker {broker}: expected one of {', '.join(map(str, self._members))}")
+        return found
+
+    def _running(self, broker: int) -> _Member:
+        found = self._member(broker)
+        if not found.is_running:
+            raise ValueError(f"broker {broker} does not run: `restart` starts it")
+        return found
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns that runs on the loop of the brokers."""
+        assert self._loop is not None, "the cluster runs inside the block"
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    # ---- its own start and end
+
+    def __enter__(self) -> Self:
+        started: Future[None] = Future()
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="cluster")
+        self._ran = self._threads.submit(lambda: asyncio.run(self._run(started)))
+        wait((started, self._ran), return_when=FIRST_COMPLETED)
+        if not started.done():
+            self._end()
+        return self
+
+    async def _run(self, started: Future[None]) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        directory = self._directory or Path(tempfile.mkdtemp(prefix="magicbyte-"))
+        try:
+            for number in range(1, self._count + 1):
+                own = directory / f"broker-{number}"
+                member = _Member(number, self._settings, own, self._tree, self._clock, self._links)
+                self._members[number] = member
+            failures = await asyncio.gather(*(each.start() for each in self._members.values()), return_exceptions=True)
+            for failure in failures:
+                if failure is not None:
+                    raise failure
+            await self._joined()
+            started.set_result(None)
+            await self._ended.wait()
+        finally:
+            for each in self._members.values():
+                if each.is_running:
+                    await (each.kill() if self._temporary else each.stop())
+            if self._temporary:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    async def _joined(self) -> None:
+        """Wait until every broker knows all of them, and the controller."""
+        everyone = sorted(self._members)
+        async with asyncio.timeout(_PATIENCE_S):
+            while any(each.served.cluster_view.broker_ids() != everyone for each in self._members.values()):
+                await asyncio.sleep(_POLL_S)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        assert self._loop is not None
+        assert self._ended is not None
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._end()
+
+    def _end(self) -> None:
+        """Wait for the thread's end; raise what ended it, if it was a fault."""
+        assert self._threads is not None
+        assert self._ran is not None
+        self._threads.shutdown()
+        self._ran.result()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+class _Member(Broker):
+    """A broker of a cluster. It keeps its ports."""
+
+    def __init__(
+        self,
+        number: int,
+        settings: Mapping[str, str],
+        directory: Path,
+        tree: SimulatedTree,
+        clock: Clock,
+        links: _Links,
+    ) -> None:
+        super().__init__({**settings, "broker.id": str(number)}, directory=directory)
+        self.id, self._tree, self._clock, self._links = number, tree, clock, links
+        self._session: SimulatedSession | None = None
+        self.kept_address = ""  # of its first listener, while it is down, too
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and neither stopped nor killed since."""
+        return self._broker is not None
+
+    def _made(self, config: BrokerConfig) -> Served:
+        network = _MemberNetwork(self.id, self._links)
+        return Served(config, clock=self._clock, session=self._open_session, network=network, around=self._faulty)
+
+    def _open_session(self, *, listener: SessionListener) -> MetadataStore:
+        self._session = self._tree.session(listener=listener)
+        return self._session
+
+    async def start(self) -> None:
+        """Start it on the running loop."""
+        await super().start()
+        served = self.served
+        ports = {each.name: served.ports[each.name] for each in served.config.listeners}
+        hosts = [(each.name, each.host) for each in served.config.listeners]
+        self._settings["listeners"] = ",".join(f"{name}://{host}:{ports[name]}" for name, host in hosts)
+        self._links.ports |= dict.fromkeys(ports.values(), self.id)
+        self.kept_address = self.address()
+
+    async def kill(self) -> None:
+        """End it as a crash does; its session expires at once."""
+        broker, self._broker = self.served, None
+        await broker.abort()
+        if self._session is not None:
+            self._tree.cut(self._session)
+            self._tree.expire_session(self._session)
+
+
+class _LinkStream(SocketStream):
+    """A connection from one broker to another."""
+
+    def cut(self) -> None:
+        """End the connection in the network: both ends find it closed, whatever they are doing with it."""
+        if not self.is_closed:
+            with contextlib.suppress(OSError):  # the other end was faster
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class _Links:
+    """Connections between brokers. `ports` says which broker listens where, `cuts` which may have none."""
+
+    def __init__(self) -> None:
+        self.ports: dict[int, int] = {}
+        self.cuts: set[frozenset[int]] = set()
+        self._open: list[tuple[frozenset[int], _LinkStream]] = []
+
+    def check(self, pair: frozenset[int]) -> None:
+        """Raise NetworkError for brokers that are cut off from each other."""
+        if pair in self.cuts:
+            raise NetworkError(f"a test has cut brokers {' and '.join(map(str, sorted(pair)))} off from each other")
+
+    def opened(self, pair: frozenset[int], stream: _LinkStream) -> None:
+        """Keep a connection between two brokers in mind."""
+        self._open = [(between, each) for between, each in self._open if not each.is_closed]
+        self._open.append((pair, stream))
+
+    def cut(self, pair: frozenset[int]) -> None:
+        """End the connections between two brokers, and let them have none."""
+        self.cuts.add(pair)
+        for between, stream in self._open:
+            if between == pair:
+                stream.cut()
+
+
+class _MemberNetwork(SocketNetwork):
+    """The network as a broker sees it."""
+
+    def __init__(self, number: int, links: _Links) -> None:
+        self._number, self._links = number, links
+
+    async def connect(self, host: str, port: int, *, timeout_ms: int = 10_000) -> Stream:
+        """Return a connection. Raises NetworkError."""
+        pair = frozenset((self._number, self._links.ports.get(port, self._number)))
+        self._links.check(pair)
+        stream = await _LinkStream.connect(host, port, timeout_ms=timeout_ms)
+        self._links.opened(pair, stream)
+        try:
+            self._links.check(pair)  # cut while it was made
+        except NetworkError:
+            stream.close()
+            raise
+        return stream
