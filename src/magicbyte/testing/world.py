@@ -93,6 +93,7 @@ class World:
         self._threads = self.random_of("threads")
         self._context = contextvars.Context()
         self._expiry: asyncio.TimerHandle | None = None
+        self._reconnect: asyncio.TimerHandle | None = None
         self._watched = _Faults(self.loop.faults)
         logger("magicbyte").addHandler(self._watched)
         self.network.host(TREE)
@@ -159,7 +160,7 @@ class World:
         """Cut off, and heal, the sessions of brokers as the network says."""
         for broker in self.brokers.values():
             for session in broker.sessions:
-                if not session.is_cut and not self._reaches_tree(broker):
+                if not session.is_cut and not session.is_over and not self._reaches_tree(broker):
                     self.tree.cut(session)
                 elif session.is_cut and not session.is_closed and self._reaches_tree(broker):
                     self.tree.heal(session)
@@ -167,7 +168,13 @@ class World:
 
     def connect_soon(self) -> None:
         """Do so in a while: a client whose connection was lost connects again."""
-        self.loop.call_at(self.loop.time() + _RECONNECT_S, self.connect_sessions, context=self._context)
+        if self._reconnect is None:
+            when = self.loop.time() + _RECONNECT_S
+            self._reconnect = self.loop.call_at(when, self._connect_again, context=self._context)
+
+    def _connect_again(self) -> None:
+        self._reconnect = None
+        self.connect_sessions()
 
     def _reaches_tree(self, broker: SimulatedBroker) -> bool:
         network = self.network
