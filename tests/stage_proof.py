@@ -142,7 +142,7 @@ def inventoried(place: Place, run: Run) -> None:
     for unit in run.units:
         found, other = unit["stages"][0], known.pop(unit["unit"])
         assert (found["formats"], found["records"]) == (other["formats"], other["records"])
-        assert (found["first_offset"], found["last_offset"]) == (other["firstOffset"], other["lastOffset"])
+        assert (found["firstOffset"], found["lastOffset"]) == (other["firstOffset"], other["lastOffset"])
     assert not known
 
 
