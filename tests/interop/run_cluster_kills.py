@@ -1,0 +1,486 @@
+"""Three brokers of ours and ZooKeeper under faults and the load of librdkafka: is each acknowledged record there, once?
+
+Brokers are killed and stopped for longer and shorter than their sessions last, the controller among them; ZooKeeper is
+stopped; connections are cut between brokers, and between a broker and ZooKeeper (see processes.py). Producers are
+idempotent, with acks=all; a consumer reads on all the while. What they saw is judged by the checker of histories; the
+logs of the replicas, by a reader that shares no line with the product, and byte for byte with each other. All
+replicas are to be in sync again without a hand, and records to be acknowledged, behind three of four faults; the next
+one follows at once on the others.
+
+Run: PYTHONPATH=tests python -m interop.run_cluster_kills --minutes 30 --out tests/interop/cluster_kill_figures.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import wire_reader
+from interop.processes import BROKERS, HERE, PATIENCE_S, TREE, BadDayError, Member, Tree, own_network
+from magicbyte.testing.checker import Operation, Outcome, Recorder, Rules, Sent, check
+
+TOPIC: Final = "kept"
+PARTITIONS: Final = 6
+TOPIC_SETTINGS: Final = {
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "segment.bytes": "300000",
+}
+PRODUCERS: Final = 2
+PER_SECOND: Final = 60  # of each producer: the machine has other work
+HEALED_S: Final = 90.0
+NOT_HEALED: Final = 0.25  # how many faults follow on one that is not healed yet
+
+SHORT, LONG = (0.5, 2.5), (7.0, 11.0)  # beside a session of four seconds
+
+
+def name_of(partition: int) -> str:
+    return f"{TOPIC}-{partition}"
+
+
+def value_of(message: Message) -> str:
+    return (message.value() or b"").split(b":")[0].decode()
+
+
+# ---- clients
+
+
+def common(bootstrap: str) -> dict[str, Any]:
+    """Return the settings of all clients."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "log_level": 2,  # they tell of each connection that ends
+        "reconnect.backoff.max.ms": 1000,
+        "socket.timeout.ms": 10_000,
+        "topic.metadata.refresh.interval.ms": 5000,
+    }
+
+
+def produce(
+    number: int, bootstrap: str, recorder: Recorder, stop: threading.Event, seed: int, latest: dict[int, int]
+) -> None:
+    """Send records until the event. What is not answered is of unknown outcome.
+
+    `latest`: the latest offset of each partition that was answered.
+    """
+    pick, sent = random.Random(seed), 0
+    fatal: list[KafkaError] = []
+    settings = {
+        **common(bootstrap),
+        "acks": "all",
+        "enable.idempotence": True,
+        "linger.ms": 5,
+        "message.timeout.ms": 240_000,
+        "request.timeout.ms": 10_000,
+        "error_cb": lambda error: fatal.append(error) if error.fatal() else None,
+    }
+    producer = Producer(settings)
+    while not stop.is_set() and not fatal:
+        for _ in range(pick.randint(1, PER_SECOND // 5)):
+            partition, value = pick.randrange(PARTITIONS), f"p{number}-{sent}"
+            pending = recorder.send(f"producer-{number}", name_of(partition), value)
+
+            def answered(error: KafkaError | None, message: Message, pending: Any = pending) -> None:
+                if error is None:
+                    pending.ok(message.offset())
+                    latest[message.partition()] = message.offset()
+
+            text = f"{value}:{'x' * pick.randrange(300)}"
+            producer.produce(TOPIC, text.encode(), partition=partition, on_delivery=answered)
+            sent += 1
+        producer.poll(0)
+        stop.wait(0.1)
+    left = producer.flush(HEALED_S)
+    if fatal:
+        raise BadDayError(f"producer {number} failed for good: {fatal[0]}")
+    if left:
+        raise BadDayError(f"producer {number}: {left} records are not answered after {HEALED_S} s")
+
+
+def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
+    """Read all partitions, each in its order, to their ends behind the event."""
+    consumer = Consumer(
+        {
+            **common(bootstrap), "group.id": "reader", "enable.auto.commit": False, "auto.offset.reset": "error",
+            "check.crcs": True,
+        }
+    )  # fmt: skip
+    positions, ends = dict.fromkeys(range(PARTITIONS), 0), dict[int, int]()
+    deadline = float("inf")
+    try:
+        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+        while not ends or any(positions[each] < end for each, end in ends.items()):
+            if stop.is_set() and not ends:
+                deadline = time.monotonic() + HEALED_S
+                for each in range(PARTITIONS):
+                    ends[each] = consumer.get_watermark_offsets(TopicPartition(TOPIC, each), timeout=30)[1]
+            if time.monotonic() > deadline:
+                raise BadDayError(f"the reader is at {positions}; the partitions end at {ends}")
+            with recorder.poll("reader") as poll:
+                records: dict[str, list[tuple[int, str]]] = {}
+                for message in consumer.consume(500, timeout=0.3):
+                    error = message.error()
+                    if error is not None:
+                        if not error.retriable() and error.code() in (
+                            KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE,
+                        ):  # fmt: skip
+                            raise BadDayError(f"the reader was refused: {error}")
+                        continue
+                    partition, offset = message.partition(), message.offset()
+                    assert partition is not None
+                    assert offset is not None
+                    records.setdefault(name_of(partition), []).append((offset, value_of(message)))
+                    positions[partition] = offset + 1
+                poll.polled(records)
+                poll.ok()
+    finally:
+        consumer.close()
+
+
+# ---- faults
+
+
+@dataclass
+class Cluster:
+    """All processes, and what clients are told of them. `has_network`: connections can be cut."""
+
+    tree: Tree
+    members: dict[int, Member]
+    admin: AdminClient
+    pick: random.Random
+    has_network: bool
+    latest: dict[int, int] = field(default_factory=dict)  # the latest offset of each partition that was acknowledged
+    tally: Counter[str] = field(default_factory=Counter)
+
+    async def controller(self) -> int:
+        """Return the controller that clients are told of; any broker where nobody answers."""
+        with contextlib.suppress(KafkaException):
+            found = (await asyncio.to_thread(self.admin.list_topics, TOPIC, 5)).controller_id
+            if found in self.members:
+                return int(found)
+        return self.pick.choice(BROKERS)
+
+    async def is_healed(self) -> bool:
+        """Return whether all replicas of all partitions are in sync, and each has a leader."""
+        try:
+            told = await asyncio.to_thread(self.admin.list_topics, TOPIC, 5)
+        except KafkaException:
+            return False
+        partitions = told.topics[TOPIC].partitions.values()
+        return (
+            len(partitions) == PARTITIONS
+            and len(told.brokers) == len(BROKERS)
+            and all(each.leader in BROKERS and set(each.isrs) == set(BROKERS) for each in partitions)
+        )
+
+    async def heal(self, why: str) -> None:
+        began = time.monotonic()
+        while not await self.is_healed():
+            if time.monotonic() > began + HEALED_S:
+                raise BadDayError(f"not all replicas are in sync {HEALED_S} s after {why}")
+            await asyncio.sleep(0.3)
+
+    async def go_on(self, why: str) -> None:
+        """Wait until records are acknowledged in each partition again."""
+        before, began = dict(self.latest), time.monotonic()
+        while any(self.latest.get(each, -1) <= before.get(each, -1) for each in range(PARTITIONS)):
+            if time.monotonic() > began + HEALED_S:
+                raise BadDayError(
+                    f"after {why}: {before} were the latest offsets, {self.latest} are {HEALED_S} s later"
+                )
+            await asyncio.sleep(0.1)
+
+
+async def _kill(cluster: Cluster, *numbers: int, seconds: float) -> None:
+    for number in numbers:
+        status = await cluster.members[number].end(signal.SIGKILL)
+        assert status == -signal.SIGKILL, f"broker {number} had ended by itself"
+    await asyncio.sleep(seconds)
+    for number in numbers:
+        await cluster.members[number].start(cluster.tree.address)
+
+
+async def _halt(cluster: Cluster, number: int, seconds: float) -> None:
+    cluster.members[number].signal(signal.SIGSTOP)
+    await asyncio.sleep(seconds)
+    cluster.members[number].signal(signal.SIGCONT)
+
+
+async def kill(cluster: Cluster) -> None:
+    await _kill(cluster, cluster.pick.choice(BROKERS), seconds=cluster.pick.uniform(0, 8))
+
+
+async def kill_controller(cluster: Cluster) -> None:
+    await _kill(cluster, await cluster.controller(), seconds=cluster.pick.uniform(0, 8))
+
+
+async def kill_two(cluster: Cluster) -> None:
+    await _kill(cluster, *cluster.pick.sample(BROKERS, 2), seconds=cluster.pick.uniform(0, 8))
+
+
+async def kill_all(cluster: Cluster) -> None:
+    await _kill(cluster, *cluster.pick.sample(BROKERS, 3), seconds=cluster.pick.uniform(0, 5))
+
+
+async def bounce(cluster: Cluster) -> None:
+    number = cluster.pick.choice(BROKERS)
+    status = await cluster.members[number].end(signal.SIGTERM)
+    if status:
+        raise BadDayError(f"broker {number} did not end cleanly: {status}")
+    await asyncio.sleep(cluster.pick.uniform(0, 3))
+    await cluster.members[number].start(cluster.tree.address)
+
+
+async def halt_short(cluster: Cluster) -> None:
+    await _halt(cluster, cluster.pick.choice(BROKERS), cluster.pick.uniform(*SHORT))
+
+
+async def halt_long(cluster: Cluster) -> None:
+    await _halt(cluster, cluster.pick.choice(BROKERS), cluster.pick.uniform(*LONG))
+
+
+async def halt_controller(cluster: Cluster) -> None:
+    await _halt(cluster, await cluster.controller(), cluster.pick.uniform(*LONG))
+
+
+async def _halt_tree(cluster: Cluster, seconds: float) -> None:
+    cluster.tree.signal(signal.SIGSTOP)
+    await asyncio.sleep(seconds)
+    cluster.tree.signal(signal.SIGCONT)
+
+
+async def halt_zookeeper_short(cluster: Cluster) -> None:
+    await _halt_tree(cluster, cluster.pick.uniform(*SHORT))
+
+
+async def halt_zookeeper_long(cluster: Cluster) -> None:
+    await _halt_tree(cluster, cluster.pick.uniform(*LONG))
+
+
+async def kill_while_zookeeper_is_stopped(cluster: Cluster) -> None:
+    halt = asyncio.create_task(_halt_tree(cluster, cluster.pick.uniform(*LONG)))
+    number = cluster.pick.choice(BROKERS)
+    await asyncio.sleep(cluster.pick.uniform(0, 1))
+    await cluster.members[number].end(signal.SIGKILL)
+    await halt
+    await cluster.members[number].start(cluster.tree.address)
+
+
+@contextlib.asynccontextmanager
+async def _cut(*pairs: tuple[Member, str]) -> AsyncIterator[None]:
+    for member, host in pairs:
+        member.cut(host)
+    yield
+    for member, host in pairs:
+        member.mend(host)
+
+
+async def cut_peers(cluster: Cluster) -> None:
+    """Lose what one broker sends to another, answers included."""
+    one, other = (cluster.members[each] for each in cluster.pick.sample(BROKERS, 2))
+    async with _cut((one, other.host)):
+        await asyncio.sleep(cluster.pick.uniform(2, 12))
+
+
+async def cut_from_zookeeper(cluster: Cluster) -> None:
+    async with _cut((cluster.members[cluster.pick.choice(BROKERS)], TREE)):
+        await asyncio.sleep(cluster.pick.uniform(2, 12))
+
+
+async def cut_from_peers(cluster: Cluster) -> None:
+    """Leave a broker its session and its clients, but none of its peers."""
+    one = cluster.members[cluster.pick.choice(BROKERS)]
+    async with _cut(*((one, each.host) for each in cluster.members.values() if each is not one)):
+        await asyncio.sleep(cluster.pick.uniform(4, 12))
+
+
+async def cut_from_peers_and_zookeeper(cluster: Cluster) -> None:
+    """Leave a broker, which may lead and be the controller, nothing but clients."""
+    number = await cluster.controller() if cluster.pick.random() < 0.5 else cluster.pick.choice(BROKERS)
+    one = cluster.members[number]
+    hosts = [each.host for each in cluster.members.values() if each is not one]
+    async with _cut(*((one, host) for host in [TREE, *hosts])):
+        await asyncio.sleep(cluster.pick.uniform(4, 12))
+
+
+async def cut_off(cluster: Cluster) -> None:
+    """Cut a broker off from everybody."""
+    one = cluster.members[cluster.pick.choice(BROKERS)]
+    hosts = [each.host for each in cluster.members.values() if each is not one]
+    async with _cut(*((one, host) for host in [TREE, HERE, *hosts])):
+        await asyncio.sleep(cluster.pick.uniform(4, 12))
+
+
+async def kill_behind_cut(cluster: Cluster) -> None:
+    """Kill a broker while another is cut off from its peers: nobody is left that would make two."""
+    one, other = (cluster.members[each] for each in cluster.pick.sample(BROKERS, 2))
+    async with _cut(*((one, each.host) for each in cluster.members.values() if each is not one)):
+        await asyncio.sleep(cluster.pick.uniform(1, 8))
+        await _kill(cluster, other.number, seconds=cluster.pick.uniform(0, 6))
+
+
+Fault = Callable[[Cluster], Awaitable[None]]
+FAULTS: Final[tuple[Fault, ...]] = (
+    kill, kill_controller, kill_two, kill_all, bounce, halt_short, halt_long, halt_controller, halt_zookeeper_short,
+    halt_zookeeper_long, kill_while_zookeeper_is_stopped,
+)  # fmt: skip
+CUTS: Final[tuple[Fault, ...]] = (
+    cut_peers, cut_from_zookeeper, cut_from_peers, cut_from_peers_and_zookeeper, cut_off, kill_behind_cut
+)  # fmt: skip
+
+
+def faults(pick: random.Random, *, has_network: bool) -> list[Fault]:
+    """Return each fault once, in an order of the seed."""
+    chosen = [*FAULTS, *(CUTS if has_network else ())]
+    pick.shuffle(chosen)
+    return chosen
+
+
+# ---- the judgement
+
+
+def judge_history(history: list[Operation]) -> dict[str, Any]:
+    """Judge what clients saw, of which the last reads were to the end of each partition. Raises BadDayError."""
+    report = check(history, Rules())
+    if not report.is_sound:
+        raise BadDayError(str(report))
+    return {"acknowledged": report.acknowledged, "read": report.read, "unknown": report.unknown}
+
+
+def log_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def judge_logs(history: list[Operation], folders: list[Path]) -> dict[str, int]:
+    """See that replicas are equal, and that each acknowledged record is at its offset, once. Raises BadDayError."""
+    expected: dict[str, dict[int, str]] = {name_of(each): {} for each in range(PARTITIONS)}
+    for operation in history:
+        for step in operation.steps:
+            if isinstance(step, Sent) and operation.outcome is Outcome.OK and step.offset is not None:
+                expected[step.partition][step.offset] = str(step.value)
+    sizes = Counter[str]()
+    for name, acknowledged in expected.items():
+        replicas = [log_bytes(folder / name) for folder in folders]
+        if len(set(replicas)) != 1:
+            raise BadDayError(f"{name}: the replicas differ; they have {[len(each) for each in replicas]} bytes")
+        found = wire_reader.records(replicas[0])
+        sizes["bytes"] += len(replicas[0])
+        sizes["records"] += len(found)
+        if [each.offset for each in found] != list(range(len(found))):
+            raise BadDayError(f"{name}: the offsets are not 0 to {len(found) - 1}")
+        values = [(each.value or b"").split(b":")[0].decode() for each in found]
+        if len(set(values)) != len(values):
+            raise BadDayError(f"{name}: a record is there twice")
+        for offset, value in acknowledged.items():
+            if offset >= len(values) or values[offset] != value:
+                raise BadDayError(f"{name}: {value} was acknowledged at {offset}, and is not there")
+    return dict(sizes)
+
+
+# ---- the campaign
+
+
+async def campaign(folder: Path, minutes: float, *, seed: int, has_network: bool) -> dict[str, Any]:
+    """Bring about one fault after another for so long; return what happened. Raises BadDayError."""
+    tree = Tree(folder, has_network=has_network)
+    members = {number: Member(number, folder, has_network=has_network) for number in BROKERS}
+    recorder = Recorder(lambda: time.monotonic_ns() // 1_000_000)
+    stop, read_to_end, began = threading.Event(), threading.Event(), time.monotonic()
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await tree.start()
+        for member in members.values():
+            await member.start(tree.address)
+        bootstrap = ",".join(each.address for each in members.values())
+        admin = AdminClient(common(bootstrap))
+        cluster = Cluster(tree, members, admin, random.Random(seed), has_network)
+        made = admin.create_topics([NewTopic(TOPIC, PARTITIONS, len(BROKERS), config=TOPIC_SETTINGS)])
+        await asyncio.to_thread(made[TOPIC].result, PATIENCE_S)
+        await cluster.heal("the topic was made")
+        for number in range(PRODUCERS):
+            work = asyncio.to_thread(produce, number, bootstrap, recorder, stop, seed + number, cluster.latest)
+            tasks.append(asyncio.create_task(work))
+        reader = asyncio.create_task(asyncio.to_thread(consume, bootstrap, recorder, read_to_end))
+        tasks.append(reader)
+        await _bring_about(cluster, tasks, began + minutes * 60)
+        stop.set()
+        await asyncio.wait_for(asyncio.gather(*tasks[:PRODUCERS]), 2 * HEALED_S)
+        read_to_end.set()
+        await asyncio.wait_for(reader, 2 * HEALED_S)
+        await cluster.heal("the end")
+        for number, member in members.items():
+            if await member.end(signal.SIGTERM):
+                raise BadDayError(f"broker {number} did not end cleanly")
+    finally:
+        stop.set()
+        read_to_end.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for member in members.values():
+            await member.close()
+        await tree.close()
+    history = recorder.history
+    return {
+        "seed": seed, "seconds": round(time.monotonic() - began), "cuts": has_network, **judge_history(history),
+        "logs": judge_logs(history, [each.folder for each in members.values()]),
+        "faults": dict(sorted(cluster.tally.items())),
+    }  # fmt: skip
+
+
+async def _bring_about(cluster: Cluster, clients: list[asyncio.Task[None]], until: float) -> None:
+    waiting: list[Fault] = []
+    while time.monotonic() < until:
+        waiting = waiting or faults(cluster.pick, has_network=cluster.has_network)
+        fault = waiting.pop()
+        await asyncio.sleep(cluster.pick.uniform(0.5, 2))
+        print(f"{fault.__name__}", flush=True)
+        began = time.monotonic()
+        await fault(cluster)
+        mended = time.monotonic()
+        cluster.tally[fault.__name__] += 1
+        if cluster.pick.random() < NOT_HEALED:
+            print(f"  {mended - began:.1f} s; the next one finds it not healed", flush=True)
+            cluster.tally["next_before_healing"] += 1
+            continue
+        await cluster.heal(fault.__name__)
+        await cluster.go_on(fault.__name__)
+        print(f"  {mended - began:.1f} s; healed after {time.monotonic() - mended:.1f} s", flush=True)
+        for each in clients:
+            if each.done():
+                raise BadDayError(f"a client ended after {fault.__name__}") from each.exception()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--scratch", type=Path, help="an empty folder that stays; else a temporary one")
+    parser.add_argument("--out", type=Path, help="a file to add the figures to, a run each")
+    chosen = parser.parse_args()
+    has_network = own_network()
+    with tempfile.TemporaryDirectory() as made:
+        folder = chosen.scratch or Path(made)
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = asyncio.run(campaign(folder, chosen.minutes, seed=chosen.seed, has_network=has_network))
+    print(json.dumps(figures))
+    if chosen.out is not None:
+        runs = json.loads(chosen.out.read_text()) if chosen.out.exists() else []
+        chosen.out.write_text(json.dumps([*runs, figures], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
