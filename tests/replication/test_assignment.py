@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from magicbyte.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from magicbyte.replication.assignment import assign, check_assignments, check_factor
@@ -65,3 +67,35 @@ def test_more_replicas_than_brokers_are_refused(factor: int, brokers: list[int],
 def test_assignments_that_cannot_be_are_refused(assignments: dict[int, list[int]], told: str) -> None:
     with pytest.raises(InvalidReplicaAssignmentError, match=told):
         check_assignments(assignments, range(2), [1, 2])
+
+
+RACKS = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+
+
+def test_racks_take_turns() -> None:
+    """The example of Kafka's AdminUtils."""
+    assert assign(range(7), 3, sorted(RACKS), racks=RACKS) == {
+        0: [0, 3, 1],
+        1: [3, 1, 5],
+        2: [1, 5, 4],
+        3: [5, 4, 2],
+        4: [4, 2, 0],
+        5: [2, 0, 3],
+        6: [0, 4, 2],
+    }
+
+
+@given(
+    racks=st.dictionaries(st.integers(0, 40), st.sampled_from("abc"), min_size=1, max_size=12),
+    start=st.integers(0, 11),
+    shift=st.integers(0, 11),
+    data=st.data(),
+)
+def test_no_rack_has_two_replicas_while_another_has_none(
+    racks: dict[int, str], start: int, shift: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(racks)))
+    brokers = sorted(racks)
+    for found in assign(range(20), factor, brokers, start=start, shift=shift, racks=racks).values():
+        assert len(set(found)) == factor
+        assert len({racks[each] for each in found}) == min(factor, len(set(racks.values())))

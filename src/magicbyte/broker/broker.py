@@ -230,6 +230,7 @@ class Broker:
             self.clock,
             self.new_uuid,
             brokers=brokers,
+            racks=lambda: None if self.cache is None else self.cache.racks(),
             draw=lambda most: self.random.randrange(most),
         )
         if self.topics.adopted:

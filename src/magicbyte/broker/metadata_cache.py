@@ -132,6 +132,11 @@ class MetadataCache:
         live = self.live.get(broker_id)
         return None if live is None else live.addresses.get(self._inter_broker)
 
+    def racks(self) -> dict[int, str] | None:
+        """Return the rack of each live broker, None unless all have one."""
+        found = {each: live.rack for each, live in self.live.items() if live.rack}
+        return found if len(found) == len(self.live) else None
+
     def rack(self, broker_id: int) -> str | None:
         """Return the rack of a live broker."""
         live = self.live.get(broker_id)

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 class Topics(TopicTable):
     """All topics, by name. One thread at a time changes them; any looks. `new_id` makes ids that nobody else has.
 
-    `brokers` gives the live brokers of a cluster; None: this broker is one by itself. `draw` gives a number below the
+    `brokers` gives the live brokers of a cluster; None: this broker is one by itself. `racks` has theirs, None unless
+    all have one. `draw` gives a number below the
     given one. `adopted` are those that the tree did not have, but whose logs were in the directory: another broker's,
     say. Nothing of them is deleted until their settings say so.
     """
@@ -66,11 +67,12 @@ class Topics(TopicTable):
         new_id: Callable[[], uuid.UUID],
         *,
         brokers: Callable[[], Sequence[int]] | None = None,
+        racks: Callable[[], Mapping[int, str] | None] = lambda: None,
         draw: Callable[[int], int] = lambda _most: 0,
     ) -> None:
         super().__init__(config, logs)
         self._metadata, self._clock = metadata, clock
-        self._new_id, self._draw, self._is_alone = new_id, draw, brokers is None
+        self._new_id, self._draw, self._racks, self._is_alone = new_id, draw, racks, brokers is None
         self._brokers: Callable[[], Sequence[int]] = brokers or (lambda: (config.broker_id,))
         self.adopted: list[str] = []
         if not self._is_alone:
@@ -159,7 +161,8 @@ class Topics(TopicTable):
 
     def _assign(self, partitions: range, factor: int) -> dict[int, list[int]]:
         brokers = self._brokers()
-        return assign(partitions, factor, brokers, start=self._draw(len(brokers)), shift=self._draw(len(brokers)))
+        start, shift = self._draw(len(brokers)), self._draw(len(brokers))
+        return assign(partitions, factor, brokers, start=start, shift=shift, racks=self._racks())
 
     def _create_nodes(self, topic: Topic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
         """Put a topic into the tree; a broker by itself also puts the states of these partitions there."""

@@ -1,8 +1,9 @@
-"""Which brokers a new partition is assigned to. Source: Kafka's AdminUtils, for brokers without racks."""
+"""Which brokers a new partition is assigned to. Source: Kafka's AdminUtils."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from magicbyte.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 
@@ -31,17 +32,43 @@ def check_assignments(
 
 
 def assign(
-    partitions: Iterable[int], factor: int, brokers: Sequence[int], *, start: int = 0, shift: int = 0
+    partitions: Iterable[int],
+    factor: int,
+    brokers: Sequence[int],
+    *,
+    start: int = 0,
+    shift: int = 0,
+    racks: Mapping[int, str] | None = None,
 ) -> dict[int, list[int]]:
     """Return the brokers of each partition, the preferred leader first.
 
     Leaders go round the brokers from the one at `start` on; the others follow their leader at a distance, which begins
     with `shift` and grows by one with each round, so that the partitions of a lost leader go to different brokers.
+    With the `racks` of all brokers no two replicas are in one rack while another rack has none (KIP-36).
     """
-    count = len(brokers)
+    ordered = brokers if racks is None else _alternated(brokers, racks)
+    rack_of = {each: str(each) for each in brokers} if racks is None else racks
+    count, distinct = len(ordered), len({rack_of[each] for each in ordered})
     found: dict[int, list[int]] = {}
     for partition in partitions:
-        first = (partition + start) % count
-        away = [1 + (shift + partition // count + replica) % (count - 1) for replica in range(factor - 1)]
-        found[partition] = [brokers[first], *(brokers[(first + each) % count] for each in away)]
+        first, moved = (partition + start) % count, shift + partition // count
+        chosen = [ordered[first]]
+        step = moved if racks is None else moved * distinct
+        while len(chosen) < factor:
+            broker = ordered[(first + 1 + step % (count - 1)) % count]
+            used = {rack_of[each] for each in chosen}
+            if broker not in chosen and (rack_of[broker] not in used or len(used) == distinct):
+                chosen.append(broker)
+            step += 1
+        found[partition] = chosen
     return found
+
+
+def _alternated(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
+    """Return brokers in an order that goes from rack to rack."""
+    by_rack: dict[str, list[int]] = {}
+    for each in sorted(brokers):
+        by_rack.setdefault(racks[each], []).append(each)
+    queues = [by_rack[rack] for rack in sorted(by_rack)]
+    rows = zip_longest(*queues)
+    return [each for row in rows for each in row if each is not None]
