@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.broker import topic_config
 from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import LogDirectoryOfflineError, OutOfDescriptorsError
 from magicbyte.log.live.config import FOREVER
@@ -106,7 +107,10 @@ class Background:
         return min(max(result.next_ms - now.monotonic_ms, shortest), _LONGEST_SLEEP_MS)
 
     def _compaction_of(self, key: TopicPartition) -> CompactionConfig:
-        return self._broker.topics.known(key.topic).config.compaction
+        topic = self._broker.topics.get(key.topic)
+        if topic is None:  # the log is left of a topic that the cluster does not have any more
+            return topic_config.resolve({}, self._broker.config).compaction
+        return topic.config.compaction
 
     async def _checkpoint(
         self, interval_ms: int, offset_of: Callable[[PartitionLog], int], write: Callable[[], None]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
-from magicbyte.broker.cluster_view import ViewAlone
+from magicbyte.broker.cluster_view import NOBODY, ViewAlone
 from magicbyte.broker.dispatch import Dispatcher, load_handlers, terms_of
 from magicbyte.broker.election import elect
 from magicbyte.broker.metrics import Metrics, now_ns
@@ -34,7 +34,7 @@ from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, se
 from magicbyte.broker.topics import Topics
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
-from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
@@ -187,7 +187,9 @@ class Broker:
         await membership.open()
         self._opened.push_async_callback(membership.close)
         listener = self.config.inter_broker_listener.name
-        self.cache = MetadataCache(self.node_id, listener, lambda: membership.controller.controller_id)
+        self.cache = MetadataCache(
+            self.node_id, listener, lambda: NOBODY if self.controller is None else self.controller.controller_id
+        )
         self.replicas = ClusterReplicas(self, self.cache)
 
     def _open(self) -> None:
@@ -233,6 +235,8 @@ class Broker:
             racks=lambda: None if self.cache is None else self.cache.racks(),
             draw=lambda most: self.random.randrange(most),
         )
+        if self.membership is not None:  # of others the controller tells; these have logs, which go by their settings
+            self.topics.refresh({key.topic for key in self.logs.logs})
         if self.topics.adopted:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics that the metadata does not have are adopted; without settings they keep all their records"
@@ -493,7 +497,10 @@ def _zookeeper(config: BrokerConfig) -> OpenSession | None:
     """Return what opens a session of the ZooKeeper that the settings name."""
     if config.zookeeper_connect is None:
         return None
-    from magicbyte.metadata.zookeeper import ZooKeeperStore
+    try:
+        from magicbyte.metadata.zookeeper import ZooKeeperStore
+    except ModuleNotFoundError as error:
+        raise InvalidConfigError("zookeeper.connect needs an extra: pip install 'magicbyte[cluster]'") from error
 
     return partial(ZooKeeperStore, config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms)
 

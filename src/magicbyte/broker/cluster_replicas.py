@@ -23,6 +23,7 @@ from magicbyte.errors import (
     MetadataError,
     NetworkError,
     NotLeaderError,
+    UnknownTopicError,
 )
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.metadata import layout
@@ -153,8 +154,7 @@ class ClusterReplicas(Replicas):
         """
         broker, key = self._broker, order.key
         if broker.node_id not in order.replicas:
-            broker.topics.check_partition(key.topic, key.partition)
-            raise NotLeaderError(f"{key} is not assigned to this broker")
+            raise UnknownTopicError(f"{key} is not assigned to this broker")
         partition = self.partitions.get(key)
         if partition is not None:
             return partition if order.state.leader_epoch > partition.leader_epoch else None
