@@ -124,11 +124,12 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
     deadline = float("inf")
     try:
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-        while not ends or any(positions[each] < end for each, end in ends.items()):
-            if stop.is_set() and not ends:
-                deadline = time.monotonic() + HEALED_S
-                for each in range(PARTITIONS):
-                    ends[each] = consumer.get_watermark_offsets(TopicPartition(TOPIC, each), timeout=30)[1]
+        while len(ends) < PARTITIONS or any(positions[each] < end for each, end in ends.items()):
+            if stop.is_set() and len(ends) < PARTITIONS:
+                deadline = min(deadline, time.monotonic() + HEALED_S)
+                with contextlib.suppress(KafkaException):  # of a leader that changes: asked again
+                    place = TopicPartition(TOPIC, len(ends))
+                    ends[len(ends)] = consumer.get_watermark_offsets(place, timeout=30)[1]
             if time.monotonic() > deadline:
                 raise BadDayError(f"the reader is at {positions}; the partitions end at {ends}")
             with recorder.poll("reader") as poll:
@@ -164,8 +165,10 @@ class Cluster:
     admin: AdminClient
     pick: random.Random
     has_network: bool
+    clients: list[asyncio.Task[None]]
     latest: dict[int, int] = field(default_factory=dict)  # the latest offset of each partition that was acknowledged
     tally: Counter[str] = field(default_factory=Counter)
+    judged: dict[str, Any] = field(default_factory=dict)
 
     async def controller(self) -> int:
         """Return the controller that clients are told of; any broker where nobody answers."""
@@ -194,6 +197,21 @@ class Cluster:
             if time.monotonic() > began + HEALED_S:
                 raise BadDayError(f"not all replicas are in sync {HEALED_S} s after {why}")
             await asyncio.sleep(0.3)
+
+    async def leader(self, partition: int) -> int:
+        """Return the leader that clients are told of."""
+        told = await asyncio.to_thread(self.admin.list_topics, TOPIC, 5)
+        return int(told.topics[TOPIC].partitions[partition].leader)
+
+    async def end_cleanly(self, number: int) -> None:
+        if status := await self.members[number].end(signal.SIGTERM):
+            raise BadDayError(f"broker {number} did not end cleanly: {status}")
+
+    def check_clients(self, why: str) -> None:
+        """Raise what a client failed of."""
+        for each in self.clients:
+            if each.done():
+                raise BadDayError(f"a client ended after {why}") from each.exception()
 
     async def go_on(self, why: str) -> None:
         """Wait until records are acknowledged in each partition again."""
@@ -239,9 +257,7 @@ async def kill_all(cluster: Cluster) -> None:
 
 async def bounce(cluster: Cluster) -> None:
     number = cluster.pick.choice(BROKERS)
-    status = await cluster.members[number].end(signal.SIGTERM)
-    if status:
-        raise BadDayError(f"broker {number} did not end cleanly: {status}")
+    await cluster.end_cleanly(number)
     await asyncio.sleep(cluster.pick.uniform(0, 3))
     await cluster.members[number].start(cluster.tree.address)
 
@@ -395,53 +411,60 @@ def judge_logs(history: list[Operation], folders: list[Path]) -> dict[str, int]:
 # ---- the campaign
 
 
-async def campaign(folder: Path, minutes: float, *, seed: int, has_network: bool) -> dict[str, Any]:
-    """Bring about one fault after another for so long; return what happened. Raises BadDayError."""
+@contextlib.asynccontextmanager
+async def under_load(folder: Path, *, seed: int, has_network: bool) -> AsyncIterator[Cluster]:
+    """Give a cluster that clients produce to and consume from; behind the block judge it. Raises BadDayError."""
     tree = Tree(folder, has_network=has_network)
     members = {number: Member(number, folder, has_network=has_network) for number in BROKERS}
     recorder = Recorder(lambda: time.monotonic_ns() // 1_000_000)
-    stop, read_to_end, began = threading.Event(), threading.Event(), time.monotonic()
-    tasks: list[asyncio.Task[None]] = []
+    stop, read_to_end = threading.Event(), threading.Event()
+    clients = list[asyncio.Task[None]]()
     try:
         await tree.start()
         for member in members.values():
             await member.start(tree.address)
         bootstrap = ",".join(each.address for each in members.values())
-        admin = AdminClient(common(bootstrap))
-        cluster = Cluster(tree, members, admin, random.Random(seed), has_network)
-        made = admin.create_topics([NewTopic(TOPIC, PARTITIONS, len(BROKERS), config=TOPIC_SETTINGS)])
+        cluster = Cluster(tree, members, AdminClient(common(bootstrap)), random.Random(seed), has_network, clients)
+        made = cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, len(BROKERS), config=TOPIC_SETTINGS)])
         await asyncio.to_thread(made[TOPIC].result, PATIENCE_S)
         await cluster.heal("the topic was made")
         for number in range(PRODUCERS):
             work = asyncio.to_thread(produce, number, bootstrap, recorder, stop, seed + number, cluster.latest)
-            tasks.append(asyncio.create_task(work))
+            clients.append(asyncio.create_task(work))
         reader = asyncio.create_task(asyncio.to_thread(consume, bootstrap, recorder, read_to_end))
-        tasks.append(reader)
-        await _bring_about(cluster, tasks, began + minutes * 60)
+        clients.append(reader)
+        yield cluster
         stop.set()
-        await asyncio.wait_for(asyncio.gather(*tasks[:PRODUCERS]), 2 * HEALED_S)
+        await asyncio.wait_for(asyncio.gather(*clients[:PRODUCERS]), 2 * HEALED_S)
         read_to_end.set()
         await asyncio.wait_for(reader, 2 * HEALED_S)
         await cluster.heal("the end")
-        for number, member in members.items():
-            if await member.end(signal.SIGTERM):
-                raise BadDayError(f"broker {number} did not end cleanly")
+        for number in members:
+            await cluster.end_cleanly(number)
     finally:
         stop.set()
         read_to_end.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*clients, return_exceptions=True)
         for member in members.values():
             await member.close()
         await tree.close()
     history = recorder.history
+    cluster.judged = judge_history(history)
+    cluster.judged["logs"] = judge_logs(history, [each.folder for each in members.values()])
+
+
+async def campaign(folder: Path, minutes: float, *, seed: int, has_network: bool) -> dict[str, Any]:
+    """Bring about one fault after another for so long; return what happened. Raises BadDayError."""
+    began = time.monotonic()
+    async with under_load(folder, seed=seed, has_network=has_network) as cluster:
+        await _bring_about(cluster, time.monotonic() + minutes * 60)
     return {
-        "seed": seed, "seconds": round(time.monotonic() - began), "cuts": has_network, **judge_history(history),
-        "logs": judge_logs(history, [each.folder for each in members.values()]),
+        "seed": seed, "seconds": round(time.monotonic() - began), "cuts": has_network, **cluster.judged,
         "faults": dict(sorted(cluster.tally.items())),
     }  # fmt: skip
 
 
-async def _bring_about(cluster: Cluster, clients: list[asyncio.Task[None]], until: float) -> None:
+async def _bring_about(cluster: Cluster, until: float) -> None:
     waiting: list[Fault] = []
     while time.monotonic() < until:
         waiting = waiting or faults(cluster.pick, has_network=cluster.has_network)
@@ -452,6 +475,7 @@ async def _bring_about(cluster: Cluster, clients: list[asyncio.Task[None]], unti
         await fault(cluster)
         mended = time.monotonic()
         cluster.tally[fault.__name__] += 1
+        cluster.check_clients(fault.__name__)
         if cluster.pick.random() < NOT_HEALED:
             print(f"  {mended - began:.1f} s; the next one finds it not healed", flush=True)
             cluster.tally["next_before_healing"] += 1
@@ -459,9 +483,6 @@ async def _bring_about(cluster: Cluster, clients: list[asyncio.Task[None]], unti
         await cluster.heal(fault.__name__)
         await cluster.go_on(fault.__name__)
         print(f"  {mended - began:.1f} s; healed after {time.monotonic() - mended:.1f} s", flush=True)
-        for each in clients:
-            if each.done():
-                raise BadDayError(f"a client ended after {fault.__name__}") from each.exception()
 
 
 def main() -> None:
