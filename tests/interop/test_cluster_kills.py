@@ -17,6 +17,7 @@ from magicbyte.records.layout import TimestampType
 from magicbyte.testing.checker import Operation, Recorder
 
 TESTS = Path(__file__).parent.parent
+FIGURES = Path(__file__).with_name("cluster_kill_figures.json")
 
 
 @pytest.mark.interop
@@ -31,6 +32,16 @@ def test_nothing_acknowledged_is_lost_or_twice_in_two_minutes_of_faults(needs_ja
     (run,) = json.loads(figures.read_text())
     assert run["acknowledged"] > 1000
     assert len(run["faults"]) >= 3
+
+
+def test_a_run_with_every_fault_is_recorded_behind_which_every_acknowledged_record_was_there_once() -> None:
+    runs = json.loads(FIGURES.read_text())
+    names = {each.__name__ for each in faults(random.Random(1), has_network=True)}
+    assert any(names <= each["faults"].keys() for each in runs)
+    assert sum(each["seconds"] for each in runs) >= 420
+    for each in runs:
+        assert each["acknowledged"] > 30 * each["seconds"]
+        assert each["acknowledged"] <= each["read"] == each["logs"]["records"] <= each["acknowledged"] + each["unknown"]
 
 
 def log_of(values: list[str]) -> bytes:
