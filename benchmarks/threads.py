@@ -20,11 +20,12 @@ from pathlib import Path
 
 import data
 import harness
+from magicbyte.archive.blocks import read_records
 from magicbyte.archive.findings import Depth
 from magicbyte.archive.inventory import take_inventory
 from magicbyte.archive.verify import verify
 from magicbyte.log.files.directory import PartitionDirectory, discover
-from magicbyte.log.files.reader import SegmentReader
+from magicbyte.log.files.reader import EVERYTHING, SegmentReader, stop_at_damage
 from magicbyte.records.decode import DecodeOptions
 
 TARGET = 1.8
@@ -35,7 +36,8 @@ CORES = sorted(os.sched_getaffinity(0))[:2]
 
 def cat(partition: PartitionDirectory, threads: int) -> None:
     """Decode all records."""
-    for _ in SegmentReader(partition).records(options=DecodeOptions(packed=True), threads=threads):
+    packed = DecodeOptions(packed=True)
+    for _ in read_records(SegmentReader(partition), EVERYTHING, packed, threads=threads, on_damage=stop_at_damage):
         pass
 
 

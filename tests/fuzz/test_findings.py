@@ -13,14 +13,15 @@ import pytest
 import golden_data
 from fuzz import agreement, targets
 from fuzz.mutations import sealed, split
+from magicbyte.archive.blocks import read_records
 from magicbyte.codecs import Codec, compress
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import Isolation, SegmentReader, Selection, read_chunks
+from magicbyte.log.files.reader import EVERYTHING, Isolation, SegmentReader, Selection, read_chunks
 from magicbyte.records import arrays
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.control import ControlType, build_marker, marker_of
-from magicbyte.records.decode import DecodeOptions, decode
+from magicbyte.records.decode import DEFAULT_OPTIONS, DecodeOptions, decode
 from magicbyte.records.enriched import build_enriched_wrapper
 from magicbyte.records.layout import Dialect
 from magicbyte.records.message import build_message, build_wrapper
@@ -240,7 +241,8 @@ def test_two_threads_find_what_one_finds(name: str) -> None:
     for threads in (1, 2):
         damage: list[CorruptRecordError] = []
         reader = SegmentReader(partition)
-        found = [record for columns in reader.records(threads=threads, on_damage=damage.append) for record in columns]
+        read = read_records(reader, EVERYTHING, DEFAULT_OPTIONS, threads=threads, on_damage=damage.append)
+        found = [record for columns in read for record in columns]
         seen.append((found, sorted(map(str, damage))))
     assert seen[0] == seen[1]
     assert seen[0][0]
