@@ -26,6 +26,7 @@ ZOOKEEPER = 0  # in place of a broker's number
 HERE, TREE = "10.77.0.253", "10.77.0.254"
 SESSION_MS = 4000
 PATIENCE_S = 60.0
+FAULT = "for a fault of ours"  # in the line of what should not be
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -131,6 +132,11 @@ class Member:
         assert self.process is not None
         async with asyncio.timeout(PATIENCE_S):
             return await self.process.wait()
+
+    def check_log(self) -> None:
+        """Raise BadDayError if the broker told of a fault of its own."""
+        if FAULT in self._log.read_text(errors="replace"):
+            raise BadDayError(f"broker {self.number} has a fault: see {self._log}")
 
     def cut(self, host: str) -> None:
         """Send nothing to an address any more, answers included."""

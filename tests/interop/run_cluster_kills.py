@@ -448,6 +448,8 @@ async def under_load(folder: Path, *, seed: int, has_network: bool) -> AsyncIter
         for member in members.values():
             await member.close()
         await tree.close()
+    for member in members.values():
+        member.check_log()
     history = recorder.history
     cluster.judged = judge_history(history)
     cluster.judged["logs"] = judge_logs(history, [each.folder for each in members.values()])
