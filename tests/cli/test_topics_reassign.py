@@ -6,6 +6,8 @@ tests/interop/test_topics_replicas.py has both with real clusters: the commands 
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,9 @@ from magicbyte.protocol.messages.describe_log_dirs import DescribeLogDirsRespons
 from magicbyte.protocol.messages.elect_leaders import ElectLeadersRequest
 from magicbyte.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from magicbyte.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from magicbyte.testing import Cluster
 
+JSON = ("--format", "json")
 METADATA, LOG_DIRS, ELECT, ALTER, LIST = 3, 35, 43, 45, 46
 
 
@@ -160,3 +164,47 @@ def test_brokers_that_are_too_old_are_told_apart_by_what_they_lack(broker: Small
     told = refused("reassign", "-b", address, "--topics", "topic", "--execute")
     assert "through ZooKeeper, with kafka-reassign-partitions of their release" in told
     assert run("topics", "reassign", "-b", address, "--topics", "topic").exit_code == 0
+
+
+# ---- with brokers of ours
+
+
+def test_the_commands_of_the_page_work_as_printed_with_brokers_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs/cluster.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^magicbyte (topics .*)", page, re.MULTILINE)
+    assert len(lines) >= 8
+    with Cluster(3) as cluster:
+        for topic in ("orders", "bills"):
+            create = ["topics", "create", "-b", cluster.bootstrap_servers, topic, "--partitions", "4"]
+            assert run(*create, "--replicas", "2").exit_code == 0
+        for line in lines:
+            command, _, output = line.replace("localhost:9092", cluster.bootstrap_servers).partition(" > ")
+            result = run(*shlex.split(command))
+            assert result.exit_code == 0, (line, result.stderr)
+            if output:
+                Path(output).write_text(result.stdout)
+        (orders,) = json.loads(run("topics", "describe", "-b", cluster.bootstrap_servers, "orders", *JSON).stdout)
+        before = parse_plan(Path("back.json").read_text())
+        assert {TopicPartition("orders", at) for at in range(4)} == before.keys()
+    assert [sorted(each["replicas"]) for each in orders["partitions"]] == [[1, 2]] * 4
+    assert sorted(each["leader"] for each in orders["partitions"]) == [1, 1, 2, 2]
+
+
+def test_a_lost_broker_is_seen_and_its_partitions_get_their_leader_back(tmp_path: Path) -> None:
+    with Cluster(2) as cluster:
+        address = cluster.bootstrap_servers
+        assert run("topics", "create", "-b", address, "orders", "--partitions", "2", "--replicas", "2").exit_code == 0
+        (led,) = [at for at in (0, 1) if cluster.leader("orders", at) == 2]
+        cluster.kill(2)
+        cluster.wait(lambda: cluster.leader("orders", led) == 1)
+        cluster.wait(lambda: run("cluster", "status", "-b", address).stdout.count(": under-replicated") == 2)
+        result = run("topics", "elect", "-b", address, "--all")
+        assert result.exit_code == 2
+        assert "PREFERRED_LEADER_NOT_AVAILABLE (80)" in result.stderr
+        cluster.restart(2)
+        cluster.wait(lambda: cluster.isr("orders", led) == {1, 2})
+        assert f"orders-{led}   elected" in run("topics", "elect", "-b", address, "--all").stdout
+        assert cluster.leader("orders", led) == 2

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 
 JARS = "3.9.1"
 PATIENCE_S = 60
-QUICK = ("zookeeper.session.timeout.ms=4000", "controlled.shutdown.retry.backoff.ms=100")
+QUICK = ("zookeeper.session.timeout.ms=4000",)
 
 
 class Local:

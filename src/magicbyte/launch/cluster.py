@@ -35,6 +35,7 @@ _ZOOKEEPER: Final = "zookeeper"
 _LISTENING: Final = b"listening on "
 _POLL_S: Final = 0.05
 _OFFSETS_FACTOR: Final = "offsets.topic.replication.factor"
+_SHUTDOWN_TRIES: Final = "controlled.shutdown.max.retries"
 _MOST_REPLICAS: Final = 3  # of internal topics, as Kafka's default
 
 
@@ -252,6 +253,7 @@ class LocalCluster:
     def _command(self, member: Member) -> list[str]:
         settings = {
             _OFFSETS_FACTOR: str(min(len(self.members), _MOST_REPLICAS)),
+            _SHUTDOWN_TRIES: "1",  # the last brokers of a cluster that is stopped have nobody to hand over to
             **self.settings,
             "broker.id": str(member.id),
             "zookeeper.connect": str(self.zookeeper),
