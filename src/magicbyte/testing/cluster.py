@@ -220,19 +220,19 @@ class Cluster:
         does not run.
         """
         self._running(to)
+        self._state(topic, partition)
         self._do(self._move_leader(TopicPartition(topic, partition), to))
         self.wait(lambda: self.leader(topic, partition) == to)
 
     async def _move_leader(self, partition: TopicPartition, to: int) -> None:
         from magicbyte.client import Client
-        from magicbyte.client.reassignment import assignment_of
         from magicbyte.client.replicas import Election, alter_reassignments, elect_leaders
 
+        path = layout.topic_path(partition.topic)
+        replicas = layout.TopicNode.load(path, self._node(path)).replicas[partition.partition]
+        if to not in replicas:
+            raise UnknownTopicError(f"{partition}: expected a replica on broker {to}, found replicas {replicas}")
         async with Client([each.address() for each in self._members.values() if each.is_running]) as client:
-            replicas = (await assignment_of(client, [partition.topic])).get(partition)
-            if replicas is None or to not in replicas:
-                found = "none" if replicas is None else f"replicas {list(replicas)}"
-                raise UnknownTopicError(f"{partition}: expected one with a replica on broker {to}, found {found}")
             order = (to, *(each for each in replicas if each != to))
             outcomes = await alter_reassignments(client, {partition: order})
             outcomes += await elect_leaders(client, Election.PREFERRED, [partition])
