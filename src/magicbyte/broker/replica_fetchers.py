@@ -74,6 +74,15 @@ _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_WHOLE_SETS: Final = 3
 _FIRST_THAT_COMPARES_EPOCHS: Final = 12
 _EARLIEST, _LATEST = -2, -1
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What leaders answer where they learn of a leader epoch before or after their followers do."""
 _NO_SESSION, _NEW_SESSION, _LAST_SESSION_EPOCH = -1, 0, (1 << 31) - 1
 
 
@@ -276,7 +285,9 @@ class _LeaderFetcher:
         answer = Answered(error, data.high_watermark, data.log_start_offset, diverging)
         done = self._fetcher.fetched(asked, answer, self._now_ms())
         partition = self._partitions.get(asked.partition)
-        if error not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+        if error in _PASSING:
+            log.info("%s: broker %d answered %s", asked.partition, self._leader_id, error.name)
+        elif error not in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
             self._complain("%s: broker %d answered %s", asked.partition, self._leader_id, error.name)
         if isinstance(done, Truncate):
             await self._truncate_all([done])
