@@ -282,7 +282,9 @@ def dead_leaders_are_elected(
     return OFFLINE(state, replicas, replicas, epoch, unclean=unclean)
 
 
-def the_last_in_sync_is_removed(state: PartitionState, live: Collection[int], epoch: int) -> PartitionState | None:
+def the_last_in_sync_is_removed(
+    state: PartitionState, _replicas: Collection[int], live: Collection[int], epoch: int
+) -> PartitionState | None:
     isr = tuple(each for each in state.isr if each in live)
     leader = state.leader if state.leader in live else NO_LEADER
     changed = (leader, isr) != (state.leader, state.isr)

@@ -150,6 +150,7 @@ class _Cluster:
         for key in self.replicas:
             self._partitions[key.topic].add(key)
         self._failed: defaultdict[int, set[TopicPartition]] = defaultdict(set)  # replicas on failed disks, by broker
+        self._untold: set[TopicPartition] = set()  # whose replicas have changed since brokers were told of them
         self._surplus: dict[TopicPartition, tuple[int, ...]] = {}  # replicas to delete once their partition is written
         self._undeleted: dict[str, set[tuple[int, TopicPartition]]] = {}  # replicas that still exist, by topic
         self._to_delete = set(deleting)
@@ -236,7 +237,8 @@ class Controller(_Cluster):
             del self.moves[key]
         effects: list[Effect] = [UpdateMetadata(each, ()) for each in sorted(self.brokers)]
         effects += self._order(self.states, self.brokers)
-        effects += self._settle(self.replicas, restated=self.moves)
+        self._untold.update(self.moves)
+        effects += self._settle(self.replicas)
         return effects + self.delete_topics(self._to_delete)
 
     def brokers_changed(self, brokers: Mapping[int, int]) -> list[Effect]:
@@ -281,6 +283,7 @@ class Controller(_Cluster):
             for key in self._partitions.pop(name, ()):
                 for known in (self.replicas, self.states, self.moves, self._surplus):
                     known.pop(key, None)
+                self._untold.discard(key)
             self._undeleted.pop(name, None)
             self._to_delete.discard(name)
 
@@ -290,6 +293,7 @@ class Controller(_Cluster):
         """Take in which states of a `WriteStates` were written, with their versions; refused ones are read again."""
         new = {key for key in written if key not in self.states}
         self.states |= {key: known for key, known in written.items() if key in self.replicas}
+        self._untold.difference_update(written)
         moved = [key for key in sorted(written) if self._is_moved(key)]
         for key in moved:
             move, everywhere = self.moves.pop(key), self.replicas[key]
@@ -435,9 +439,11 @@ class Controller(_Cluster):
             self.moves.pop(key, None)
             if move:
                 self.moves[key] = move
-            self._surplus[key] = tuple(each for each in before if each not in replicas)
+            surplus = dict.fromkeys((*self._surplus.get(key, ()), *before))
+            self._surplus[key] = tuple(each for each in surplus if each not in replicas)
             begun.append(key)
-        return self._settle(begun, restated=begun)
+        self._untold.update(begun)
+        return self._settle(begun)
 
     def shut_down(self, broker_id: int) -> list[Effect]:
         """Move the lead away from a broker that is going to stop, and stop its replicas. Ask `remaining` afterwards."""
@@ -502,22 +508,29 @@ class Controller(_Cluster):
 
     # ---- decisions
 
-    def _settle(self, partitions: Iterable[TopicPartition], restated: Collection[TopicPartition] = ()) -> list[Effect]:
+    def _settle(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
         """Elect leaders where there is none, and remove dead brokers from the in-sync replicas; end moves.
 
-        `restated` ones get a new epoch in any case.
+        Leaders whose replicas have changed get a new epoch in any case: they take in no others in the same one.
         """
-        changes, able = list[StateChange](), self._can_lead
+        changes, kept, able = list[StateChange](), list[AssignmentChange](), self._can_lead
         for key in sorted(partitions):
             if key.topic in self._to_delete:
                 continue
             known = self.states.get(key)
+            if known is not None and set(isr := known.state.isr).isdisjoint(self.replicas[key]):
+                # The leader took all others out of sync while a move ended: these remain until others are in sync.
+                move = self.moves.get(key, NO_MOVE)
+                kept.append(
+                    AssignmentChange(key, (*self.replicas[key], *isr), Move(move.adding, (*move.removing, *isr)))
+                )
+                continue
             state = self._settled(key, known, able)
-            if state is None and known is not None and key in restated:
+            if state is None and known is not None and key in self._untold:
                 state = election.confined(known.state, self.replicas[key], self._live(key, able), self.epoch)
             if state is not None:
                 changes.append(StateChange(key, state, NEW_NODE if known is None else known.version))
-        return _written(changes)
+        return [*_written(changes), *([WriteAssignments(tuple(kept))] if kept else [])]
 
     def _settled(self, key: TopicPartition, known: KnownState | None, able: Collection[int]) -> PartitionState | None:
         """Return the state that a partition should have instead of the one it has; None where that is right."""
@@ -536,7 +549,7 @@ class Controller(_Cluster):
             confined = election.confined(state, targets if is_moved else replicas, able, self.epoch)
             if confined is not None:
                 return confined
-        return election.without_dead(state, live, self.epoch)
+        return election.without_dead(state, replicas, live, self.epoch)
 
     def _is_offline(self, key: TopicPartition) -> bool:
         return self.states[key].state.leader not in self._live(key, self.brokers)

@@ -39,12 +39,16 @@ def offline(
     return None
 
 
-def without_dead(state: PartitionState, live: Collection[int], controller_epoch: int) -> PartitionState | None:
+def without_dead(
+    state: PartitionState, replicas: Collection[int], live: Collection[int], controller_epoch: int
+) -> PartitionState | None:
     """Remove dead brokers from the in-sync replicas and from the lead; None where that changes nothing.
 
-    The last member of the in-sync replicas stays, dead as it is: it alone may lead again without loss.
+    The last member of the in-sync replicas stays, dead as it is: it alone may lead again without loss. One that is a
+    replica no more, and was taken into sync by a leader that does not know that yet, stays only if there is no other.
     """
-    isr = tuple(each for each in state.isr if each in live) or state.isr[-1:]
+    assigned = tuple(each for each in state.isr if each in replicas) or state.isr
+    isr = tuple(each for each in assigned if each in live) or assigned[-1:]
     leader = state.leader if state.leader in live else NO_LEADER
     if (leader, isr) == (state.leader, state.isr):
         return None
