@@ -10,7 +10,7 @@ from broker.builders import records
 from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
 from magicbyte.client import Client
-from magicbyte.client.admin import delete_records, delete_topic
+from magicbyte.client.admin import Resource, alter_configs, delete_records, delete_topic
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
@@ -251,5 +251,18 @@ def test_a_new_leader_does_not_say_less_than_its_predecessor_did(folder: Path) -
             for _ in range(2):
                 await members.kill(members.leader("t").node_id)
                 assert len(await values(client, "t")) == 10
+
+    run(work())
+
+
+def test_settings_that_one_broker_changes_hold_for_all_and_a_damaged_notice_hides_none(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(members, client)
+            members.sessions[1].create("/config/changes/config_change_", b"{", sequence=True)
+            await alter_configs(client, Resource.TOPIC, "t", {"retention.ms": "12345"})
+            await until(
+                lambda: {each.topics.known("t").config.log.retention_ms for each in members.brokers.values()} == {12345}
+            )
 
     run(work())

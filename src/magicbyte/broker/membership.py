@@ -15,7 +15,7 @@ from magicbyte.broker import cluster
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.links import connect
-from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError
+from magicbyte.errors import ErrorCode, MagicbyteError, MetadataError, NetworkError
 from magicbyte.metadata import layout
 from magicbyte.metadata.current import CurrentStore
 from magicbyte.metadata.on_loop import LoopStore
@@ -183,12 +183,18 @@ class Membership:
         try:
             names = await self.store.children(layout.CONFIG_CHANGES, self._config_changed)
             new = [f"{layout.CONFIG_CHANGES}/{name}" for name in names if name not in self._config_changes]
-            self._config_changes = set(names)
             nodes = await self.store.get_many(new)
-        except MagicbyteError as error:  # a new session looks again
+        except MagicbyteError as error:  # the watch, which is lost with the connection, or a new session looks again
             log.warning("changes of settings cannot be read: %s", error)
             return
-        changed = {layout.load_config_change(path, node.data) for path, node in zip(new, nodes, strict=True) if node}
+        self._config_changes = set(names)
+        changed = set[tuple[str, str]]()
+        for path, node in zip(new, nodes, strict=True):
+            try:
+                if node is not None:
+                    changed.add(layout.load_config_change(path, node.data))
+            except MetadataError as error:
+                log.warning("a change of settings is ignored: %s", error)
         for kind, name in sorted(changed):
             try:
                 await self._broker.settings_changed(kind, name)
