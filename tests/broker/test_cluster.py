@@ -15,7 +15,8 @@ from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
-from magicbyte.ports import TopicPartition
+from magicbyte.metadata import layout
+from magicbyte.ports import CreateNode, SetNode, TopicPartition
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.records.columns import Record
 from magicbyte.releases import line_of, protocol_version
@@ -255,14 +256,21 @@ def test_a_new_leader_does_not_say_less_than_its_predecessor_did(folder: Path) -
     run(work())
 
 
+def retention(members: Members) -> set[int]:
+    """Return the retention of topic t that is in force at the brokers."""
+    return {each.topics.known("t").config.log.retention_ms for each in members.brokers.values()}
+
+
 def test_settings_that_one_broker_changes_hold_for_all_and_a_damaged_notice_hides_none(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
             await make(members, client)
-            members.sessions[1].create("/config/changes/config_change_", b"{", sequence=True)
             await alter_configs(client, Resource.TOPIC, "t", {"retention.ms": "12345"})
-            await until(
-                lambda: {each.topics.known("t").config.log.retention_ms for each in members.brokers.values()} == {12345}
-            )
+            await until(lambda: retention(members) == {12345})
+            damaged = CreateNode(layout.CONFIG_CHANGE, b"{", sequence=True)  # both are seen in one look
+            sound = CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change("topics", "t"), sequence=True)
+            own = SetNode(layout.config_path("topics", "t"), layout.dump_config({"retention.ms": "54321"}))
+            members.sessions[1].transaction([own, damaged, sound])
+            await until(lambda: retention(members) == {54321})
 
     run(work())

@@ -41,7 +41,7 @@ def _of(name: str, broker: Setting[Any]) -> TopicSetting:
 
 
 def _throttled(name: str, who: str) -> TopicSetting:
-    doc = f"Replicas whose replication is throttled on the {who}'s side. Kept for tools; there is nothing to throttle."
+    doc = f"Replicas whose replication is throttled on the {who}'s side. Kept for tools: nothing is throttled."
     return TopicSetting(name, words(name, "", doc), None)
 
 
