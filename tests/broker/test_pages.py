@@ -21,7 +21,17 @@ from cli.command import run as command
 from magicbyte.broker import pages
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.metrics import BOUNDS_NS, MOST_CLIENTS, OTHERS, Conversion, Metrics, Moved, Times
+from magicbyte.broker.metrics import (
+    BOUNDS_NS,
+    MOST_ASKINGS,
+    MOST_CLIENTS,
+    OTHERS,
+    Client,
+    Conversion,
+    Metrics,
+    Moved,
+    Times,
+)
 from magicbyte.cli.logs import JsonFormatter
 from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
@@ -30,6 +40,7 @@ from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchResponse
+from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from magicbyte.records.encode import Format
 
@@ -517,3 +528,30 @@ def test_clients_beyond_the_bound_are_counted_together() -> None:
         assert metrics.client(f"client {at}", "", "").id == f"client {at}"
     assert metrics.client("one more", "", "") == OTHERS
     assert metrics.client("client 0", "", "").id == "client 0"
+
+
+def test_clients_beyond_the_bound_are_counted_together_by_version() -> None:
+    metrics = Metrics()
+    for at in range(MOST_ASKINGS):
+        metrics.asking(Client(f"client {at}"), "10.0.0.1", 1, 11).count += 1
+    metrics.asking(Client("one more"), "10.0.0.2", 1, 3).count += 1
+    metrics.asking(Client("another"), "10.0.0.3", 1, 3).count += 1
+    assert metrics.asked[OTHERS, "", 1, 3].count == 2
+    assert metrics.asking(Client("client 0"), "10.0.0.1", 1, 11).count == 1
+
+
+def test_each_client_is_counted_by_address_and_version(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            peer = await Peer.of(broker)
+            told = ApiVersionsRequest(client_software_name="library", client_software_version="1.2")
+            await peer.ask(told, 3, ApiVersionsResponse)
+            await peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse)
+            await peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse)
+            found = await scrape(broker)
+            about = {"address": "127.0.0.1", "software": "library", "software_version": "1.2", "request": "Metadata"}
+            assert found.one("magicbyte_client_requests_total", version="1", **about) == 2
+            last = found.one("magicbyte_client_last_request_timestamp_seconds", version="1", **about)
+            assert last == pytest.approx(broker.clock.now_ms() / 1000, abs=60)
+
+    run(work())

@@ -126,7 +126,7 @@ class Dispatcher:
             answer = cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
             if route.codes is not None:
                 route.codes(response, self._broker.metrics.apis[api.key].codes)
-        self._count(route, version, now_ns() - started)
+        self._count(route, version, started)
         return answer
 
     async def _answer_large(
@@ -154,7 +154,7 @@ class Dispatcher:
             del response
             answer, codes = await broker.messages.run(writing)
             broker.metrics.apis[route.api.key].codes.extend(codes)
-        self._count(route, request.version, now_ns() - started)
+        self._count(route, request.version, started)
         broker.trimming.ask()
         return answer
 
@@ -171,12 +171,20 @@ class Dispatcher:
         connection, metrics = self._connection, self._broker.metrics
         found = metrics.client(client_id, connection.software_name, connection.software_version)
         connection.client = found
+        connection.asked.clear()
         return found
 
-    def _count(self, route: _Route, version: int, total_ns: int) -> None:
+    def _count(self, route: _Route, version: int, started_ns: int) -> None:
         """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
-        broker, waited_ns = self._broker, self._connection.waited_ns
-        counters = broker.metrics.apis[route.api.key]
+        broker, connection, key, ended_ns = self._broker, self._connection, route.api.key, now_ns()
+        waited_ns, total_ns = connection.waited_ns, ended_ns - started_ns
+        asked = connection.asked.get((key, version))
+        if asked is None:
+            client = connection.client or UNNAMED
+            asked = connection.asked[key, version] = broker.metrics.asking(client, connection.host, key, version)
+        asked.count += 1
+        asked.last_ns = ended_ns
+        counters = broker.metrics.apis[key]
         codes = counters.codes
         counters.versions.append(version)
         counters.totals.append(total_ns)

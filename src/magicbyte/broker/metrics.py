@@ -19,6 +19,8 @@ now_ns = time.perf_counter_ns
 
 MOST_CLIENTS: Final = 1000
 """Names of clients that are told apart: whoever makes up a new one for each connection does not fill the memory."""
+MOST_ASKINGS: Final = 4000
+"""Counters of clients' requests by version. Further clients are counted together, as `OTHERS`, still by version."""
 _STEPS_PER_DECADE: Final = 12
 BOUNDS_NS: Final = tuple(round(10 ** (4 + step / _STEPS_PER_DECADE)) for step in range(7 * _STEPS_PER_DECADE + 1))
 """Upper ends of what times are sorted into: from 10 µs to 100 s, each 21 % above the one before."""
@@ -36,6 +38,23 @@ class Client(NamedTuple):
 
 UNNAMED: Final = Client()
 OTHERS: Final = Client("(others)")
+
+
+class Asking(NamedTuple):
+    """Requests of a client at an address, to one version of the API with this key."""
+
+    client: Client
+    address: str
+    api_key: int
+    version: int
+
+
+@dataclass(slots=True)
+class Asked:
+    """How many requests there were, and when the last was answered, by `now_ns`."""
+
+    count: int = 0
+    last_ns: int = 0
 
 
 class Conversion(NamedTuple):
@@ -169,6 +188,7 @@ class Metrics:
     apis: defaultdict[int, ApiMetrics] = field(default_factory=lambda: defaultdict(ApiMetrics))
     deleted: TopicMetrics = field(default_factory=TopicMetrics)
     syncs: Times = field(default_factory=Times)
+    asked: dict[Asking, Asked] = field(default_factory=dict)
     _clients: dict[Client, Client] = field(default_factory=dict)
 
     def of(self, topic: str) -> TopicMetrics:
@@ -193,6 +213,13 @@ class Metrics:
                 return OTHERS
             found = self._clients[wanted] = wanted
         return found
+
+    def asking(self, client: Client, address: str, api_key: int, version: int) -> Asked:
+        """Return the counter of a client's requests in one version of an API."""
+        wanted = Asking(client, address, api_key, version)
+        if wanted not in self.asked and len(self.asked) >= MOST_ASKINGS:
+            wanted = Asking(OTHERS, "", api_key, version)
+        return self.asked.setdefault(wanted, Asked())
 
 
 def count(

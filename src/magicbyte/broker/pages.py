@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.cluster_view import NOBODY
-from magicbyte.broker.metrics import Conversion, Moved, Times, TopicMetrics
+from magicbyte.broker.metrics import Conversion, Moved, Times, TopicMetrics, now_ns
 from magicbyte.compiled import kernel
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.rules import GroupState
@@ -92,6 +92,7 @@ def families(broker: Broker, idle: LoopIdle) -> Iterator[Family]:
     yield from _topics(broker)
     yield from _conversions(broker)
     yield from _requests(broker)
+    yield from _askings(broker)
     yield from _logs(broker)
     yield from _cluster(broker)
     yield from _groups(broker)
@@ -169,6 +170,25 @@ def _requests(broker: Broker) -> Iterator[Family]:
         at_once = each.total.count - waited.count
         remote.add_summary(each.total.count, waited.sum_ns / 1e6, _quantiles_ms(waited, none=at_once), request=name)
     yield from (requests, errors, total, local, remote)
+
+
+def _askings(broker: Broker) -> Iterator[Family]:
+    """Yield who asked in which versions: what a migration to a release that refuses old ones is checked by."""
+    requests = counter("magicbyte_client_requests", "Answered requests, by client, address, kind and version.")
+    last = gauge("magicbyte_client_last_request_timestamp_seconds", "When the last of them was answered.")
+    now_s, now = broker.clock.now_ms() / 1000, now_ns()
+    for asking, asked in broker.metrics.asked.items():
+        labels: dict[str, object] = {
+            "client_id": asking.client.id,
+            "software": asking.client.software,
+            "software_version": asking.client.version,
+            "address": asking.address,
+            "request": APIS[asking.api_key].name,
+            "version": asking.version,
+        }
+        requests.add(asked.count, **labels)
+        last.add(round(now_s - (now - asked.last_ns) / 1e9, 3), **labels)
+    yield from (requests, last)
 
 
 def _quantiles_ms(times: Times, *, none: int = 0) -> dict[float, float]:

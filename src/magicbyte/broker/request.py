@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from magicbyte.broker.metrics import UNNAMED, Client
+from magicbyte.broker.metrics import UNNAMED, Asked, Client
 from magicbyte.broker.turns import Turns
 from magicbyte.protocol import Message
 
@@ -21,8 +21,8 @@ M = TypeVar("M")
 class Connection:
     """A client's connection. `peer` is its name for messages; what the client says of itself comes with ApiVersions.
 
-    `client` is who the last request was counted for. `waited_ns`: how long the one in work has waited for others so
-    far, for records to come or for members of a group.
+    `client` is who the last request was counted for, `asked` its counters by API key and version. `waited_ns`: how long
+    the one in work has waited for others so far, for records to come or for members of a group.
     """
 
     host: str
@@ -31,6 +31,7 @@ class Connection:
     software_name: str = ""
     software_version: str = ""
     client: Client | None = None
+    asked: dict[tuple[int, int], Asked] = field(default_factory=dict)
     waited_ns: int = 0
 
     @property
