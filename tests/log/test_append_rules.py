@@ -37,6 +37,7 @@ from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError
 from magicbyte.log.append.prepare import PreparedAppend, prepare
 from magicbyte.log.append.producer_check import ProducerChecks
 from magicbyte.log.append.rules import AppendRules, stored_format
+from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
@@ -475,8 +476,10 @@ def test_five_batches_are_remembered_and_sequences_begin_again_after_the_last_nu
 def test_what_a_snapshot_knows_of_a_producer_is_its_last_batch() -> None:
     entry = ProducerEntry(7, 3, last_sequence=11, last_offset=41, offset_delta=1, timestamp=NOW, coordinator_epoch=-1,
                           current_txn_first_offset=-1)  # fmt: skip
+    states = LATEST_RULES.producer_states(remembered=5)
+    states.start_from(ProducerSnapshot((entry,)))
     producers = ProducerChecks()
-    producers.start_from(ProducerSnapshot((entry,)))
+    producers.start_from(states.snapshot(), states.recent_batches)
     again, following = (append(Case(batch(**IDEMPOTENT | {"base_sequence": at})), 8).producer for at in (10, 12))
     assert again is not None
     assert following is not None

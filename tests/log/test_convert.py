@@ -425,6 +425,7 @@ def test_a_crash_anywhere_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
 ) -> None:
     for number, case in enumerate(SMALL[:2]):
         shutil.copytree(case.partition_dir(), tmp_path / "source" / f"orders-{number}")
+    run(tmp_path / "source", tmp_path / "warm", OPTIONS)  # kernels may be compiled, and kept in files
     power = Power(monkeypatch)
     run(tmp_path / "source", tmp_path / "whole", OPTIONS)
     whole, calls = tree(tmp_path / "whole"), power.calls

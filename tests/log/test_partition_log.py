@@ -24,7 +24,7 @@ from magicbyte.log.append.record_set import prepared_set, record_set
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.checkpoints import LeaderEpoch
 from magicbyte.log.files.filesystem import LocalFile, LocalFiles
-from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.group_commit import GroupCommit
@@ -32,10 +32,12 @@ from magicbyte.log.live.lookups import aborted_transactions, offset_for_timestam
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.log.live.retention import Reason
 from magicbyte.ports import Moment, WritableFileSystem
+from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
 from magicbyte.records.layout import Dialect
 from magicbyte.records.message import build_message
+from magicbyte.records.scan import scan
 from magicbyte.testing.disk import SimulatedDisk
 
 NOW = 1_700_000_000_000
@@ -540,7 +542,34 @@ def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and
     assert send(12) == (12, 13)
     assert send(14) == (14, 15)
     log.truncate_to(12, NOW)
+    assert [send(2 * at) for at in range(1, 6)] == [(2 * at, 2 * at + 1) for at in range(1, 6)]
+    assert log.log_end_offset == 12
     assert send(12) == (12, 13)
+    log.flush(NOW)
+    log.release()
+    log = open_log(folder, clean=False)
+    assert [send(2 * at) for at in range(2, 7)] == [(2 * at, 2 * at + 1) for at in range(2, 7)]
+    assert log.log_end_offset == 14
+
+
+@pytest.mark.parametrize("remembered", [1, 2, 5])
+def test_30_the_last_batches_of_each_producer_are_found_among_many(remembered: int) -> None:
+    pick = random.Random(3)
+    batches = [
+        batch_of(at, NOW, producer_id=pick.choice([1, 1, 1, 2, 3]), producer_epoch=at // 40, base_sequence=at)
+        for at in range(90)
+    ]
+    expected: dict[int, list[int]] = {}
+    for at, content in enumerate(batches):
+        producer = RecordBatch(memoryview(content)).producer_id
+        of_epoch = [each for each in expected.get(producer, []) if each // 40 == at // 40]
+        expected[producer] = [*of_epoch, at][-remembered:]
+    for split in (0, 1, 41, 89):  # tables that end anywhere
+        states = LATEST_RULES.producer_states(remembered=remembered)
+        for part in (batches[:split], batches[split:]):
+            states.append(scan(memoryview(b"".join(part))))
+        found = {key: [each.base_sequence for each in recent] for key, recent in states.recent_batches.items()}
+        assert found == expected
 
 
 def test_31_aborted_transactions_are_found_again_without_their_index(folder: Path) -> None:

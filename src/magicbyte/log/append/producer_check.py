@@ -1,34 +1,23 @@
 """What a leader remembers of its producers to tell a batch that comes again from a new one, and a gap from both.
 
-Per producer the last five batches; a snapshot on disk has only the last. docs/append.md has the rules as a table.
-Source: KIP-98; Kafka's ProducerStateEntry and ProducerAppendInfo.
+Per producer the last five batches; a snapshot on disk has only the last, so the others come from the log behind it.
+docs/append.md has the rules as a table. Source: KIP-98; Kafka's ProducerStateEntry and ProducerAppendInfo.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from magicbyte.errors import AppendRefusedError, ErrorCode
 from magicbyte.log.append.prepare import ProducerBatch
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.files.producer_state import REMEMBERED, AppendedBatch
 from magicbyte.records.layout import NO_SEQUENCE
 
-REMEMBERED = 5
-"""Batches per producer: as many as a client may have under way."""
 _NO_EPOCH = -1
 _SEQUENCES = 1 << 31
-
-
-class AppendedBatch(NamedTuple):
-    """A batch that is in the log; `timestamp` is its largest, in ms."""
-
-    base_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
 
 
 @dataclass(slots=True)
@@ -54,17 +43,12 @@ class ProducerChecks:
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
 
-    def start_from(self, snapshot: ProducerSnapshot) -> None:
-        """Take over what a snapshot knows: of each producer the last batch."""
+    def start_from(self, snapshot: ProducerSnapshot, recent: Mapping[int, Iterable[AppendedBatch]]) -> None:
+        """Take over what a snapshot knows, with the `recent` batches of each producer."""
         for entry in snapshot.producers:
             in_transaction = entry.current_txn_first_offset >= 0
             producer = _Producer(entry.producer_epoch, entry.timestamp, entry.coordinator_epoch, in_transaction)
-            if entry.last_offset >= 0:
-                first = entry.last_offset - entry.offset_delta
-                last = AppendedBatch(
-                    entry.first_sequence, entry.last_sequence, first, entry.last_offset, entry.timestamp
-                )
-                producer.batches.append(last)
+            producer.batches.extend(recent.get(entry.producer_id, ()))
             self._producers[entry.producer_id] = producer
 
     def check(self, batch: ProducerBatch) -> AppendedBatch | None:

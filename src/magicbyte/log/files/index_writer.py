@@ -89,9 +89,10 @@ class IndexRules:
         """Return the rules for a log of `dialect`: the enriched one knows no producers."""
         return self if dialect is Dialect.KAFKA else replace(self, marker_rule=None)
 
-    def producer_states(self) -> ProducerStates:
-        """Return the state before the first entry of a log."""
-        return ProducerStates(self.marker_rule or MarkerRule.TIMESTAMP, indexes_empty=self.release.indexes_empty_aborts)
+    def producer_states(self, *, remembered: int = 0) -> ProducerStates:
+        """Return the state before the first entry of a log, which remembers so many batches of each producer."""
+        rule = self.marker_rule or MarkerRule.TIMESTAMP
+        return ProducerStates(rule, indexes_empty=self.release.indexes_empty_aborts, remembered=remembered)
 
 
 LATEST_RULES = IndexRules.of(LINES[-1])

@@ -7,8 +7,9 @@ and LeaderEpochFileCache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files import indexes
@@ -34,6 +35,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _NO_EPOCH = -1
+REMEMBERED = 5
+"""Batches per producer that a leader recognises when they come again: as many as a client may have in flight."""
+
+
+class AppendedBatch(NamedTuple):
+    """A batch that is in the log; `timestamp` is its largest, in ms."""
+
+    base_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
 
 
 class ProducerStates:
@@ -41,11 +54,16 @@ class ProducerStates:
 
     `indexes_empty`: up to 2.7 an ABORT marker of a producer without an open transaction counts as one, of its own
     offset alone. A broker forgets producers of long ago when it loads a snapshot; here none is forgotten.
+    `remembered`: how many batches of each producer to keep for `recent_batches`.
     """
 
-    def __init__(self, marker_rule: MarkerRule = MarkerRule.TIMESTAMP, *, indexes_empty: bool = False) -> None:
+    def __init__(
+        self, marker_rule: MarkerRule = MarkerRule.TIMESTAMP, *, indexes_empty: bool = False, remembered: int = 0
+    ) -> None:
         self._rule = marker_rule
         self._indexes_empty = indexes_empty
+        self._remembered = remembered
+        self._recent: dict[int, deque[AppendedBatch]] = {}
         self._producers: dict[int, ProducerEntry] = {}
         self._transactions = OpenTransactions()
 
@@ -55,7 +73,7 @@ class ProducerStates:
         Raises CorruptRecordError for a marker that says nothing, with its position in the table's buffer.
         """
         aborted = []
-        for row in telling_rows(table):
+        for row in telling_rows(table, max(1, self._remembered)):
             position = int(table.position[row])
             batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
             try:
@@ -71,6 +89,12 @@ class ProducerStates:
         """Take over what a snapshot knows, before the first `append`."""
         for entry in snapshot.producers:
             self._producers[entry.producer_id] = entry._replace(current_txn_first_offset=NO_OFFSET)
+            if self._remembered and entry.last_offset >= 0:
+                first = entry.last_offset - entry.offset_delta
+                last = AppendedBatch(
+                    entry.first_sequence, entry.last_sequence, first, entry.last_offset, entry.timestamp
+                )
+                self._recent[entry.producer_id] = deque([last], self._remembered)
             if entry.current_txn_first_offset != NO_OFFSET:
                 self._transactions.first_offsets[entry.producer_id] = entry.current_txn_first_offset
 
@@ -83,6 +107,11 @@ class ProducerStates:
                 for key in sorted(self._producers)
             )
         )
+
+    @property
+    def recent_batches(self) -> Mapping[int, Sequence[AppendedBatch]]:
+        """The last `remembered` batches of each producer, of its current epoch; one that it began from is the first."""
+        return self._recent
 
     @property
     def first_unstable_offset(self) -> int | None:
@@ -98,6 +127,7 @@ class ProducerStates:
         elif epoch != old.producer_epoch:  # a newer one: the batches before it are forgotten, their timestamp as well
             coordinator_epoch = old.coordinator_epoch
             old = _no_batches(producer, epoch)._replace(coordinator_epoch=coordinator_epoch)
+            self._recent.pop(producer, None)
         marker = marker_of(batch)
         kind = None if marker is None else marker.type
         if not batch.is_control:
@@ -107,6 +137,7 @@ class ProducerStates:
                 offset_delta=batch.last_offset_delta,
                 timestamp=batch.max_timestamp,
             )
+            self._remember(batch)
         elif marker is not None and marker.coordinator_epoch is not None:
             old = old._replace(coordinator_epoch=marker.coordinator_epoch)
             if self._rule is not MarkerRule.NOTHING:
@@ -124,17 +155,27 @@ class ProducerStates:
             ended = AbortedTransaction(producer, batch.base_offset, batch.last_offset, stable)
         return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
 
+    def _remember(self, batch: RecordBatch) -> None:
+        """Keep a data batch that has a sequence for `recent_batches`."""
+        if self._remembered and batch.base_sequence > NO_SEQUENCE:
+            recent = self._recent.setdefault(batch.producer_id, deque(maxlen=self._remembered))
+            recent.append(
+                AppendedBatch(
+                    batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp
+                )
+            )
+
 
 def _no_batches(producer: int, epoch: int) -> ProducerEntry:
     """Return what is known of a producer before its first batch."""
     return ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
 
 
-def telling_rows(table: BatchTable) -> list[int]:
+def telling_rows(table: BatchTable, remembered: int = 1) -> list[int]:
     """Return the rows, ascending, without which the state would be another.
 
     Of a row of data batches of one producer, epoch and kind, with no marker of that producer between, only the first
-    (which may begin a transaction) and the last count.
+    (which may begin a transaction) and the last `remembered` count.
     """
     import numpy as np
 
@@ -150,7 +191,11 @@ def telling_rows(table: BatchTable) -> list[int]:
     facts = facts[:, order]
     like_next = (facts[:, 1:] == facts[:, :-1]).all(axis=0) & (facts[2, 1:] & CONTROL_BIT == 0)
     inside = np.zeros(len(rows), bool)
-    inside[1:-1] = like_next[1:] & like_next[:-1]
+    end = len(rows) - remembered
+    if end > 1:
+        inside[1:end] = like_next[: end - 1]
+        for ahead in range(remembered):
+            inside[1:end] &= like_next[1 + ahead : end + ahead]
     telling: list[int] = np.sort(rows[order[~inside]]).tolist()
     return telling
 

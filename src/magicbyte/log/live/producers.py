@@ -15,14 +15,14 @@ from magicbyte.log.append.prepare import ProducerBatch
 from magicbyte.log.append.producer_check import ProducerChecks
 from magicbyte.log.files.directory import SNAPSHOT, parse_file
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.files.producer_state import REMEMBERED
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.log.live.segment_names import snapshot_offsets
 from magicbyte.records.control import marker_of
 from magicbyte.records.layout import NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from magicbyte.log.append.producer_check import AppendedBatch
-    from magicbyte.log.files.producer_state import ProducerStates
+    from magicbyte.log.files.producer_state import AppendedBatch, ProducerStates
     from magicbyte.log.live.config import LogConfig
     from magicbyte.log.live.segment import Segment
     from magicbyte.log.live.segment_indexes import LiveIndexes
@@ -41,7 +41,7 @@ class LogProducers:
     def start_from(self, states: ProducerStates) -> None:
         """Know these, and no others."""
         self._states, self._checks = states, ProducerChecks()
-        self._checks.start_from(states.snapshot())
+        self._checks.start_from(states.snapshot(), states.recent_batches)
 
     def snapshot(self) -> ProducerSnapshot:
         """Return the state as a `.snapshot` file has it, by producer id."""
@@ -122,7 +122,7 @@ def producers_at(
     A damaged snapshot is deleted, with a line in `notes`. Where there is none, the log is read from its beginning,
     unless not `replays`: then nobody is known, as after an upgrade from a version that knew no producers.
     """
-    producers, begin = config.rules.producer_states(), -1
+    producers, begin = config.rules.producer_states(remembered=REMEMBERED), -1
     if not config.rules.has_producers:
         return producers
     known = [each for each in snapshot_offsets(files, folder) if each <= offset]
