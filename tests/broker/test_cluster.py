@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from broker.builders import records
 from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
 from magicbyte.client import Client
-from magicbyte.client.admin import Resource, alter_configs, delete_records, delete_topic
+from magicbyte.client.admin import Resource, alter_configs, delete_records, delete_topic, describe_cluster
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
@@ -57,6 +58,42 @@ def test_a_killed_leader_is_succeeded_and_comes_back_as_a_follower(folder: Path)
                 await send(client, "t", 0, records(10))
                 assert len(await values(client, "t")) == 30
             assert len(set(members.contents("t").values())) == 1
+
+    run(work())
+
+
+def test_a_broker_that_comes_back_serves_nobody_before_the_controller_knows_of_it(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members:
+            earlier = members.sessions[2]
+            await members.brokers.pop(2).abort()
+            members.tree.cut(earlier)
+            started = asyncio.create_task(members.start(2))
+            await until(lambda: members.sessions[2] is not earlier)
+            for _ in range(20):  # its session of before the crash goes on: nothing else can happen
+                await asyncio.sleep(0)
+            assert not started.done()
+            members.tree.expire_session(earlier)
+            again = await started
+            async with Client(f"127.0.0.1:{again.ports['PLAINTEXT']}") as client:
+                assert len((await describe_cluster(client)).brokers) == 2
+
+    run(work())
+
+
+def test_a_broker_that_the_controller_has_told_nothing_tells_no_client_that_there_are_no_brokers(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            broker = members.brokers[1]
+            cache = broker.cache
+            assert cache is not None
+            live, cache.live = cache.live, {}
+            async with Client(members.bootstrap) as client:
+                asked = asyncio.create_task(describe_cluster(client))
+                await until(lambda: bool(cache._waiting))
+                cache.live = live
+                cache.told()
+                assert len((await asked).brokers) == 1
 
     run(work())
 

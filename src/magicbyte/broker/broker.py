@@ -267,6 +267,8 @@ class Broker:
         self._server = Server(
             _limits(config), self._connected, budget=self.memory, complaints=self.complaints, network=self.network
         )
+        if self.membership is not None:  # until the controller knows of this broker, clients do better with the others
+            await self.membership.wait_for_earlier_session()
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
         if self.membership is not None:

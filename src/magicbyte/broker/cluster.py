@@ -69,8 +69,22 @@ def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[Node
 async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: int = _PATIENCE_MS) -> int:
     """Put this broker into the tree as a member of the cluster; return its epoch.
 
-    Waits until the node of an earlier session, of this broker before a crash for instance, has expired. Raises
-    NodeExistsError if it is still there after `patience_ms`: another broker runs with this number.
+    Waits for the end of an earlier session and raises as `wait_for_earlier_session` does.
+    """
+    path = layout.broker_path(broker_id)
+    while True:
+        node = await wait_for_earlier_session(store, broker_id, patience_ms)
+        if node is not None:
+            return node.czxid
+        with contextlib.suppress(NodeExistsError, UnknownOutcomeError):  # the next look shows whose it is
+            await store.create(path, data, ephemeral=True)
+
+
+async def wait_for_earlier_session(store: LoopStore, broker_id: int, patience_ms: int = _PATIENCE_MS) -> Node | None:
+    """Wait until no other session has this broker registered; return the node if this one has.
+
+    The other session is that of this broker before a crash, for instance. Raises NodeExistsError if it has not expired
+    after `patience_ms`: another broker runs with this number.
     """
     path = layout.broker_path(broker_id)
     try:
@@ -78,13 +92,9 @@ async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: i
             while True:
                 changed = asyncio.Event()
                 node = await store.exists(path, partial(_set, changed))
-                if node is None:
-                    with contextlib.suppress(NodeExistsError, UnknownOutcomeError):  # the next look shows whose it is
-                        await store.create(path, data, ephemeral=True)
-                elif node.ephemeral_owner == store.session_id:
-                    return node.czxid
-                else:
-                    await changed.wait()
+                if node is None or node.ephemeral_owner == store.session_id:
+                    return node
+                await changed.wait()
     except TimeoutError:
         raise NodeExistsError(
             path,

@@ -92,6 +92,10 @@ class Membership:
 
     # ---- joining and leaving
 
+    async def wait_for_earlier_session(self) -> None:
+        """Wait until the registration of this broker before a crash has expired. Raises NodeExistsError if it stays."""
+        await cluster.wait_for_earlier_session(self.store, self._broker.node_id)
+
     async def join(self, registration: Callable[[], bytes]) -> None:
         """Become a member, which listens already; stand for election. Raises NodeExistsError for a number in use."""
         broker = self._broker

@@ -34,6 +34,8 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 async def metadata(broker: Broker, request: Request[MetadataRequest]) -> MetadataResponse:
     """Return the brokers' addresses on the listener that was asked, and the topics."""
     message, turns = request.message, request.turns
+    if broker.cache is not None:
+        await broker.cache.until_first_update()
     asked = message.topics
     if asked is None or (not asked and request.version == 0):
         found = []

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
 
 _PLAINTEXT: Final = 0
+_FIRST_UPDATE_S: Final = 10.0
 _LOST: Final = PartitionView(NOBODY, -1, (), (), ())
 """A partition that the controller has not told of yet."""
 
@@ -79,6 +80,14 @@ class MetadataCache:
         """Have those who wait for news look again: what they need to know besides is known, too."""
         for event in self._waiting:
             event.set()
+
+    async def until_first_update(self) -> None:
+        """Wait, for ten seconds at most, until the controller has told of the live brokers.
+
+        An answer from an empty cache says that there are none: librdkafka gives up its connections to all of them.
+        """
+        if not self.live:
+            await self.until(lambda: bool(self.live), _FIRST_UPDATE_S)
 
     async def until(self, is_known: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until the controller has told of something; say whether it did in time."""
