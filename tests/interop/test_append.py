@@ -16,7 +16,8 @@ from log.made_sets import batch as one_batch
 from log.made_sets import messages, patched, wrapped, wrapper
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError
-from magicbyte.log.append.prepare import PreparedAppend, prepare
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import UNLIMITED_MS, AppendRules
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
@@ -56,7 +57,7 @@ class Case(NamedTuple):
             "leaderEpoch": 9,
         }
 
-    def append(self) -> PreparedAppend | AppendRefusedError:
+    def append(self) -> RecordSet | AppendRefusedError:
         try:
             return prepare(memoryview(self.data), self.rules, next_offset=1_234_567, now_ms=NOW, leader_epoch=9,
                            request_version=None)  # fmt: skip

@@ -21,7 +21,8 @@ from log.made_sets import (
 )
 from magicbyte.codecs import Codec, Lz4Header, compress, decompress
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode, UnsupportedCompressionError
-from magicbyte.log.append.prepare import PreparedAppend, prepare, take
+from magicbyte.log.append.prepare import prepare, take
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.producer_snapshot import ProducerEntry
 from magicbyte.records.batch import RecordBatch
@@ -58,7 +59,7 @@ SAME = three(1234, 1234, 1234)
 AROUND = three(NOW - 1, NOW + 1, NOW)
 
 
-def append(data: bytes, version: int | None = 2, *, next_offset: int = 0, **rules: object) -> PreparedAppend:
+def append(data: bytes, version: int | None = 2, *, next_offset: int = 0, **rules: object) -> RecordSet:
     rules.setdefault("before_max_ms", 1 << 62)
     return prepare(
         memoryview(data), AppendRules(**rules), next_offset=next_offset, now_ms=NOW, leader_epoch=4,  # type: ignore[arg-type]
@@ -72,7 +73,7 @@ def refusal(data: bytes, version: int | None = 2, **rules: object) -> AppendRefu
     return refused.value
 
 
-def read(done: PreparedAppend) -> list[Record]:
+def read(done: RecordSet) -> list[Record]:
     """The records as stored; reading checks every checksum."""
     return [record for columns in decode(memoryview(bytes(done))) for record in columns]
 
@@ -412,7 +413,7 @@ WRAPPER_0 = wrapped(0, LZ4, INNER_0)
 BATCH_2 = batch(NONE, (RECORD_A, RECORD_B))
 
 
-def validated(data: bytes, version: int = 2, **rules: object) -> PreparedAppend:
+def validated(data: bytes, version: int = 2, **rules: object) -> RecordSet:
     return prepare(
         memoryview(data), AppendRules(compacted=True, **rules), next_offset=100, now_ms=9000, leader_epoch=7,  # type: ignore[arg-type]
         request_version=version,

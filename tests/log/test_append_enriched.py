@@ -7,7 +7,8 @@ import pytest
 from log.made_sets import NOW, TWO, A, B, batch, enriched_set, kafka_set, resealed
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
-from magicbyte.log.append.prepare import PreparedAppend, prepare, take
+from magicbyte.log.append.prepare import prepare, take
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
@@ -44,9 +45,7 @@ MIRRORED = bytes.fromhex(
 )
 
 
-def append(
-    data: bytes, *, version: int | None = 2, dialect: Dialect = Dialect.ENRICHED, **rules: object
-) -> PreparedAppend:
+def append(data: bytes, *, version: int | None = 2, dialect: Dialect = Dialect.ENRICHED, **rules: object) -> RecordSet:
     rules.setdefault("format", Format.ENRICHED)
     return prepare(
         memoryview(data), AppendRules(**rules), next_offset=100, now_ms=CLOCK, leader_epoch=7,  # type: ignore[arg-type]
@@ -60,14 +59,14 @@ def refusal(data: bytes, **options: object) -> ErrorCode:
     return refused.value.code
 
 
-def stored(done: PreparedAppend) -> list[EnrichedMessage]:
+def stored(done: RecordSet) -> list[EnrichedMessage]:
     found = [entry for _, entry in entries(bytes(done), Dialect.ENRICHED)]
     for entry in found:
         entry.verify()
     return [entry for entry in found if isinstance(entry, EnrichedMessage)]
 
 
-def read(done: PreparedAppend) -> list[Record]:
+def read(done: RecordSet) -> list[Record]:
     return [record for columns in decode(memoryview(bytes(done)), dialect=Dialect.ENRICHED) for record in columns]
 
 
@@ -87,7 +86,7 @@ def test_the_wrapper_of_the_page_becomes_what_the_page_says() -> None:
     done = append(PRODUCED)
     assert bytes(done) == APPENDED
     assert (done.rebuilt, done.decompressed, done.compressed, done.last_offset) == (False, 1, 0, 101)
-    assert done.buffers[-1].obj is PRODUCED
+    assert done.pieces[-1].obj is PRODUCED
     again = append(bytes(8) + MIRRORED[8:], verify=False)
     assert bytes(again) == MIRRORED
     assert (again.last_offset, again.decompressed) == (101, 0)

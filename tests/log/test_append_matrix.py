@@ -16,7 +16,8 @@ from log.made_sets import NOW, A, enriched_set, kafka_set, value_start
 from magicbyte import codecs
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError
-from magicbyte.log.append.prepare import PreparedAppend, prepare
+from magicbyte.log.append.prepare import prepare
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
@@ -110,25 +111,25 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def append(data: bytes, rules: AppendRules, produced: Format) -> PreparedAppend:
+def append(data: bytes, rules: AppendRules, produced: Format) -> RecordSet:
     return prepare(
         memoryview(data), rules, next_offset=100, now_ms=LATER, leader_epoch=7, request_version=None,
         dialect=produced.dialect,
     )  # fmt: skip
 
 
-def check_in_place(done: PreparedAppend, data: bytes, dialect: Dialect) -> None:
+def check_in_place(done: RecordSet, data: bytes, dialect: Dialect) -> None:
     assert len(bytes(done)) == len(data)
     assert payload_hash(bytes(done), dialect) == payload_hash(data, dialect)
-    views = [part for part in done.buffers if part.obj is data]
-    heads = [part for part in done.buffers if part.obj is not data]
+    views = [part for part in done.pieces if part.obj is data]
+    heads = [part for part in done.pieces if part.obj is not data]
     values = [record.value for record in RECORDS if record.value]
     assert sum(map(len, heads)) <= 61 * len(heads)
     if not any(entry.codec for _, entry in entries(data, dialect)):
         assert all(any(value in bytes(view) for view in views) for value in values)
 
 
-def check_records(done: PreparedAppend, rules: AppendRules, produced: Format) -> None:
+def check_records(done: RecordSet, rules: AppendRules, produced: Format) -> None:
     """Offsets go on, keys and values stay, timestamps are those of the topic's type."""
     stored = rules.format
     found = [record for columns in decode(memoryview(bytes(done)), dialect=stored.dialect) for record in columns]
@@ -199,7 +200,7 @@ def test_many_small_messages_are_stored_as_if_each_came_alone(
         for index, record in enumerate(records)
     ]  # fmt: skip
     assert bytes(done) == b"".join(map(bytes, alone))
-    assert (done.rebuilt, done.first_offset, done.last_offset, len(done.buffers)) == (False, 40, 139, 1)
+    assert (done.rebuilt, done.first_offset, done.last_offset, len(done.pieces)) == (False, 40, 139, 1)
     assert done.max_timestamp == max(each.max_timestamp for each in alone)
     assert done.max_timestamp_offset == (-1 if magic == 0 else 40 if kind is APPEND_TIME else 46)
 

@@ -34,8 +34,9 @@ from log.made_sets import (
 from magicbyte.codecs import Codec, compress
 from magicbyte.codecs.snappy import HEADER as XERIAL_HEADER
 from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError
-from magicbyte.log.append.prepare import PreparedAppend, prepare
+from magicbyte.log.append.prepare import prepare
 from magicbyte.log.append.producer_check import ProducerChecks
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules, stored_format
 from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
@@ -331,7 +332,7 @@ def cases(row: str) -> Iterator[Case]:
                     yield Case(patched(batch(codec), ATTRIBUTES, 1 << bit | codec))
 
 
-def append(case: Case, version: int | None) -> PreparedAppend:
+def append(case: Case, version: int | None) -> RecordSet:
     return prepare(
         memoryview(case.data), case.rules, next_offset=100, now_ms=NOW, leader_epoch=7, request_version=version
     )
@@ -376,18 +377,18 @@ def check(case: Case, version: int, row: str, code: int, *, named: bool, where: 
     assert bool(refusal.record_errors) == named, (where, refusal.record_errors)
 
 
-def check_stored(row: str, case: Case, done: PreparedAppend) -> None:
+def check_stored(row: str, case: Case, done: RecordSet) -> None:
     """Look at the last column of the table."""
     stored = rows()[row].stored
     if "nothing, base" in stored:
-        assert (done.first_offset, done.records, done.buffers) == (-1, 0, ())
+        assert (done.first_offset, done.records, done.pieces) == (-1, 0, [])
         return
     assert done.first_offset == 100
     assert done.last_offset == 100 + done.records - 1
     if "in place" in stored:
         assert not done.rebuilt, row
         assert done.compressed == 0
-        assert any(part.obj is case.data for part in done.buffers)
+        assert any(part.obj is case.data for part in done.pieces)
     elif "rebuilt" in stored:
         assert done.rebuilt, row
 

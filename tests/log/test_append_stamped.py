@@ -29,7 +29,7 @@ def test_bytes_that_are_ours_become_what_a_copy_would(
         return list(
             prepare(
                 data, rules, next_offset=70, now_ms=NOW, leader_epoch=3, request_version=version, is_ours=is_ours
-            ).buffers
+            ).pieces
         )
 
     ours = bytearray(produced)

@@ -7,7 +7,7 @@ import pytest
 
 from magicbyte.codecs import Codec
 from magicbyte.log.append.prepare import prepare
-from magicbyte.log.append.record_set import Due, IndexEntry, PlainEntries, RecordSet, prepared_set, record_set
+from magicbyte.log.append.record_set import Due, IndexEntry, PlainEntries, RecordSet, indexed, record_set
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.records.columns import Record
@@ -85,7 +85,7 @@ def test_messages_that_were_prepared_are_what_their_headers_say(form: Format, co
     records = [Record(at, NOW - at if form is Format.V1 else -1, 0, b"key", bytes(40)) for at in range(count)]
     produced = memoryview(encode_records(records, form, codec))
     prepared = prepare(produced, AppendRules(format=form), next_offset=7, now_ms=NOW, leader_epoch=0, request_version=2)
-    made, read = prepared_set(prepared, LATEST_RULES), record_set(bytes(prepared), LATEST_RULES)
+    made, read = indexed(prepared, LATEST_RULES), record_set(bytes(prepared), LATEST_RULES)
     assert b"".join(made.pieces) == bytes(prepared)
     assert facts(made) == facts(read)
     assert made.first_offset == 7

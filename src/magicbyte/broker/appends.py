@@ -24,8 +24,8 @@ from magicbyte.errors import (
     OutOfDescriptorsError,
     UnknownTopicError,
 )
-from magicbyte.log.append.prepare import NOTHING_STORED, PreparedAppend, prepare, take
-from magicbyte.log.append.record_set import record_set
+from magicbyte.log.append.prepare import NOTHING_STORED, prepare, take
+from magicbyte.log.append.record_set import RecordSet, record_set
 from magicbyte.log.append.sets import KEPT_SCRATCH, RoomNeeded
 from magicbyte.log.live.config import FOREVER
 from magicbyte.log.live.group_commit import GroupCommit, Outcome
@@ -115,7 +115,7 @@ class Acknowledgement(NamedTuple):
 class _Stored(NamedTuple):
     """What was to be written, where it is now, and how long it took to look it through."""
 
-    prepared: PreparedAppend
+    prepared: RecordSet
     first_offset: int
     last_offset: int
     spent_ns: int
@@ -271,7 +271,7 @@ class Appends:
         look_through = partial(self._look_through(new, new.rules, now), has_room=False)
         return partial(_store, new.partition.log, look_through, now)
 
-    def _look_through(self, new: NewSet, rules: AppendRules, now: Moment) -> Callable[..., PreparedAppend]:
+    def _look_through(self, new: NewSet, rules: AppendRules, now: Moment) -> Callable[..., RecordSet]:
         """Return what prepares a set for the end of its log."""
         partition = new.partition
         return partial(
@@ -455,7 +455,7 @@ def _is_compressed(records: memoryview) -> bool:
     return place is not None and records[place] & CODEC_MASK != 0
 
 
-def _store(log: PartitionLog, look_through: Callable[[], PreparedAppend], now: Moment) -> _Stored:
+def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment) -> _Stored:
     """Look a set through, and write it if there is anything in it."""
     started = now_ns()
     prepared = look_through()
@@ -489,7 +489,7 @@ def _count(
     metrics: TopicMetrics,
     what: tuple[Format, Format, int, Client],
     size: int,
-    prepared: PreparedAppend,
+    prepared: RecordSet,
     spent_ns: int,
 ) -> None:
     count(metrics.produced, what, size, 1, spent_ns, prepared.records)

@@ -208,15 +208,17 @@ class RecordBatch:
     def stamped(
         self, base_offset: int, leader_epoch: int, timestamp_type: TimestampType, max_timestamp: int
     ) -> bytearray:
-        """Return the 61 bytes before the records with these fields, and the CRC that holds then; nothing is changed.
+        """Set these fields in the view alone; return the 61 bytes before the records that hold them, and the CRC then.
 
-        What `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp` do, for bytes that must stay.
+        What `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp` do, for bytes that must stay: from
+        then on the view tells of the batch that the returned bytes and `records_section` are.
         """
-        attributes, crc = self.attributes, self.crc
         type_bit = timestamp_type_bit(timestamp_type)
-        changes = attributes & LOG_APPEND_TIME_BIT != type_bit or self.max_timestamp != max_timestamp
+        changes = self.attributes & LOG_APPEND_TIME_BIT != type_bit or self.max_timestamp != max_timestamp
         if changes:
-            attributes = attributes & _KEPT_BITS | type_bit
+            self.attributes = self.attributes & _KEPT_BITS | type_bit
+            self.max_timestamp = max_timestamp
+        self.base_offset, self.partition_leader_epoch = base_offset, leader_epoch
         head = bytearray(RECORD_BATCH_OVERHEAD)
         HEADER.pack_into(
             head,
@@ -225,8 +227,8 @@ class RecordBatch:
             self.batch_length,
             leader_epoch,
             2,
-            crc,
-            attributes,
+            self.crc,
+            self.attributes,
             self.last_offset_delta,
             self.base_timestamp,
             max_timestamp,
@@ -236,9 +238,8 @@ class RecordBatch:
             self.record_count,
         )
         if changes:
-            BATCH_CRC.type.pack_into(
-                head, BATCH_CRC.start, crc32c(self.records_section, crc32c(head[ATTRIBUTES.start :]))
-            )
+            self.crc = crc32c(self.records_section, crc32c(head[ATTRIBUTES.start :]))
+            BATCH_CRC.type.pack_into(head, BATCH_CRC.start, self.crc)
         return head
 
 

@@ -7,67 +7,24 @@ KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValida
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.reencode import rebuild
 from magicbyte.log.append.rules import AppendRules, Request
-from magicbyte.log.append.sets import ProducedSet, read_set, too_large
-from magicbyte.log.append.stamp import Stored, can_stay, stamp
+from magicbyte.log.append.sets import read_set, too_large
+from magicbyte.log.append.stamp import can_stay, stamp
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries
-from magicbyte.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP, Dialect, TimestampType
+from magicbyte.records.layout import NO_TIMESTAMP, Dialect, TimestampType
 
 NOTHING_STORED = -1
 _APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED  # a member of an enum takes three look-ups
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerBatch:
-    """What a batch of magic 2 says of its producer: input of the check for duplicates and gaps."""
-
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    is_transactional: bool
-    is_control: bool
-
-
-class PreparedAppend(NamedTuple):
-    """What is to be written, and what the log must know of it. Offsets -1: nothing is to be written.
-
-    `buffers` go one behind the other; those of an append in place are views of the produced bytes, but for headers.
-    `size` in bytes, timestamps in ms. `max_timestamp_offset` is the one that a time index names, -1 where the records
-    have no timestamps. `log_append_time` is for the response. `decompressed` and `compressed` count calls of codecs.
-    """
-
-    buffers: tuple[memoryview, ...]
-    size: int
-    first_offset: int
-    last_offset: int
-    records: int
-    max_timestamp: int
-    max_timestamp_offset: int
-    log_append_time: int
-    rebuilt: bool
-    decompressed: int
-    compressed: int
-    producer: ProducerBatch | None
-
-    def __bytes__(self) -> bytes:
-        return b"".join(self.buffers)
-
-
-_NOTHING = PreparedAppend(
-    buffers=(), size=0, first_offset=NOTHING_STORED, last_offset=NOTHING_STORED, records=0, max_timestamp=NO_TIMESTAMP,
-    max_timestamp_offset=NOTHING_STORED, log_append_time=NO_TIMESTAMP, rebuilt=False, decompressed=0, compressed=0,
-    producer=None,
-)  # fmt: skip
 
 
 def prepare(
@@ -81,7 +38,7 @@ def prepare(
     dialect: Dialect = Dialect.KAFKA,
     is_ours: bool = False,
     has_room: bool = True,
-) -> PreparedAppend:
+) -> RecordSet:
     """Return what a leader writes for the produced set `records`, whose first record gets `next_offset`.
 
     `request_version` is that of the Produce request, None for what the broker writes itself: that may hold control
@@ -95,59 +52,32 @@ def prepare(
     request = Request(request_version)
     found = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
     if not found.parts:
-        return _NOTHING
-    compressed = 0
-    stays = can_stay(found, rules)
-    if stays:
+        return RecordSet([], 0, NOTHING_STORED, NOTHING_STORED)
+    if can_stay(found, rules):
         stored = stamp(found, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
     else:
         codec = found.codec if rules.codec is None else rules.codec
         if codec is Codec.ZSTD and rules.format is not Format.V2:
             raise AppendRefusedError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2")
-        compressed = int(codec is not Codec.NONE)
         stored = rebuild(found, codec, rules, request, next_offset, now_ms, leader_epoch)
+        stored.compressed = int(codec is not Codec.NONE)
         _check_entries(stored, rules)
-    size = sum(map(len, stored.buffers))
+    stored.size = size = sum(map(len, stored.pieces))
     if size > rules.segment_bytes:
         why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
         raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
-    broker_time = rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED
-    return PreparedAppend(
-        tuple(stored.buffers),
-        size,
-        next_offset,
-        stored.next_offset - 1,
-        stored.next_offset - next_offset,
-        stored.max_timestamp,
-        stored.max_timestamp_offset,
-        now_ms if broker_time else NO_TIMESTAMP,
-        not stays,
-        found.decompressed,
-        compressed,
-        _producer_of(found),
-    )
+    if rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED:
+        stored.log_append_time = now_ms
+    stored.decompressed = found.decompressed
+    return stored
 
 
-def _check_entries(stored: Stored, rules: AppendRules) -> None:
+def _check_entries(stored: RecordSet, rules: AppendRules) -> None:
     """Look at the limit again: what was rebuilt may have grown."""
-    for buffer in stored.buffers:
+    for buffer in stored.pieces:
         for _, entry in entries(buffer, rules.format.dialect):
             if entry.size > rules.max_message_bytes:
                 raise too_large(f"size of an entry: expected <= {rules.max_message_bytes}, stored {entry.size}")
-
-
-def _producer_of(found: ProducedSet) -> ProducerBatch | None:
-    batch = found.parts[0].view
-    if not isinstance(batch, RecordBatch) or batch.producer_id == NO_PRODUCER_ID:
-        return None
-    return ProducerBatch(
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        batch.last_sequence,
-        batch.is_transactional,
-        batch.is_control,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from magicbyte.errors import AppendRefusedError, ErrorCode
-from magicbyte.log.append.prepare import ProducerBatch
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.log.files.producer_state import REMEMBERED, AppendedBatch
+from magicbyte.records.batch import RecordBatch
 from magicbyte.records.layout import NO_SEQUENCE
 
 _NO_EPOCH = -1
@@ -51,7 +51,7 @@ class ProducerChecks:
             producer.batches.extend(recent.get(entry.producer_id, ()))
             self._producers[entry.producer_id] = producer
 
-    def check(self, batch: ProducerBatch) -> AppendedBatch | None:
+    def check(self, batch: RecordBatch) -> AppendedBatch | None:
         """Return the batch in the log that this one repeats, or None: it is to be written.
 
         A producer that is not known may begin with any sequence: the log may have forgotten it. Raises
@@ -77,7 +77,7 @@ class ProducerChecks:
             raise _refusal(ErrorCode.INVALID_TXN_STATE, batch, "plain records while its transaction is open")
         return None
 
-    def appended(self, batch: ProducerBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
+    def appended(self, batch: RecordBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Remember a data batch that is in the log now."""
         assert batch.base_sequence > NO_SEQUENCE, "an idempotent batch has a sequence"
         producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch, timestamp))
@@ -120,5 +120,5 @@ class ProducerChecks:
 _GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def _refusal(code: ErrorCode, batch: ProducerBatch, why: str) -> AppendRefusedError:
+def _refusal(code: ErrorCode, batch: RecordBatch, why: str) -> AppendRefusedError:
     return AppendRefusedError(code, f"producer {batch.producer_id}: {why}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.errors import CorruptRecordError, TruncatedLogError
@@ -18,12 +18,9 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.extent import first_offset, last_offsets, max_timestamps
 from magicbyte.records.forms import form_for
 from magicbyte.records.header import extent_of
-from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, SIZE, Dialect
+from magicbyte.records.layout import LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, SIZE, Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
-
-if TYPE_CHECKING:
-    from magicbyte.log.append.prepare import PreparedAppend
 
 
 class Part(NamedTuple):
@@ -80,23 +77,53 @@ class PlainEntries(NamedTuple):
         return Due([IndexEntry(*cell) for cell in zip(*[cells] * kernels.ENTRY, strict=True)], *map(int, state))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RecordSet:
-    """Whole entries, as they are to lie in the log, in `pieces` of bytes.
+    """What one append writes, and all that is known of it: whole entries, in `pieces` that go one behind the other.
 
-    `first_timestamp` is that of the first entry's header (ms, -1: none); `batches` views of the magic 2 batches whose
-    producers and leader epochs the log has to know; `has_older`: there are messages of magic 0 or 1.
+    `prepare` makes it of what was produced, `record_set` of bytes whose offsets are final. Offsets -1: nothing is to be
+    written. Sizes in bytes, timestamps in ms, -1: none. `first_timestamp` is that of the first entry's header;
+    `max_timestamp_offset` the one that a time index names, -1 where the records have no timestamps or `parts` tell it.
+    `batches` are views of the magic 2 batches, whose producers and leader epochs the log has to know; `has_older`:
+    there are messages of magic 0 or 1. `parts` None: the set is one batch.
+
+    What `prepare` did: `log_append_time` is for the response, `rebuilt` says that the records were encoded again,
+    `decompressed` and `compressed` count calls of codecs.
     """
 
-    pieces: Sequence[Buffer]
+    pieces: list[memoryview]
     size: int
     first_offset: int
     last_offset: int
-    first_timestamp: int
-    max_timestamp: int
-    parts: Sequence[Part] | PlainEntries
-    batches: Sequence[RecordBatch]
-    has_older: bool
+    first_timestamp: int = NO_TIMESTAMP
+    max_timestamp: int = NO_TIMESTAMP
+    max_timestamp_offset: int = -1
+    parts: Sequence[Part] | PlainEntries | None = None
+    batches: Sequence[RecordBatch] = ()
+    has_older: bool = False
+    log_append_time: int = NO_TIMESTAMP
+    rebuilt: bool = False
+    decompressed: int = 0
+    compressed: int = 0
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.pieces)
+
+    @property
+    def records(self) -> int:
+        """How many offsets it takes, which is how many records `prepare` met."""
+        return self.last_offset - self.first_offset + 1 if self.size else 0
+
+    @property
+    def producer(self) -> RecordBatch | None:
+        """The first batch, if it is of a producer: what is checked for duplicates and gaps."""
+        batch = self.batches[0] if self.batches else None
+        return None if batch is None or batch.producer_id == NO_PRODUCER_ID else batch
+
+    def time(self, timestamp: int, offset: int) -> None:
+        """Note a timestamp; of several that are the largest the first counts."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = timestamp, offset
 
     def due(self, since_entry: int, interval: int, timestamp: int, time_offset: int) -> Due:
         """Return the index entries of the set: one is due at a part more than `interval` bytes behind the last one.
@@ -106,8 +133,11 @@ class RecordSet:
         """
         if isinstance(self.parts, PlainEntries):
             return self.parts.due(since_entry, interval, timestamp, time_offset)
-        entries = []
-        for part in self.parts:
+        entries, parts = [], self.parts
+        if parts is None:
+            first, last = self.first_offset, self.last_offset
+            parts = (Part(0, self.size, first, last, self.max_timestamp, self.max_timestamp_offset),)
+        for part in parts:
             if part.max_timestamp > timestamp:
                 timestamp, time_offset = part.max_timestamp, part.time_offset
             if since_entry > interval:
@@ -127,7 +157,7 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
     if len(view) > MAGIC.start and view[MAGIC.start] == 2 and dialect is Dialect.KAFKA:
         batch = RecordBatch.parse(view)
         if batch is not None and batch.size == len(view) and not rules.names_record_of_time:
-            return _of_batch(batch, (view,), batch.last_offset)
+            return _of_batch(batch)
     table = scan(view, dialect=dialect)
     if table.damage is not None:
         raise table.damage
@@ -137,44 +167,31 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
     return _of_table(table, rules)
 
 
-def prepared_set(prepared: PreparedAppend, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
-    """Return the set of what `prepare` gives, of which there is something: what a leader appends.
+def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
+    """Return what `prepare` gives, of which there is something, with the parts that a log with these rules indexes.
 
-    One batch of magic 2 and, where an index names what their headers say, messages are taken as they are described
-    there; of anything else the headers are read.
+    One batch of magic 2 is a part as it is, and of messages nothing more is read where an index names what their
+    headers say; of anything else the headers are read.
     """
-    head = prepared.buffers[0]
-    magic, is_one = head[MAGIC.start], LOG_OVERHEAD + SIZE.read(head) == prepared.size
-    if dialect is Dialect.KAFKA and magic == 2 and is_one:
-        batch = RecordBatch(head)
-        if batch.is_control:
-            batch = RecordBatch(memoryview(bytes(prepared)))
-        named = prepared.max_timestamp_offset if rules.names_record_of_time else -1
-        return _of_batch(batch, prepared.buffers, batch.last_offset if named < 0 else named)
-    if dialect is Dialect.KAFKA and magic < 2 and rules.entry_per_batch:
-        return _of_messages(prepared, is_one=is_one)
-    return record_set(bytes(prepared), rules, dialect)
+    if prepared.batches:
+        return prepared
+    if dialect is not Dialect.KAFKA or not rules.entry_per_batch:
+        return record_set(bytes(prepared), rules, dialect)
+    head, last = prepared.pieces[0], prepared.last_offset
+    prepared.first_timestamp, prepared.has_older = extent_of(head)[2], True
+    if LOG_OVERHEAD + SIZE.read(head) == prepared.size:  # one message or wrapper, whose last offset its header says
+        prepared.parts = (Part(0, prepared.size, last, last, prepared.max_timestamp, last),)
+        return prepared
+    if len(prepared.pieces) > 1:
+        prepared.pieces = [memoryview(bytes(prepared))]
+    prepared.parts = PlainEntries(prepared.pieces[0])
+    return prepared
 
 
-def _of_batch(batch: RecordBatch, pieces: Sequence[Buffer], time_offset: int) -> RecordSet:
+def _of_batch(batch: RecordBatch) -> RecordSet:
     """Return a set of one batch: the case that has to be quick."""
-    first, last, timestamp, size = batch.base_offset, batch.last_offset, batch.max_timestamp, batch.size
-    part = Part(0, size, first, last, timestamp, time_offset)
-    return RecordSet(pieces, size, first, last, timestamp, timestamp, (part,), (batch,), False)
-
-
-def _of_messages(prepared: PreparedAppend, *, is_one: bool) -> RecordSet:
-    """Return a set of messages of magic 0 or 1, or of one wrapper, whose last offset is what its header says."""
-    head, last, latest, size = prepared.buffers[0], prepared.last_offset, prepared.max_timestamp, prepared.size
-    pieces: Sequence[Buffer] = prepared.buffers
-    parts: Sequence[Part] | PlainEntries
-    if is_one:
-        parts = (Part(0, size, last, last, latest, last),)
-    else:
-        data = prepared.buffers[0] if len(prepared.buffers) == 1 else memoryview(bytes(prepared))
-        pieces, parts = (data,), PlainEntries(data)
-    timestamp = extent_of(head)[2]
-    return RecordSet(pieces, size, prepared.first_offset, last, timestamp, latest, parts, (), True)
+    last, timestamp = batch.last_offset, batch.max_timestamp
+    return RecordSet([batch.buffer], batch.size, batch.base_offset, last, timestamp, timestamp, last, batches=(batch,))
 
 
 def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
@@ -215,13 +232,13 @@ def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
         for row in np.flatnonzero(np.asarray(table.magic) == 2).tolist()
     ]
     return RecordSet(
-        (table.buffer,),
+        [table.buffer],
         len(table.buffer),
         first(0),
         int(last[-1]),
         int(times[0]),
         int(times.max()),
-        parts,
-        batches,
-        len(batches) < rows,
+        parts=parts,
+        batches=batches,
+        has_older=len(batches) < rows,
     )

@@ -11,9 +11,9 @@ from typing import Any
 from magicbyte.codecs import Codec
 from magicbyte.compiled.kernel import Ints
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules, Request
 from magicbyte.log.append.sets import ProducedSet, columns_of_part, too_large
-from magicbyte.log.append.stamp import Stored
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.records.encode import BatchHeader, Format, Writer
@@ -30,7 +30,7 @@ def rebuild(
     next_offset: int,
     now_ms: int,
     leader_epoch: int,
-) -> Stored:
+) -> RecordSet:
     """Return the records in the format of the rules: one batch or wrapper, or plain messages where `codec` is NONE.
 
     Offsets go on from `next_offset`, timestamps are the producer's or the time of the append, as the rules say; what
@@ -59,7 +59,10 @@ def rebuild(
         raise too_large(error) from None
     except CorruptRecordError as error:
         raise request.illegal(error) from None
-    stored = Stored([data], next_offset + count)
+    stored = RecordSet([data], 0, next_offset, next_offset + count - 1, rebuilt=True)
+    if target is Format.V2:
+        stored.batches = (batch := RecordBatch(data),)
+        stored.first_timestamp = batch.max_timestamp
     if target is not Format.V0:
         _note_time(stored, new, codec, rules, now_ms if broker_time else None)
     return stored
@@ -87,10 +90,10 @@ def _producer_of(found: ProducedSet) -> dict[str, Any]:
     }
 
 
-def _note_time(stored: Stored, columns: RecordColumns, codec: Codec, rules: AppendRules, now_ms: int | None) -> None:
+def _note_time(stored: RecordSet, columns: RecordColumns, codec: Codec, rules: AppendRules, now_ms: int | None) -> None:
     """Note the largest timestamp, and the offset that an index gives for it."""
     times: Any = columns.timestamp
-    first, last = stored.next_offset - len(columns), stored.next_offset - 1
+    first, last = stored.first_offset, stored.last_offset
     latest = max(times) if now_ms is None else now_ms
     if rules.format is Format.ENRICHED:
         stored.time(int(latest), last)

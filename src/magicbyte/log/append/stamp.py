@@ -5,11 +5,10 @@ Sources: KIP-31, KIP-32; Kafka's LogValidator; the Enriched Message Metadata pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from magicbyte.compiled.checksums import IEEE
 from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.errors import CorruptRecordError
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules, Request
 from magicbyte.log.append.sets import Part, ProducedSet
 from magicbyte.records.batch import RecordBatch
@@ -17,38 +16,13 @@ from magicbyte.records.encode import Format
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import entries
 from magicbyte.records.forms import form_for
-from magicbyte.records.layout import NO_TIMESTAMP, RECORD_BATCH_OVERHEAD, Dialect, TimestampType
+from magicbyte.records.layout import RECORD_BATCH_OVERHEAD, Dialect, TimestampType
 from magicbyte.records.message import Message
 from magicbyte.records.stamp_kernels import stamp_messages
 
 _FEW = 64  # messages, of which each is written as a view of what was produced
 _LARGE = 4096  # bytes from which on a view is cheaper than a copy
 _APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
-
-
-@dataclass(slots=True)
-class Stored:
-    """What is to be written, one behind the other, and what an index needs to know of it.
-
-    Offsets from the first record's to that behind the last; `max_timestamp` in ms and `max_timestamp_offset`, -1 where
-    the records have none.
-    """
-
-    buffers: list[memoryview]
-    next_offset: int
-    max_timestamp: int = NO_TIMESTAMP
-    max_timestamp_offset: int = -1
-
-    def add(self, head: bytes | bytearray, rest: memoryview) -> None:
-        """Add an entry: its header, and what follows that."""
-        self.buffers.append(memoryview(head))
-        if len(rest):
-            self.buffers.append(rest)
-
-    def time(self, timestamp: int, offset: int) -> None:
-        """Note a timestamp; of several that are the largest the first counts."""
-        if timestamp > self.max_timestamp:
-            self.max_timestamp, self.max_timestamp_offset = timestamp, offset
 
 
 def can_stay(found: ProducedSet, rules: AppendRules) -> bool:
@@ -77,12 +51,12 @@ def stamp(
     leader_epoch: int,
     *,
     is_ours: bool = False,
-) -> Stored:
+) -> RecordSet:
     """Return the set as it is, with the offsets from `next_offset` on and the times of this append.
 
     `is_ours`: what was produced is in memory that may be changed: headers are set there where that is quicker.
     """
-    stored = Stored([], next_offset)
+    stored = RecordSet([], 0, next_offset, next_offset - 1)
     append_time = rules.timestamp_type is _APPEND_TIME
     for part in found.parts:
         if isinstance(part.view, RecordBatch):
@@ -91,69 +65,84 @@ def stamp(
             _stamp_enriched(stored, part, request, now_ms)
         elif isinstance(part.view, Message):
             timestamp = now_ms if append_time else part.survey.latest
-            stored.next_offset += part.survey.records
-            _stamp_message(stored, part.view, stored.next_offset - 1, rules.timestamp_type, timestamp)
+            stored.last_offset += part.survey.records
+            _stamp_message(stored, part.view, stored.last_offset, rules.timestamp_type, timestamp)
         elif part.survey.records > _FEW and len(part.data) < part.survey.records * _LARGE:
             _stamp_row(stored, part, rules, now_ms, is_ours=is_ours)
         else:
             for _, entry in entries(part.data):
                 assert isinstance(entry, Message)
                 timestamp = now_ms if append_time else entry.timestamp
-                stored.next_offset += 1
-                _stamp_message(stored, entry, stored.next_offset - 1, rules.timestamp_type, timestamp)
+                stored.last_offset += 1
+                _stamp_message(stored, entry, stored.last_offset, rules.timestamp_type, timestamp)
     return stored
 
 
-def _stamp_message(stored: Stored, message: Message, offset: int, kind: TimestampType, timestamp: int) -> None:
+def _stamp_message(stored: RecordSet, message: Message, offset: int, kind: TimestampType, timestamp: int) -> None:
     head = message.stamped(offset, kind, timestamp)
-    stored.add(head, message.buffer[len(head) :])
+    _add(stored, head, message.buffer[len(head) :])
     if message.magic:
         stored.time(timestamp, offset)
 
 
-def _stamp_row(stored: Stored, part: Part, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
+def _stamp_row(stored: RecordSet, part: Part, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
     """Append many small plain messages: two buffers for each would cost more than a copy of all.
 
     Where they are ours there is no copy, either.
     """
-    first, survey = stored.next_offset, part.survey
+    first, survey = stored.last_offset + 1, part.survey
     append_time = rules.timestamp_type is _APPEND_TIME
     form = form_for(compiled=worth_compiling(len(part.data)))
     data = part.data if is_ours else memoryview(bytearray(part.data))
     form.form(stamp_messages)(form.bytes_of(data), first, now_ms, int(append_time), form.crc_table(IEEE))
-    stored.buffers.append(data)
-    stored.next_offset = first + survey.records
+    stored.pieces.append(data)
+    stored.last_offset += survey.records
     if part.magic:
         stored.time(now_ms if append_time else survey.latest, first if append_time else first + survey.latest_at)
 
 
 def _stamp_batch(
-    stored: Stored, part: Part, batch: RecordBatch, rules: AppendRules, now_ms: int, leader_epoch: int, *, is_ours: bool
+    stored: RecordSet,
+    part: Part,
+    batch: RecordBatch,
+    rules: AppendRules,
+    now_ms: int,
+    leader_epoch: int,
+    *,
+    is_ours: bool,
 ) -> None:
-    first, survey = stored.next_offset, part.survey
+    first, survey = stored.last_offset + 1, part.survey
     append_time = rules.timestamp_type is _APPEND_TIME
     timestamp = now_ms if append_time else survey.latest
     head = batch.stamped(first, leader_epoch, rules.timestamp_type, timestamp)
     if is_ours:
         batch.buffer[:RECORD_BATCH_OVERHEAD] = head
-        stored.buffers.append(batch.buffer)
+        stored.pieces.append(batch.buffer)
     else:
-        stored.buffers += memoryview(head), batch.buffer[RECORD_BATCH_OVERHEAD:]
-    stored.next_offset = first + survey.records
+        stored.pieces += memoryview(head), batch.buffer[RECORD_BATCH_OVERHEAD:]
+    stored.last_offset += survey.records
+    stored.first_timestamp, stored.batches = timestamp, (batch,)
     of_record = rules.time_names_record and not (append_time or part.codec or batch.is_control)
-    stored.time(timestamp, first + survey.latest_at if of_record else stored.next_offset - 1)
+    stored.time(timestamp, first + survey.latest_at if of_record else stored.last_offset)
 
 
-def _stamp_enriched(stored: Stored, part: Part, request: Request, now_ms: int) -> None:
+def _stamp_enriched(stored: RecordSet, part: Part, request: Request, now_ms: int) -> None:
     for _, entry in entries(part.data, Dialect.ENRICHED):
         assert isinstance(entry, EnrichedMessage)
-        first = stored.next_offset
-        stored.next_offset += part.survey.records if entry.is_wrapper else 1
+        first = stored.last_offset + 1
+        stored.last_offset += part.survey.records if entry.is_wrapper else 1
         ignore = entry.honor_ship and part.survey.out_of_order >= 0 if entry.is_wrapper else False
         try:
             head = entry.stamped(first, now_ms, honor_ship=False if ignore else None)
             has_milliseconds = Tag.TIMESTAMP in entry.tags
         except CorruptRecordError as error:
             raise request.damaged(error) from None
-        stored.add(head, entry.body)
-        stored.time(now_ms if has_milliseconds else now_ms // 1000 * 1000, stored.next_offset - 1)
+        _add(stored, head, entry.body)
+        stored.time(now_ms if has_milliseconds else now_ms // 1000 * 1000, stored.last_offset)
+
+
+def _add(stored: RecordSet, head: bytes | bytearray, rest: memoryview) -> None:
+    """Add an entry: its header, and what follows that."""
+    stored.pieces.append(memoryview(head))
+    if len(rest):
+        stored.pieces.append(rest)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import LogDirectoryError, OffsetOutOfRangeError, OutOfDescriptorsError
-from magicbyte.log.append.record_set import prepared_set
+from magicbyte.log.append.record_set import indexed
 from magicbyte.log.files.directory import LOG
 from magicbyte.log.files.filesystem import exists
 from magicbyte.log.files.health import Health
@@ -30,7 +30,6 @@ from magicbyte.log.live.segment_names import CLEANED, DELETED, SWAP, snapshot_of
 from magicbyte.records.layout import NO_PRODUCER_ID, Dialect
 
 if TYPE_CHECKING:
-    from magicbyte.log.append.prepare import PreparedAppend
     from magicbyte.log.append.record_set import RecordSet
     from magicbyte.log.files.open_files import OpenFile, OpenFiles
     from magicbyte.log.live.config import LogConfig
@@ -202,18 +201,15 @@ class PartitionLog:
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now.monotonic_ms)
 
-    def append_prepared(self, prepared: PreparedAppend, now: Moment) -> tuple[int, int]:
+    def append_prepared(self, prepared: RecordSet, now: Moment) -> tuple[int, int]:
         """Write what `prepare` gave, of which there is something; return its first and last offset.
 
         Of a batch that its producer sent before these are those that it has already, and nothing is written. Raises
         AppendRefusedError for one that does not follow what is known of its producer.
         """
-        records = prepared_set(prepared, self.config.rules, self.config.dialect)
-        if prepared.producer is not None:
-            known = self.producers.check(prepared.producer, records.batches[0])
-            if known is not None:
-                return known.first_offset, known.last_offset
-        self.append(records, now)
+        if (producer := prepared.producer) is not None and (known := self.producers.check(producer)) is not None:
+            return known.first_offset, known.last_offset
+        self.append(indexed(prepared, self.config.rules, self.config.dialect), now)
         return prepared.first_offset, prepared.last_offset
 
     def roll(self, monotonic_ms: int, base_offset: int | None = None) -> None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.append.prepare import ProducerBatch
 from magicbyte.log.append.producer_check import ProducerChecks
 from magicbyte.log.files.directory import SNAPSHOT, parse_file
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
@@ -52,16 +51,16 @@ class LogProducers:
         """Where the first open transaction begins, None when none is open."""
         return self._states.first_unstable_offset
 
-    def check(self, facts: ProducerBatch, batch: RecordBatch) -> AppendedBatch | None:
-        """Return the batch in the log that `batch`, with its `facts`, repeats; None: it is to be written.
+    def check(self, batch: RecordBatch) -> AppendedBatch | None:
+        """Return the batch in the log that this one repeats; None: it is to be written.
 
         Raises AppendRefusedError for one that does not follow what is known of its producer.
         """
-        if not facts.is_control:
-            return self._checks.check(facts)
+        if not batch.is_control:
+            return self._checks.check(batch)
         marker = marker_of(batch)
         if marker is not None and marker.coordinator_epoch is not None:
-            self._checks.check_marker(facts.producer_id, facts.producer_epoch, marker.coordinator_epoch)
+            self._checks.check_marker(batch.producer_id, batch.producer_epoch, marker.coordinator_epoch)
         return None
 
     def take(self, batch: RecordBatch, indexes: LiveIndexes) -> None:
@@ -71,10 +70,7 @@ class LogProducers:
             indexes.append_aborted(aborted)
         producer, epoch = batch.producer_id, batch.producer_epoch
         if not batch.is_control and batch.base_sequence > NO_SEQUENCE:
-            facts = ProducerBatch(
-                producer, epoch, batch.base_sequence, batch.last_sequence, batch.is_transactional, is_control=False
-            )
-            self._checks.appended(facts, batch.base_offset, batch.last_offset, batch.max_timestamp)
+            self._checks.appended(batch, batch.base_offset, batch.last_offset, batch.max_timestamp)
         elif batch.is_control and (marker := marker_of(batch)) is not None and marker.coordinator_epoch is not None:
             self._checks.ended(producer, epoch, marker.coordinator_epoch, batch.max_timestamp)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
-from magicbyte.log.append.record_set import PlainEntries
 from magicbyte.log.files.directory import LOG, TIME_INDEX
 from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes
@@ -31,7 +30,6 @@ from magicbyte.records.scan import scan
 from magicbyte.records.survey import first_of_time
 
 if TYPE_CHECKING:
-    from magicbyte.log.append.prepare import PreparedAppend
     from magicbyte.log.append.record_set import RecordSet
     from magicbyte.log.files.indexes import AbortedTransaction
     from magicbyte.log.files.open_files import OpenFile, OpenFiles
@@ -188,7 +186,7 @@ class Segment:
 
     # ---- appending
 
-    def must_roll(self, records: RecordSet | PreparedAppend, now: Moment) -> bool:
+    def must_roll(self, records: RecordSet, now: Moment) -> bool:
         """Say whether the set belongs into the next segment."""
         config = self.config
         if self.size > config.segment_bytes - records.size:
@@ -242,7 +240,7 @@ class Segment:
             for file, before in pinned:
                 file.unpin(before)
         if self.config.dialect is Dialect.ENRICHED:
-            assert not isinstance(records.parts, PlainEntries), "its entries are no plain ones"
+            assert isinstance(records.parts, list), "its entries are no plain ones"
             self._last_head = records.parts[-1].first_offset, begin + records.parts[-1].position
 
     def index_last_entry(self) -> None:
