@@ -39,6 +39,9 @@ def topic(shared: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     async def make() -> None:
         async with Client(shared.bootstrap_servers) as client:
             await create_topic(client, NewTopic(name, assignments=[(1, 2, 3)]))
+        for address in shared.bootstrap_servers.split(","):  # a broker that is cut off now would never hear of it
+            async with Client(address) as client:
+                await client.leader(name, 0)
 
     asyncio.run(make())
     yield name
