@@ -12,6 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
+from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import send
 from magicbyte.errors import ErrorCode, InvalidConfigError, UnknownTopicError
 from magicbyte.records.columns import Record
@@ -41,7 +42,7 @@ def topic(shared: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
             await create_topic(client, NewTopic(name, assignments=[(1, 2, 3)]))
         for address in shared.bootstrap_servers.split(","):  # a broker that is cut off now would never hear of it
             async with Client(address) as client:
-                await client.leader(name, 0)
+                await bounds(client, name, 0)
 
     asyncio.run(make())
     yield name
