@@ -47,6 +47,7 @@ ELSEWHERE = {
     "cluster.md": "tests/cli/test_topics_reassign.py",
     "metrics.md": "tests/cli/test_serve.py",
     "plan.md": "tests/cli/test_plan.py",
+    "migrate.md": "tests/cli/test_migrate.py",
     "migration.md": "tests/cli/test_plan.py",
     "schema/README.md": "tests/schema/test_tutorial.py",
 }

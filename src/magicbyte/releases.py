@@ -152,9 +152,27 @@ class Release:
         for key, grew in _GREW.items():
             latest = [version for since, version in grew.items() if numbers(since) <= self.line]
             if latest:
-                removed = self.line >= (4, 0) and not (key == _JOIN_GROUP and self.line >= (4, 1))
-                found[key] = range(_LEAST.get(key, 0) if removed else 0, latest[-1] + 1)
+                found[key] = range(self.oldest_version(key), latest[-1] + 1)
         return found
+
+    def oldest_version(self, key: int) -> int:
+        """Return the first version of a request that it takes: 0 before 4.0 (KIP-896)."""
+        is_removed = self.line >= (4, 0) and not (key == _JOIN_GROUP and self.line >= (4, 1))
+        return _LEAST.get(key, 0) if is_removed else 0
+
+    def has_forgotten(self, setting: str) -> bool:
+        """Whether a setting of brokers or topics, which earlier releases know, means nothing to it."""
+        return any(self.line >= numbers(line) and setting in names for line, names in _FORGOTTEN.items())
+
+    @property
+    def least_segment_bytes(self) -> int:
+        """The least value that it takes for the size of segments (KIP-1030)."""
+        return 1 << 20 if self.line >= (4, 0) else 14
+
+    @property
+    def converts_down(self) -> bool:
+        """Whether it writes older formats than 2, and converts to them for readers (KIP-724)."""
+        return self.line < (4, 0)
 
     @property
     def tells_range(self) -> bool:
@@ -326,7 +344,48 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
 """By API key: from which release line on the latest version is which."""
 
 _LEAST: Final[Mapping[int, int]] = {
-    0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 29: 1, 30: 1, 31: 1, 32: 1, 35: 1
+    0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1,
+    39: 1, 40: 1, 41: 1,
 }  # fmt: skip
 """From 4.0 on: the first version that is still known, by API key (KIP-896)."""
 _JOIN_GROUP: Final = 11  # its oldest versions came back in 4.1
+
+_FORGOTTEN: Final[Mapping[str, frozenset[str]]] = {
+    "3.0": frozenset({
+        "advertised.host.name", "advertised.port", "host.name", "port", "quota.consumer.default",
+        "quota.producer.default",
+    }),
+    "3.9": frozenset({"zookeeper.sync.time.ms"}),  # by 3.9 at the latest; 3.1 has it
+    "4.0": frozenset({
+        "auto.include.jmx.reporter", "broker.id.generation.enable", "control.plane.listener.name",
+        "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms", "delegation.token.master.key",
+        "eligible.leader.replicas.enable", "inter.broker.protocol.version", "leader.imbalance.per.broker.percentage",
+        "log.message.downconversion.enable", "log.message.format.version", "log.message.timestamp.difference.max.ms",
+        "message.downconversion.enable", "message.format.version", "message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks", "password.encoder.cipher.algorithm", "password.encoder.iterations",
+        "password.encoder.key.length", "password.encoder.keyfactory.algorithm", "password.encoder.old.secret",
+        "password.encoder.secret", "reserved.broker.max.id", "zookeeper.clientCnxnSocket", "zookeeper.connect",
+        "zookeeper.connection.timeout.ms", "zookeeper.max.in.flight.requests", "zookeeper.metadata.migration.enable",
+        "zookeeper.session.timeout.ms", "zookeeper.set.acl", "zookeeper.ssl.cipher.suites",
+        "zookeeper.ssl.client.enable", "zookeeper.ssl.crl.enable", "zookeeper.ssl.enabled.protocols",
+        "zookeeper.ssl.endpoint.identification.algorithm", "zookeeper.ssl.keystore.location",
+        "zookeeper.ssl.keystore.password", "zookeeper.ssl.keystore.type", "zookeeper.ssl.ocsp.enable",
+        "zookeeper.ssl.protocol", "zookeeper.ssl.truststore.location", "zookeeper.ssl.truststore.password",
+        "zookeeper.ssl.truststore.type",
+    }),
+}  # fmt: skip
+"""By release line: the settings of brokers and topics that it does not know any more, by what brokers say of theirs."""
+
+
+def first_with(key: int, version: int) -> str | None:
+    """Return the first release line that has a version of a request; its Java clients speak it, too."""
+    return next((since for since, latest in _GREW.get(key, {}).items() if latest >= version), None)
+
+
+def release_meant(text: str) -> Release:
+    """Return the release of a text, of which a major version alone, such as 4, stands for its latest line.
+
+    Raises ValueError as `Release.of`.
+    """
+    lines = [line for line in LINES if line.startswith(f"{text}.")]
+    return Release.of(lines[-1] if lines and "." not in text else text)

@@ -41,6 +41,7 @@ OUTPUTS: dict[Place, list[str]] = {
     ("schema generate", "out"): ["schema", "generate", "INPUT", "--out", "OUTPUT"],
     ("tour", "keep"): ["tour", "INPUT", "--no-spark", "--keep", "OUTPUT"],
     ("tour", "unpack"): ["tour", "INPUT", "--unpack", "OUTPUT"],
+    ("migrate check", "html"): ["migrate", "check", "--request-log", "INPUT", "--html", "OUTPUT"],
     ("pipeline materialize", "to"): ["pipeline", "materialize", "URL", "--to", "OUTPUT"],
 }
 """Outputs of commands that read something on this machine, with a command line."""
@@ -57,15 +58,15 @@ INPUTS = {
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"), ("mirror", "config"),
     ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
-    ("cluster status", "directory"),
+    ("cluster status", "directory"), ("migrate check", "request_logs"),
 }  # fmt: skip
 NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",
     "delete_retention", "delimiter", "depth", "dialect", "end", "group", "groups", "headers", "http", "ignore",
     "index_interval", "jars", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
-    "max_message_bytes", "memory", "min_lag", "name", "names", "offsets", "places", "prefix", "retention_bytes",
-    "retention_ms", "segment_bytes", "settings", "since", "source", "template", "text", "throttle", "to_datetime",
-    "topic", "topics", "until", "value_decoder_class", "version", "zookeeper",
+    "max_message_bytes", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",
+    "retention_bytes", "retention_ms", "segment_bytes", "settings", "since", "source", "target", "template", "text",
+    "throttle", "to_datetime", "topic", "topics", "until", "value_decoder_class", "version", "zookeeper",
 }  # fmt: skip
 """Names of parameters that are texts, and neither a file nor a folder."""
 

@@ -85,7 +85,7 @@ async def _plan(asked: _Asked) -> Plan:
             async with client_of(asked.bootstrap, client_id=planner.CLIENT_ID) as client:
                 looks = 0 if asked.directories else asked.looks
                 told, notes = await planner.look_at_cluster(client, asked.topics, looks)
-                http = http or await planner.metrics_address(client)
+                http = http or next(iter(await planner.metrics_addresses(client)), None)
     if http is not None:
         used = await planner.look_at_metrics(http, asked.window)
     else:

@@ -210,14 +210,14 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     known = await client.topics(names or None)
     found: dict[str, TopicFacts] = {}
     notes = []
-    tells_settings = await _tells_settings(client)
-    if not tells_settings:
+    has_settings = await tells_settings(client)
+    if not has_settings:
         notes.append("settings are not known, Kafka's defaults are taken: brokers tell them from 0.11 on")
     for name, topic in sorted(known.items()):
         if not names and (topic.is_internal or name.startswith("__")):
             continue
         facts = found[name] = TopicFacts(name, shares=True)
-        if tells_settings:
+        if has_settings:
             try:
                 settings = await describe_configs(client, Resource.TOPIC, name)
                 facts.settings = {
@@ -230,7 +230,8 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     return found, notes
 
 
-async def _tells_settings(client: Client) -> bool:
+async def tells_settings(client: Client) -> bool:
+    """Whether brokers tell their settings: from 0.11 on."""
     return (await client.any_connection()).versions.latest(APIS[_DESCRIBE_CONFIGS]) is not None
 
 
@@ -285,20 +286,21 @@ def joined(stored: Mapping[str, TopicFacts], told: Mapping[str, TopicFacts]) -> 
     return found
 
 
-async def metrics_address(client: Client) -> str | None:
-    """Return where a broker of ours shows its numbers, if its settings say so; None for others."""
-    if not await _tells_settings(client):
-        return None
+async def metrics_addresses(client: Client) -> list[str]:
+    """Return where brokers of ours show their numbers, of those whose settings say so."""
+    if not await tells_settings(client):
+        return []
     await client.topics([])
+    found = []
     for broker, node in client.cluster.brokers.items():
         try:
             settings = await describe_configs(client, Resource.BROKER, str(broker))
         except BrokerError:
-            return None
+            continue
         address = settings["http.address"].value if "http.address" in settings else None
         if address is not None and not address.endswith(":0"):
-            return address if not address.startswith(":") else f"{node.host}{address}"
-    return None
+            found.append(address if not address.startswith(":") else f"{node.host}{address}")
+    return found
 
 
 # ---- who uses it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from magicbyte.clock import SystemClock
@@ -13,6 +13,7 @@ from magicbyte.errors import NetworkError
 from magicbyte.ports import Moment
 
 _PATIENCE_S: Final = 30.0
+_MOST_BYTES: Final = 256 << 20
 
 
 class Sample(NamedTuple):
@@ -34,6 +35,10 @@ class Scrape:
             for each in family.samples:
                 self._samples.setdefault(each.name, []).append(Sample(each.labels, each.value))
 
+    def names(self) -> Iterable[str]:
+        """Return all names."""
+        return self._samples.keys()
+
     def all(self, name: str) -> Iterator[Sample]:
         """Yield all numbers of a name."""
         yield from self._samples.get(name, ())
@@ -44,17 +49,23 @@ class Scrape:
 
 
 async def scrape(address: str) -> Scrape:
-    """Return what http://ADDRESS/metrics says. Raises NetworkError."""
+    """Return what http://ADDRESS/metrics says, or the page at ADDRESS where that is a URL. Raises NetworkError."""
+    url = address if "://" in address else f"http://{address}/metrics"
 
     def get() -> str:
-        url = f"http://{address}/metrics"
         try:
             with urllib.request.urlopen(url, timeout=_PATIENCE_S) as response:
-                return str(response.read().decode())
+                text = response.read(_MOST_BYTES + 1)
+                if len(text) > _MOST_BYTES:
+                    raise NetworkError(f"{url}: more than {_MOST_BYTES} bytes: expected a page of numbers")
+                return str(text.decode())
         except (OSError, ValueError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise NetworkError(f"{url}: {reason}") from error
 
     at = Moment.of(SystemClock())
     text = await asyncio.to_thread(get)
-    return await asyncio.to_thread(Scrape, text, at)
+    try:
+        return await asyncio.to_thread(Scrape, text, at)
+    except ValueError as error:
+        raise NetworkError(f"{url}: not in Prometheus' text format: {error}") from error

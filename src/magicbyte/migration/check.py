@@ -1,0 +1,290 @@
+"""What a cluster's upgrade to a release would break: clients that it refuses, settings and stored formats.
+
+Facts in, findings out, each with what to do. The rules are those of real brokers: `tests/migration` compares them with
+what 4.3.1 answered, refused and did with each version of each request, each format and each setting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+from magicbyte.migration.sightings import Caller, Sightings
+from magicbyte.protocol import APIS
+from magicbyte.records.encode import Format
+from magicbyte.releases import Release, first_with
+
+_BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7})
+"""Keys of what controllers and brokers say to each other, which are upgraded together."""
+_FETCHER = re.compile(r"broker-\d+-fetcher-\d+")
+_SEGMENT_SIZES: Final = ("segment.bytes", "log.segment.bytes")
+
+
+class Weight(Enum):
+    """What a finding means for the upgrade."""
+
+    BREAKS = "breaks"
+    UNKNOWN = "not known"
+    CHANGES = "changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Requests that the release refuses. `least`: the first version that it takes. `count` 0: not known."""
+
+    api: str
+    version: int
+    least: int
+    count: int
+    last_ms: int | None
+
+    @property
+    def text(self) -> str:
+        """One line of it; the date is in UTC."""
+        count = f", {_many(self.count, 'request')}" if self.count else ""
+        last = ""
+        if self.last_ms is not None:
+            last = f", last {datetime.fromtimestamp(self.last_ms // 1000, UTC):%Y-%m-%d %H:%M}"
+        return f"{self.api} v{self.version}: v{self.least} and newer are taken{count}{last}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `magicbyte migrate check --format json` has it."""
+        return {
+            "api": self.api,
+            "version": self.version,
+            "leastVersion": self.least,
+            "requests": self.count or None,
+            "lastMs": self.last_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the upgrade breaks or changes. `subject`: a client, topic or broker; `do`: what to do about it."""
+
+    kind: str
+    weight: Weight
+    subject: str
+    what: str
+    do: str
+    caller: Caller | None = None
+    refused: tuple[Refused, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `magicbyte migrate check --format json` has it."""
+        found: dict[str, Any] = {
+            "kind": self.kind,
+            "weight": self.weight.value,
+            "subject": self.subject,
+            "what": self.what,
+            "do": self.do,
+        }
+        if self.caller is not None:
+            found["client"] = {
+                "id": self.caller.client_id,
+                "software": self.caller.software or None,
+                "version": self.caller.version or None,
+                "address": self.caller.address or None,
+            }
+            found["refused"] = [each.to_json() for each in self.refused]
+        return found
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of a cluster. `brokers`, `topics`: the settings that somebody set, by broker and topic.
+
+    `answered`: the versions of requests that its brokers take, by API key, where they tell. `stored`: the formats that
+    each topic was seen to hold.
+    """
+
+    sightings: Sightings = field(default_factory=Sightings)
+    answered: Mapping[int, range] = field(default_factory=dict)
+    brokers: dict[str, dict[str, str]] = field(default_factory=dict)
+    topics: dict[str, dict[str, str]] = field(default_factory=dict)
+    stored: dict[str, frozenset[Format]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """All findings, what breaks first. `sightings`: how many clients, APIs and versions were looked at."""
+
+    target: str
+    findings: tuple[Finding, ...]
+    sightings: int
+    topics: int
+    brokers: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def looked_at(self) -> str:
+        """What it is about."""
+        clients = _many(self.sightings, "kind") + " of requests by client"
+        return f"{clients}, {_many(self.topics, 'topic')}, {_many(self.brokers, 'broker')}"
+
+    @property
+    def breaks(self) -> bool:
+        """Whether the upgrade would break anything that was seen."""
+        return any(each.weight is Weight.BREAKS for each in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte migrate check --format json` prints."""
+        return {
+            "target": self.target,
+            "breaks": self.breaks,
+            "lookedAt": {"sightings": self.sightings, "topics": self.topics, "brokers": self.brokers},
+            "findings": [each.to_json() for each in self.findings],
+            "notes": list(self.notes),
+        }
+
+
+def check(facts: Facts, target: Release, notes: Sequence[str] = ()) -> Check:
+    """Return what the upgrade of a cluster to `target` would break or change."""
+    findings = [*_clients(facts, target), *_settings(facts, target), *_topics(facts, target)]
+    order = list(Weight)
+    return Check(
+        target.version,
+        tuple(sorted(findings, key=lambda each: order.index(each.weight))),
+        len(facts.sightings),
+        len(facts.topics),
+        len(facts.brokers),
+        tuple(notes),
+    )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+# ---- clients
+
+
+def _clients(facts: Facts, target: Release) -> Iterator[Finding]:
+    """Yield the clients whose requests the release refuses: those in versions older than it takes (KIP-896).
+
+    Newer versions than it takes are no finding: clients that speak them ask first which are taken.
+    """
+    by_caller: dict[Caller, list[tuple[int, Refused]]] = {}
+    for asking, seen in facts.sightings:
+        key, least = asking.api_key, target.oldest_version(asking.api_key)
+        if asking.version < least and key not in _BETWEEN_BROKERS:
+            refused = Refused(APIS[key].name, asking.version, least, seen.count, seen.last_ms)
+            by_caller.setdefault(asking.caller, []).append((key, refused))
+    for caller, found in by_caller.items():
+        held_back = all((facts.answered.get(key) or range(each.least, each.least + 1))[-1] < each.least
+                        for key, each in found)  # fmt: skip
+        yield Finding(
+            "client",
+            Weight.UNKNOWN if held_back else Weight.BREAKS,
+            caller_text(caller),
+            "the brokers of today take no newer versions, so that it may speak them or not"
+            if held_back
+            else f"Kafka {target.version} closes the connection of such requests",
+            _client_advice(caller, [(key, each.least) for key, each in found]),
+            caller,
+            tuple(each for _, each in found),
+        )
+
+
+def caller_text(caller: Caller) -> str:
+    """Return a client by its id, and by library and address where they are known."""
+    about = [f"{caller.software} {caller.version}".strip(), caller.address]
+    known = ", ".join(each for each in about if each)
+    return (caller.client_id or "without a client id") + (f" ({known})" if known else "")
+
+
+def _client_advice(caller: Caller, wanted: Iterable[tuple[int, int]]) -> str:
+    if _FETCHER.fullmatch(caller.client_id):
+        return "a broker's replication: upgrade the brokers, and raise inter.broker.protocol.version, before"
+    least = sorted(set(wanted))
+    releases = [line for key, version in least if (line := first_with(key, version)) is not None]
+    speaks = ", ".join(f"{APIS[key].name} {version}" for key, version in least)
+    java = max(releases, key=lambda line: tuple(map(int, line.split("."))), default=None)
+    of_kafka = "" if java is None else f" (Kafka's Java clients: from {java} on)"
+    return f"upgrade its library to one that speaks {speaks} or newer{of_kafka}"
+
+
+# ---- settings
+
+
+def _settings(facts: Facts, target: Release) -> Iterator[Finding]:
+    for broker, settings in facts.brokers.items():
+        for name, value in settings.items():
+            if (found := _setting(name, value, target)) is not None:
+                weight, what, do = found
+                yield Finding("setting", weight, f"broker {broker}: {name}={value}", what, do)
+    for topic, settings in facts.topics.items():
+        for name, value in settings.items():
+            if target.has_forgotten(name):
+                what = f"Kafka {target.version} does not know it, and refuses requests that set it"
+                do = f"remove it from whatever makes or changes topics; {_SUCCESSORS.get(name, 'nothing replaces it')}"
+                yield Finding("setting", Weight.CHANGES, f"topic {topic}: {name}={value}", what, do)
+            elif name in _SEGMENT_SIZES and _is_below(value, target.least_segment_bytes):
+                yield Finding("setting", Weight.BREAKS, f"topic {topic}: {name}={value}", _too_small(target), _RAISE)
+
+
+def _setting(name: str, value: str, target: Release) -> tuple[Weight, str, str] | None:
+    """Return what becomes of a broker's setting and what to do; None where nothing does."""
+    if name in _SEGMENT_SIZES and _is_below(value, target.least_segment_bytes):
+        return Weight.BREAKS, _too_small(target), _RAISE
+    if not target.has_forgotten(name):
+        return None
+    if name == "zookeeper.connect":
+        what = f"Kafka {target.version} has no ZooKeeper: a broker without process.roles does not start"
+        return Weight.BREAKS, what, "migrate to KRaft on 3.9 first (KIP-866)"
+    successor = _SUCCESSORS.get(name, "nothing replaces it")
+    return Weight.CHANGES, f"Kafka {target.version} does not know it, and goes on without it", f"remove it; {successor}"
+
+
+_SUCCESSORS: Final = {
+    "inter.broker.protocol.version": "the features of the cluster (kafka-features.sh) decide, at least 3.3 before 4.0",
+    "log.message.format.version": "new records are stored in format 2",
+    "message.format.version": "new records are stored in format 2",
+    "log.message.downconversion.enable": "nothing is converted for old consumers, which are refused",
+    "message.downconversion.enable": "nothing is converted for old consumers, which are refused",
+    "log.message.timestamp.difference.max.ms": "log.message.timestamp.before.max.ms and .after.max.ms replace it",
+    "message.timestamp.difference.max.ms": "message.timestamp.before.max.ms and .after.max.ms replace it",
+    "delegation.token.master.key": "delegation.token.secret.key replaces it",
+    "advertised.host.name": "advertised.listeners replaces it",
+    "advertised.port": "advertised.listeners replaces it",
+    "host.name": "listeners replaces it",
+    "port": "listeners replaces it",
+    "quota.consumer.default": "quotas are set by kafka-configs.sh",
+    "quota.producer.default": "quotas are set by kafka-configs.sh",
+    "control.plane.listener.name": "controllers have listeners of their own (controller.listener.names)",
+}
+_RAISE: Final = "raise it to 1048576 or more before"
+
+
+def _too_small(target: Release) -> str:
+    return f"Kafka {target.version} refuses less than {target.least_segment_bytes} bytes"
+
+
+def _is_below(value: str, least: int) -> bool:
+    return value.isdecimal() and int(value) < least
+
+
+# ---- topics
+
+
+def _topics(facts: Facts, target: Release) -> Iterator[Finding]:
+    """Yield topics with formats that the release does not write: it serves 0 and 1 as they are stored."""
+    for topic, formats in facts.stored.items():
+        if Format.ENRICHED in formats:
+            do = f"convert it: magicbyte convert --to {Format.V2.value}"
+            yield Finding("topic", Weight.BREAKS, topic, "no Kafka reads the enriched format", do)
+        old = sorted(form.value for form in formats if form in (Format.V0, Format.V1))
+        if old and not target.converts_down:
+            yield Finding(
+                "topic",
+                Weight.CHANGES,
+                topic,
+                f"it holds format {' and '.join(old)}: Kafka {target.version} serves that as it is stored, and writes "
+                "format 2 where it compacts",
+                "keep consumers that read it, or wait for retention, or convert the logs of stopped brokers: "
+                "magicbyte convert --to 2",
+            )

@@ -1,0 +1,42 @@
+"""The page that `magicbyte migrate check --html` writes: one file, without scripts and links to elsewhere."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from magicbyte.migration.check import Check, Finding
+from magicbyte.printable import printable
+
+_STYLE: Final = (
+    "body{font:15px/1.5 sans-serif;margin:2em;max-width:75em}table{border-collapse:collapse;width:100%}"
+    "td,th{border:1px solid #ccc;padding:.4em .6em;text-align:left;vertical-align:top}"
+    ".breaks{background:#fde4e1}.changes{background:#fff6d6}"
+)
+
+
+def html_page(found: Check) -> str:
+    """Return a check as a page. Whatever comes from clients and brokers stands in it as text."""
+    verdict = "breaks something" if found.breaks else "breaks nothing that was seen"
+    title = f"Upgrade to Kafka {found.target}: it {verdict}"
+    rows = "\n".join(_row(each) for each in found.findings)
+    notes = "".join(f"<li>{_text(each)}</li>" for each in found.notes)
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
+        f"<style>{_STYLE}</style></head>\n<body><h1>{_text(title)}</h1>\n"
+        f"<p>Looked at: {found.looked_at}.</p>\n"
+        f"<table><tr><th>Weight</th><th>What</th><th>Why</th><th>What to do</th></tr>\n{rows}\n</table>\n"
+        f"<ul>{notes}</ul></body></html>\n"
+    )
+
+
+def _row(finding: Finding) -> str:
+    why = "<br>".join([_text(finding.what), *(_text(each.text) for each in finding.refused)])
+    cells = (finding.weight.value, f"{finding.kind} {finding.subject}")
+    first = "".join(f"<td>{_text(each)}</td>" for each in cells)
+    kind = finding.weight.value.replace(" ", "-")
+    return f'<tr class="{kind}">{first}<td>{why}</td><td>{_text(finding.do)}</td></tr>'
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -1,0 +1,102 @@
+"""The numbers of brokers, ours or Kafka's behind an exporter of JMX, read back: who asked for what.
+
+Kafka's own brokers count requests by API and version (RequestsPerSec, from 2.0 on) without their clients, and from 3.7
+on those that Kafka 4 refuses with the clients' libraries (DeprecatedRequestsPerSec, KIP-896).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from magicbyte.migration.sightings import UNNAMED, Caller, Sightings
+from magicbyte.net.scrape import Scrape
+from magicbyte.protocol import APIS
+
+_OURS: Final = "magicbyte_client_requests_total"
+_OUR_LAST: Final = "magicbyte_client_last_request_timestamp_seconds"
+_MOST: Final = 1 << 62
+_YEAR_9999: Final = 253_370_764_800
+_KEYS: Final = {api.name: api.key for api in APIS.values()}
+_COUNTERS = re.compile(r"kafka_network_requestmetrics_(deprecated)?requests(?:persec)?(?:_(?:total|count))?")
+_GREEDY = re.compile(r"request_(\w+?)__version_(\d+)__clientsoftwarename")
+"""A label's name as the exporter's common rules, which take two labels at most, make it of four."""
+
+
+def read_numbers(scrape: Scrape, into: Sightings) -> int:
+    """Add what a broker's page says, and return of how many clients, APIs and versions; 0 where it does not tell."""
+    last = {_key(each.labels): each.value for each in scrape.all(_OUR_LAST)}
+    found = 0
+    for each in scrape.all(_OURS):
+        labels = each.labels
+        key, version = _KEYS.get(labels.get("request", "")), _number(labels.get("version", ""))
+        if key is None or version is None:
+            continue
+        caller = Caller(*(labels.get(name, "") for name in ("client_id", "software", "software_version", "address")))
+        into.add(caller, key, version, _count(each.value), _date_ms(last.get(_key(labels))))
+        found += 1
+    return found or _read_kafka(scrape, into)
+
+
+def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(labels.items())
+
+
+def _read_kafka(scrape: Scrape, into: Sightings) -> int:
+    told: dict[tuple[int, int], int] = {}
+    counted: list[tuple[int, int, Caller, int]] = []
+    for name in scrape.names():
+        for each in scrape.all(name):
+            labels = {key.lower(): text for key, text in each.labels.items()}
+            counter = _COUNTERS.fullmatch(_name(name, labels))
+            if counter is None or not _count(each.value):
+                continue
+            for key, version, caller in _asked(labels):
+                counted.append((key, version, caller, _count(each.value)))
+                if counter[1]:
+                    told[key, version] = told.get((key, version), 0) + _count(each.value)
+    found = 0
+    for key, version, caller, count in counted:
+        if caller is UNNAMED and (key, version) in told:
+            continue  # the same requests are counted with their clients' libraries
+        into.add(caller, key, version, count)
+        found += 1
+    return found
+
+
+def _name(name: str, labels: Mapping[str, str]) -> str:
+    """Return a counter's name; an exporter without rules has that of its MBean in a label, and the attribute last."""
+    lower = name.lower()
+    bean = labels.get("name", "").lower()
+    return f"kafka_network_requestmetrics_{bean}" if bean and lower == "kafka_network_requestmetrics_count" else lower
+
+
+def _asked(labels: Mapping[str, str]) -> Iterable[tuple[int, int, Caller]]:
+    """Yield API, version and client of a number's labels, of which all are lower case; nothing of others."""
+    software = labels.get("clientsoftwarename")
+    request, version = labels.get("request", ""), labels.get("version", "")
+    for name, text in labels.items():
+        if (greedy := _GREEDY.fullmatch(name)) is not None:
+            request, version, software = greedy[1], greedy[2], text
+    key = next((key for name, key in _KEYS.items() if name.lower() == request.lower()), None)
+    number = _number(version)
+    if key is None or number is None:
+        return
+    if software is None:
+        yield key, number, UNNAMED
+    else:
+        known = ["" if text == "unknown" else text for text in (software, labels.get("clientsoftwareversion", ""))]
+        yield key, number, Caller("", *known)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None
+
+
+def _count(value: float) -> int:
+    return int(value) if 0 <= value < _MOST else 0
+
+
+def _date_ms(seconds: float | None) -> int | None:
+    return round(seconds * 1000) if seconds is not None and 0 <= seconds < _YEAR_9999 else None

@@ -1,0 +1,82 @@
+"""Collects what `check` goes by: from a cluster, from request logs, from pages of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from magicbyte.client.admin import Resource, Setting, describe_configs
+from magicbyte.errors import BrokerError, NetworkError
+from magicbyte.migration import planner
+from magicbyte.migration.check import Facts
+from magicbyte.migration.exporter import read_numbers
+from magicbyte.migration.request_log import lines_of, read_request_log
+from magicbyte.net.scrape import scrape
+from magicbyte.records.encode import Format
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from magicbyte.client.client import Client
+    from magicbyte.migration.sightings import Sightings
+
+_DEFAULT = "default"
+
+
+async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[Facts, list[str], list[str]]:
+    """Return what a cluster tells, what it does not, and the pages where brokers of ours show their numbers.
+
+    What topics hold is told from `looks` places of each partition; 0: not at all.
+    """
+    found, notes = await planner.look_at_cluster(client, names, looks)
+    facts = Facts(answered=(await client.any_connection()).versions.ranges)
+    if not looks:
+        notes.append("what topics hold was not looked at")
+    for name, topic in found.items():
+        formats = {form for form, _ in topic.stored} | ({Format.ENRICHED} & {topic.configured})
+        facts.stored[name] = frozenset(formats)
+        facts.topics[name] = {}
+    if not await planner.tells_settings(client):
+        return facts, notes, []
+    for name in found:
+        facts.topics[name] = await _own(client, Resource.TOPIC, name, notes)
+    for broker in client.cluster.brokers:
+        facts.brokers[str(broker)] = await _own(client, Resource.BROKER, str(broker), notes)
+    return facts, notes, [f"http://{each}/metrics" for each in await planner.metrics_addresses(client)]
+
+
+async def _own(client: Client, resource: Resource, name: str, notes: list[str]) -> dict[str, str]:
+    """Return the settings that somebody set: of a topic its own, of a broker those that are no defaults."""
+    try:
+        settings = await describe_configs(client, resource, name)
+    except (BrokerError, NetworkError) as error:
+        notes.append(f"settings of {resource.name.lower()} {name} are not known ({error})")
+        return {}
+    return {key: each.value or "" for key, each in settings.items() if _is_set(each, resource)}
+
+
+def _is_set(setting: Setting, resource: Resource) -> bool:
+    if resource is Resource.TOPIC:
+        return setting.is_own
+    return setting.is_own or setting.source not in (None, _DEFAULT)
+
+
+async def look_at_numbers(page: str, into: Sightings) -> str | None:
+    """Add what a page of numbers tells of clients; return a note where it tells nothing. Raises NetworkError."""
+    if read_numbers(await scrape(page), into):
+        return None
+    return f"{page}: no counters of requests by API and version"
+
+
+def request_logs(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files among `paths`, and of folders the request logs in them, rolled ones included."""
+    for path in paths:
+        yield from sorted(path.glob("kafka-request.log*")) if path.is_dir() else (path,)
+
+
+def look_at_request_log(path: Path, into: Sightings) -> str | None:
+    """Add what a request log tells; return a note where it tells nothing. Raises OSError."""
+    with path.open("rb") as file:
+        if read_request_log(lines_of(file), into):
+            return None
+    return f"{path}: no requests in it: kafka.request.logger writes them at level DEBUG"

@@ -1,0 +1,113 @@
+"""Kafka's request log, kafka-request.log, read back: who asked for what. Brokers write it at level DEBUG or TRACE.
+
+Its form by release: names with colons (0.9 to 0.11, of requests that Scala classes stood for), fields in braces (0.9 to
+0.11), `RequestHeader(…)` (1.0 to 2.7), JSON (from 2.8 on). `tests/migration/request_logs` has lines of each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import BinaryIO, Final
+
+from magicbyte.migration.sightings import Caller, Sightings
+from magicbyte.protocol import APIS
+
+MOST_LINE_BYTES: Final = 16 << 20
+_MARK: Final = "Completed request:"
+_DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})")
+_HEADER = re.compile(r"RequestHeader\(apiKey=(\w+), apiVersion=(\d+), clientId=(.*?), correlationId=-?\d+\) -- ")
+_BRACES = re.compile(r"\{api_key=(\d+),api_version=(\d+),correlation_id=-?\d+,client_id=(.*?)\} -- ")
+_NAMED = re.compile(
+    r"Name: ?(\w+)Request; ?Version: ?(\d+); ?CorrelationId: ?-?\d+; ?ClientId: ?"
+    r"(.*?)(?:;| from (?:connection|client) )"
+)
+_CONNECTION = re.compile(r" from (?:connection|client) /?(\S+?);")
+_SOFTWARE = re.compile(r"ClientInformation\(softwareName=(.*?), softwareVersion=(.*?)\)")
+_KEYS: Final = {api.name.lower(): api.key for api in APIS.values()}
+_SCALA_NAMES: Final = {
+    "producer": "produce", "offset": "listoffsets", "topicmetadata": "metadata", "consumermetadata": "findcoordinator",
+    "groupcoordinator": "findcoordinator",
+}  # fmt: skip
+_UNKNOWN: Final = "unknown"
+"""What Kafka writes for the library of a client that does not say which it is."""
+
+
+def read_request_log(lines: Iterable[str], into: Sightings) -> int:
+    """Add what lines of a request log say, and return how many requests that were. Other lines are passed over.
+
+    Dates are taken for UTC: the log does not tell its time zone.
+    """
+    understood = 0
+    for line in lines:
+        date, mark, text = line.partition(_MARK)
+        if mark and (request := _request(text)) is not None:
+            caller, key, version = request
+            into.add(caller, key, version, last_ms=_date_ms(date))
+            understood += 1
+    return understood
+
+
+def lines_of(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines of a file; of one longer than `MOST_LINE_BYTES`, pieces, which are no requests."""
+    while line := file.readline(MOST_LINE_BYTES):
+        yield line.decode("utf-8", "replace")
+
+
+def _request(text: str) -> tuple[Caller, int, int] | None:
+    if text.startswith('{"'):
+        return _of_json(text)
+    software, version = found.groups() if (found := _SOFTWARE.search(text)) is not None else ("", "")
+    about = (_told(software), _told(version), _address(_CONNECTION.findall(text)))
+    if (found := _HEADER.match(text)) is not None:
+        key = _KEYS.get(found[1].replace("_", "").lower())
+    elif (found := _BRACES.match(text)) is not None:
+        key = int(found[1])
+    elif (found := _NAMED.match(text)) is not None:
+        name = found[1].lower()
+        key = _KEYS.get(_SCALA_NAMES.get(name, name))
+    if found is None or key not in APIS:
+        return None
+    return Caller(found[3], *about), key, int(found[2])
+
+
+def _of_json(text: str) -> tuple[Caller, int, int] | None:
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text)
+        header, software = found["requestHeader"], found.get("clientInformation", {})
+        caller = Caller(
+            str(header.get("clientId") or ""),
+            _told(str(software.get("softwareName", ""))),
+            _told(str(software.get("softwareVersion", ""))),
+            _address([str(found.get("connection", ""))]),
+        )
+        key, version = int(header["requestApiKey"]), int(header["requestApiVersion"])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return (caller, key, version) if key in APIS else None
+
+
+def _told(text: str) -> str:
+    return "" if text == _UNKNOWN else text
+
+
+def _address(connections: list[str]) -> str:
+    """Return the client's address from a connection's name, HOST:PORT-HOST:PORT and numbers, or of old, HOST:PORT."""
+    if not connections:
+        return ""
+    ends = re.split(r"(?<=:)(\d+)(?:-|$)", connections[-1])  # a text behind each port: "host:", "port", "host:", …
+    hosts = [end.removesuffix(":") for end in ends[::2] if end.endswith(":")]
+    return hosts[1] if len(hosts) > 1 else "".join(hosts)
+
+
+def _date_ms(text: str) -> int | None:
+    found = _DATE.match(text)
+    if found is None:
+        return None
+    try:
+        date = datetime.fromisoformat(f"{found[1]} {found[2]}.{found[3]}").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return round(date.timestamp() * 1000)

@@ -1,0 +1,100 @@
+"""`magicbyte migrate check`: of a broker of ours, of request logs, of pages of numbers."""
+
+import asyncio
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cli.command import run
+from magicbyte.client import Client
+from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from magicbyte.testing import Broker
+
+PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text(encoding="utf-8")
+LOGS = Path(__file__).parents[1] / "migration/request_logs"
+
+
+def ask_in_an_old_version(bootstrap: str) -> None:
+    async def ask() -> None:
+        async with Client(bootstrap, client_id="old-app") as client:
+            await client.topics([])
+            await client.ask_any(ListOffsetsRequest(topics=[]), ListOffsetsResponse, versions=range(1))
+
+    asyncio.run(ask())
+
+
+def test_a_broker_of_ours_tells_its_old_clients_settings_and_formats(tmp_path: Path) -> None:
+    with Broker({"http.address": "127.0.0.1:0"}) as broker:
+        server, address = broker.bootstrap_servers, f"http://127.0.0.1:{broker.served.http_port}/metrics"
+        assert run("topics", "create", "-b", server, "orders", "message.format.version=0").exit_code == 0
+        assert run("migrate", "check", "-b", server, "--metrics", address).exit_code == 0
+        ask_in_an_old_version(server)
+        page = tmp_path / "report.html"
+        done = run("migrate", "check", "-b", server, "--metrics", address, "--format", "json", "--html", page)
+        assert done.exit_code == 1, done.stderr
+        found = json.loads(done.stdout)
+        (client,) = [each for each in found["findings"] if each["kind"] == "client"]
+        assert (client["weight"], client["client"]["id"]) == ("breaks", "old-app")
+        assert (client["client"]["software"], client["client"]["address"]) == ("magicbyte", "127.0.0.1")
+        (refused,) = client["refused"]
+        assert (refused["api"], refused["version"], refused["leastVersion"], refused["requests"]) == (
+            "ListOffsets",
+            0,
+            1,
+            1,
+        )
+        settings = [each["subject"] for each in found["findings"] if each["kind"] == "setting"]
+        assert "topic orders: message.format.version=0" in settings
+        assert "old-app" in page.read_text()
+        text = run("migrate", "check", "-b", server, "--metrics", address).stdout
+        assert text.startswith("BREAKS client old-app (magicbyte 0.1, 127.0.0.1)\n")
+        assert run("migrate", "check", "-b", server, "--metrics", address, "--to", "3.9").exit_code == 0
+
+
+def test_a_folder_of_request_logs_is_read_whole(tmp_path: Path) -> None:
+    for name, release in {"kafka-request.log": "3.9.1", "kafka-request.log.2026-11-25-08": "0.9.0.1"}.items():
+        (tmp_path / name).write_bytes((LOGS / f"{release}.log").read_bytes())
+    (tmp_path / "server.log").write_bytes((LOGS / "0.9.0.1.log").read_bytes())
+    done = run("migrate", "check", "--request-log", tmp_path, "--format", "json")
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (done.exit_code, finding["subject"]) == (1, "orders-service (127.0.0.1)")
+    assert [(each["api"], each["version"], each["requests"]) for each in finding["refused"]] == [("Fetch", 1, 1)]
+    assert run("migrate", "check", "--request-log", tmp_path / "kafka-request.log").exit_code == 0
+
+
+def test_what_tells_nothing_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "empty.log").write_text("[2026-11-25 08:22:04,061] INFO nothing\n")
+    done = run("migrate", "check", "--request-log", tmp_path / "empty.log")
+    assert (done.exit_code, "no requests in it" in done.stdout) == (0, True)
+    assert "note: clients are not known" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "expected -b HOST:PORT, --request-log FILE or --metrics URL"),
+        (["-b", "127.0.0.1:1", "--to", "2.8"], "expected 3.0 or later"),
+        (["-b", "127.0.0.1:1", "--to", "9"], "expected a version of"),
+        (["-b", "127.0.0.1:1"], "is a broker running there?"),
+        (["--metrics", "http://127.0.0.1:1/metrics"], "http://127.0.0.1:1/metrics"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(arguments: list[str], why: str) -> None:
+    done = run("migrate", "check", *arguments)
+    assert done.exit_code == 2
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_commands_of_the_page_work_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kafka-request.log").write_bytes((LOGS / "3.9.1.log").read_bytes())
+    (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    with Broker({"http.address": "127.0.0.1:0"}) as broker:
+        for line in block.splitlines():
+            line = line.replace("localhost:9092", broker.bootstrap_servers)
+            line = line.replace("localhost:9404", f"127.0.0.1:{broker.served.http_port}")
+            assert run(*shlex.split(line)[1:]).exit_code == 0, line

@@ -1,0 +1,79 @@
+"""What a real Kafka 4.3.1 does with what `magicbyte migrate check` says of settings and formats."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import golden_data
+from interop import jvm
+from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.fetch import FetchOptions, fetch_sets
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.migration.check import Facts, Weight, check
+from magicbyte.records.decode import decode
+from magicbyte.releases import Release
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+RELEASE = "4.3.1"
+STORED = {"v0": "0.8.2.2/basic-gzip", "v1": "0.10.2.2/basic-lz4"}
+FORGOTTEN = {
+    "inter.broker.protocol.version": "3.9",
+    "log.message.format.version": "3.0",
+    "log.message.downconversion.enable": "true",
+    "offsets.commit.required.acks": "-1",
+    "zookeeper.session.timeout.ms": "6000",
+    "advertised.host.name": "localhost",
+    "quota.producer.default": "1000000",
+}
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown")
+
+
+def weights(broker: dict[str, str], topic: dict[str, str]) -> dict[str, Weight]:
+    facts = Facts(brokers={"0": broker}, topics={"t": topic})
+    return {each.subject.split()[2].split("=")[0]: each.weight for each in check(facts, Release.of(RELEASE)).findings}
+
+
+def test_a_real_broker_starts_with_forgotten_settings_and_serves_old_formats(tmp_path: Path) -> None:
+    """It starts with all settings that only change, refuses those of topics, and serves formats 0 and 1 as stored."""
+    assert weights(FORGOTTEN, {}) == dict.fromkeys(FORGOTTEN, Weight.CHANGES)
+    properties = [f"{name}={value}" for name, value in FORGOTTEN.items()]
+
+    async def create(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            for topic in STORED:
+                await create_topic(client, NewTopic(topic, configs={"retention.ms": "-1"}))
+            for name, value in {"message.format.version": "2.8", "segment.bytes": "1048575"}.items():
+                assert name in weights({}, {name: value})
+                with pytest.raises(BrokerError) as refused:
+                    await alter_configs(client, Resource.TOPIC, "v0", {name: value}, validate_only=True)
+                assert refused.value.code == ErrorCode.INVALID_CONFIG
+            await alter_configs(client, Resource.TOPIC, "v0", {"segment.bytes": "1048576"}, validate_only=True)
+            assert weights({}, {"segment.bytes": "1048576"}) == {}
+
+    async def read(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            for at, (topic, case) in enumerate(STORED.items()):
+                fetched = await fetch_sets(client, topic, 0, 0, FetchOptions(max_bytes=1 << 20))
+                assert set(fetched.table.magic) == {at}
+                records = [record for columns in decode(fetched.data[: fetched.table.end]) for record in columns]
+                assert len(records) == len(golden_data.log_case(case).records())
+
+    folder = tmp_path / "broker"
+    with jvm.broker(RELEASE, folder, *properties) as state:
+        asyncio.run(create(state["bootstrap"]))
+    for topic, case in STORED.items():
+        target = folder / "data" / f"{topic}-0"
+        for old in target.glob("0*"):
+            old.unlink()
+        for log in golden_data.log_case(case).partition_dir().glob("*.log"):
+            (target / log.name).write_bytes(log.read_bytes())
+    for name in CHECKPOINTS:
+        (folder / "data" / name).unlink(missing_ok=True)
+    try:
+        jvm.restart(folder)
+        asyncio.run(read(state["bootstrap"]))
+    finally:
+        jvm.stop(folder)
