@@ -161,3 +161,21 @@ def test_a_corrupt_answer_is_fetched_again() -> None:
     assert isinstance(fetcher.fetched(step.partitions[0], Answered(ErrorCode.NONE, 0, 0), 0), Append)
     fetcher.not_appended(A, 0)
     assert fetcher.next(1000) == step
+
+
+def test_a_partition_that_is_held_back_is_left_out_until_it_has_caught_up() -> None:
+    fetcher, log = Fetcher(asks_epochs=False, backoff_ms=1000), log_of(3, high_watermark=3)
+    fetcher.follow(A, log, 4)
+    fetcher.follow(B, log_of(1), 4)
+    step = fetcher.next(0, lambda key: key == A)
+    assert isinstance(step, Fetch)
+    assert [each.partition for each in step.partitions] == [B]
+    assert fetcher.next(0, lambda _: True) == Wait(1000)
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    fetcher.fetched(step.partitions[0], Answered(ErrorCode.NONE, high_watermark=4), 0)
+    assert fetcher.next(0, lambda _: True) == Wait(1000)
+    log.append(4, 0)
+    step = fetcher.next(0, lambda _: True)
+    assert isinstance(step, Fetch)
+    assert [each.partition for each in step.partitions] == [A]

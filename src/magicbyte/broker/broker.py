@@ -30,6 +30,7 @@ from magicbyte.broker.request import Connection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.shared_lock import SharedLock
 from magicbyte.broker.threads import SystemThreads, Threads
+from magicbyte.broker.throttles import ReplicationThrottle
 from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
 from magicbyte.broker.topics import Topics
 from magicbyte.broker.trimming import Trimming
@@ -140,6 +141,12 @@ class Broker:
         self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
         self.trimming = Trimming(self)
         self.replicas = Replicas(self)
+        self.leader_throttle = ReplicationThrottle(
+            self, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
+        )
+        self.follower_throttle = ReplicationThrottle(
+            self, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
+        )
         self.network: Network = network or SocketNetwork()
         self._files, self._threads = files or LocalFiles(), threads
         self._session = session or _zookeeper(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magicbyte.broker.settings import Kind, boolean, integer, text
+from magicbyte.broker.settings import LONG_MAX, Kind, Update, boolean, integer, text
 
 _INT: Final = Kind.INT
 
@@ -65,6 +65,32 @@ class ClusterSettings:
     )
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms", 30_000, "How long a follower waits for a leader's answer.", least=1, kind=_INT
+    )
+    leader_replication_throttled_rate = integer(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes per second that the broker sends, as a leader, to throttled replicas that are not in sync: see the "
+        "topics' leader.replication.throttled.replicas.",
+        least=0,
+        update=Update.CLUSTER_WIDE,
+    )
+    follower_replication_throttled_rate = integer(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes per second that the broker fetches, as a follower, for throttled replicas that are not in sync: see the "
+        "topics' follower.replication.throttled.replicas.",
+        least=0,
+        update=Update.CLUSTER_WIDE,
+    )
+    replication_quota_window_num = integer(
+        "replication.quota.window.num",
+        11,
+        "How many samples the rates of throttled replication are measured over.",
+        least=1,
+        kind=_INT,
+    )
+    replication_quota_window_size_seconds = integer(
+        "replication.quota.window.size.seconds", 1, "The length of such a sample.", least=1, kind=_INT
     )
     controller_socket_timeout_ms = integer(
         "controller.socket.timeout.ms",

@@ -150,10 +150,14 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
             if enough or left <= 0 or broker.is_stopping:
                 await reading.finish()
                 try:
-                    return await _response(request, begun, reading)
+                    response = await _response(request, begun, reading)
                 except BaseException:
                     reading.close()
                     raise
+                if _is_follower(message):
+                    for each in reading.found:
+                        broker.leader_throttle.record(each.topic, each.data.partition_index, each.size)
+                return response
             reading.close()
             started = now_ns()
             await _wait(event, left)
@@ -203,7 +207,7 @@ async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begu
             continue
         log, offset = partition.log, asked.fetch_offset
         upper = _upper(log, request.message)
-        if offset >= upper:
+        if offset >= upper or _is_held_back(broker, request.message, partition):
             continue
         try:
             size = await broker.read(partition, size_in_segment, log, offset, upper)
@@ -224,6 +228,13 @@ def _upper(log: PartitionLog, message: FetchRequest) -> int:
     if _is_follower(message):
         return log.log_end_offset
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
+
+
+def _is_held_back(broker: Broker, message: FetchRequest, partition: Partition) -> bool:
+    """Say whether a follower that is not in sync gets nothing now, as it is throttled."""
+    if not _is_follower(message) or partition.leader is None or message.replica_id in partition.leader.state.isr:
+        return False
+    return broker.leader_throttle.holds_back(partition.topic, partition.index)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -330,7 +341,7 @@ class _Partition:
             aborted_transactions=[] if committed else None,
             records=_EMPTY,
         )
-        if found is None:
+        if found is None or _is_held_back(self.broker, request.message, partition):
             return _Found(self.topic, data)
         if committed:
             end = min(upper, _end_of_segment(log, found))

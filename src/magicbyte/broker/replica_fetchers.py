@@ -217,7 +217,7 @@ class _LeaderFetcher:
     async def _run(self) -> None:
         try:
             while True:
-                step = self._fetcher.next(self._now_ms())
+                step = self._fetcher.next(self._now_ms(), self._holds_back)
                 if isinstance(step, Wait):
                     await self._wait(step)
                     continue
@@ -229,6 +229,9 @@ class _LeaderFetcher:
                     await self._disconnect()
         finally:
             await self._disconnect()
+
+    def _holds_back(self, key: TopicPartition) -> bool:
+        return self._broker.follower_throttle.holds_back(*key)
 
     async def _wait(self, step: Wait) -> None:
         self._changed.clear()
@@ -295,6 +298,7 @@ class _LeaderFetcher:
             return []
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview | bytes), "what was read is a view into the frame"
+        self._broker.follower_throttle.record(*asked.partition, len(records))
         return [_Fetched(partition, asked, memoryview(records), done)]
 
     async def _ask_epochs(self, step: AskEpochs) -> dict[TopicPartition, tuple[ErrorCode, EpochEnd]]:

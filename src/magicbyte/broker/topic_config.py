@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.settings import Setting, boolean, words
+from magicbyte.broker.settings import Kind, Setting, boolean
 from magicbyte.errors import InvalidConfigError, LogDirectoryError
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.live.config import LogConfig
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
+from magicbyte.replication.throttle import ThrottledReplicas
 
 if TYPE_CHECKING:
     from magicbyte.log.cleaning.compaction import CompactionConfig
@@ -41,10 +42,16 @@ def _of(name: str, broker: Setting[Any]) -> TopicSetting:
 
 
 def _throttled(name: str, who: str) -> TopicSetting:
-    doc = f"Replicas whose replication is throttled on the {who}'s side. Kept for tools: nothing is throttled."
-    return TopicSetting(name, words(name, "", doc), None)
+    doc = (
+        f"Replicas that are throttled on the {who}'s side by {who}.replication.throttled.rate: PARTITION:BROKER,... or "
+        "* for all."
+    )
+    valid = "a list of PARTITION:BROKER, or *"
+    return TopicSetting(name, Setting(name, Kind.LIST, "", ThrottledReplicas.parse, valid, doc), None)
 
 
+FOLLOWERS: Final = "follower.replication.throttled.replicas"
+LEADERS: Final = "leader.replication.throttled.replicas"
 IDENTICAL: Final = "mirror.identical"
 _IDENTICAL: Final = (
     "What producers send is stored as it is, with the offsets that it has: for mirrors that keep them. Nobody else "
@@ -61,9 +68,9 @@ TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
         _of("file.delete.delay.ms", BrokerConfig.log_segment_delete_delay_ms),
         _of("flush.messages", BrokerConfig.log_flush_interval_messages),
         _of("flush.ms", BrokerConfig.log_flush_interval_ms),
-        _throttled("follower.replication.throttled.replicas", "follower"),
+        _throttled(FOLLOWERS, "follower"),
         _of("index.interval.bytes", BrokerConfig.log_index_interval_bytes),
-        _throttled("leader.replication.throttled.replicas", "leader"),
+        _throttled(LEADERS, "leader"),
         _of("log.flush.policy", BrokerConfig.log_flush_policy),
         _of("log.head.truncation", BrokerConfig.log_head_truncation),
         _of("max.compaction.lag.ms", BrokerConfig.log_cleaner_max_compaction_lag_ms),
@@ -101,12 +108,15 @@ class TopicConfig:
     """The settings of a topic that are in force, and what they mean to each part of `log/`.
 
     `settings` has the text of each by its name in `TOPIC_SETTINGS`; `cleaner` of those that only the broker has.
+    `leaders` and `followers` are the replicas that are throttled on each side.
     """
 
     settings: Mapping[str, str]
     log: LogConfig
     append: AppendRules
     cleaner: Mapping[str, str]
+    leaders: ThrottledReplicas
+    followers: ThrottledReplicas
 
     def value(self, name: str) -> Any:
         """Return the value of a setting, of its type."""
@@ -164,7 +174,8 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
         log = LogConfig.of(given, rules)
         log = log if config.log_cleaner_enable else replace(log, compact=False)
         append = AppendRules.of({**given, "cleanup.policy": settings["cleanup.policy"] or "delete"})
-        return TopicConfig(settings, log, append, cleaner)
+        leaders, followers = (TOPIC_SETTINGS[name].setting.parse(settings[name]) for name in (LEADERS, FOLLOWERS))
+        return TopicConfig(settings, log, append, cleaner, leaders, followers)
     except LogDirectoryError as error:  # the same fault, found by the other room
         raise InvalidConfigError(str(error)) from error
 

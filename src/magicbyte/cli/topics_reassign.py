@@ -61,8 +61,7 @@ def _rate(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--verify", is_flag=True, help="Show how far the moves are, once.")
 @click.option("--cancel", is_flag=True, help="Cancel the moves under way: partitions keep the replicas they had.")
 @click.option("--throttle", callback=_rate, metavar="SIZE",
-              help="With --execute: bytes per second that each broker may send, and receive, for moves. "
-                   "Kafka's brokers obey it, brokers of magicbyte do not yet.")  # fmt: skip
+              help="With --execute: bytes per second that each broker may send, and receive, for moves.")  # fmt: skip
 @click.option("--keep-throttle", is_flag=True, help="Leave throttles in place when the moves have ended.")
 @format_option
 def reassign(

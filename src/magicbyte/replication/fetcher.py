@@ -6,7 +6,7 @@ one at a time to each leader, and changes the logs. Source: Kafka's AbstractFetc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
@@ -133,6 +133,7 @@ class _Followed:
     """A partition that is followed. `is_truncating`: the leader is asked for the end of the latest epoch first.
 
     `is_out_of_range`: it is asked for its offsets first. `not_before_ms`: after an error. `refusals`: errors in a row.
+    `committed`: the leader's high watermark in its last answer, None before that.
     """
 
     log: FollowerLog
@@ -141,6 +142,12 @@ class _Followed:
     is_out_of_range: bool = False
     not_before_ms: int | None = None
     refusals: int = 0
+    committed: int | None = None
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the log reaches the high watermark that the leader told last."""
+        return self.committed is not None and self.committed <= self.log.log_end_offset
 
 
 class Fetcher:
@@ -170,8 +177,11 @@ class Fetcher:
         """Stop following: answers that are under way for this partition are ignored."""
         self._followed.pop(partition, None)
 
-    def next(self, now_ms: int) -> Step:
-        """Return what to do now. Questions come before fetches, as they make more partitions ready."""
+    def next(self, now_ms: int, is_held_back: Callable[[TopicPartition], bool] = lambda _: False) -> Step:
+        """Return what to do now. Questions come before fetches, as they make more partitions ready.
+
+        Partitions that a throttle holds back (`is_held_back`) are not fetched unless they have caught up.
+        """
         ready: dict[TopicPartition, _Followed] = {}
         waits = list[int]()
         for key, followed in self._followed.items():
@@ -188,6 +198,9 @@ class Fetcher:
         )
         if questions:
             return AskEpochs(questions)
+        for key in [key for key, each in ready.items() if not each.has_caught_up and is_held_back(key)]:
+            del ready[key]
+            waits.append(now_ms + self._backoff_ms)
         if not ready:
             return Wait(min(waits, default=None))
         return Fetch(
@@ -261,6 +274,7 @@ class Fetcher:
             # Where nothing is cut, too: this replica led in an epoch and wrote nothing, which its log is to forget.
             return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), Truncate(key, asked.offset))
         followed.not_before_ms, followed.refusals = None, 0
+        followed.committed = answer.high_watermark
         return Append(key, answer.high_watermark, answer.log_start_offset)
 
     def not_appended(self, partition: TopicPartition, now_ms: int) -> None:
