@@ -382,6 +382,12 @@ def first_with(key: int, version: int) -> str | None:
     return next((since for since, latest in _GREW.get(key, {}).items() if latest >= version), None)
 
 
+def releases_of(answered: Mapping[int, range]) -> list[str]:
+    """Return the release lines whose brokers take just these versions of the requests in the table, in order."""
+    told = {key: versions for key, versions in answered.items() if key in _GREW}
+    return [line for line in LINES if Release.of(line).answered() == told]
+
+
 def release_meant(text: str) -> Release:
     """Return the release of a text, of which a major version alone, such as 4, stands for its latest line.
 

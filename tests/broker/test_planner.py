@@ -20,6 +20,7 @@ from magicbyte.log.files.directory import discover
 from magicbyte.migration import planner, rehearsal
 from magicbyte.migration.planner import Estimate, Plan, Sample, TopicFacts, TopicPlan, Usage, load_of, upgraded
 from magicbyte.migration.rehearsal import Load, rehearse
+from magicbyte.migration.sightings import CLIENT_ID
 from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.ports import Moment
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -209,7 +210,7 @@ def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_pa
             for _ in range(4):
                 await produce(peer, "topic", made(records(50), V1, Codec.SNAPPY), V1)
             await read_all(peer, 1, 200)
-            async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}", client_id=planner.CLIENT_ID) as client:
+            async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}", client_id=CLIENT_ID) as client:
                 found, notes = await planner.look_at_cluster(client, [], 4)
             used_so_far = await used(broker)
             peer.close()

@@ -1,4 +1,4 @@
-"""`magicbyte migrate check`: of a broker of ours, of request logs, of pages of numbers."""
+"""`magicbyte migrate`: of a broker of ours, of request logs, of pages of numbers."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from cli.command import run
 from magicbyte.client import Client
+from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
 from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from magicbyte.testing import Broker
 
@@ -22,6 +23,15 @@ def ask_in_an_old_version(bootstrap: str) -> None:
         async with Client(bootstrap, client_id="old-app") as client:
             await client.topics([])
             await client.ask_any(ListOffsetsRequest(topics=[]), ListOffsetsResponse, versions=range(1))
+
+    asyncio.run(ask())
+
+
+def fetch_in_an_old_version(bootstrap: str) -> None:
+    async def ask() -> None:
+        async with Client(bootstrap, client_id="old-app") as client:
+            await client.topics([])
+            await client.ask_any(FetchRequest(topics=[]), FetchResponse, versions=range(3))
 
     asyncio.run(ask())
 
@@ -98,3 +108,29 @@ def test_the_commands_of_the_page_work_as_printed(tmp_path: Path, monkeypatch: p
             line = line.replace("localhost:9092", broker.bootstrap_servers)
             line = line.replace("localhost:9404", f"127.0.0.1:{broker.served.http_port}")
             assert run(*shlex.split(line)[1:]).exit_code == 0, line
+
+
+def test_status_shows_brokers_old_clients_and_topics_and_the_next_step() -> None:
+    settings = {
+        "http.address": "127.0.0.1:0",
+        "log.message.format.version": "1",
+        "inter.broker.protocol.version": "0.10.2",
+    }
+    with Broker(settings) as broker:
+        server, address = broker.bootstrap_servers, f"http://127.0.0.1:{broker.served.http_port}/metrics"
+        assert run("topics", "create", "-b", server, "orders").exit_code == 0
+        fetch_in_an_old_version(server)
+        asked = ["migrate", "status", "-b", server, "--metrics", address, "--to", "2", "--rehearse", "0"]
+        done = run(*asked, "--format", "json")
+        assert done.exit_code == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert (found["phase"], found["brokers"]) == ("phase 1", [0])
+        assert found["next"].startswith("raise inter.broker.protocol.version")
+        (facts,) = found["clusterBrokers"]
+        assert (facts["software"], facts["protocol"], facts["format"]) == ("magicbyte", "0.10.2", "1")
+        (client,) = found["oldClients"]
+        assert (client["clientId"], client["is"], client["requestVersion"]) == ("old-app", "consumer", 2)
+        assert [each["topic"] for each in found["plan"]["topics"]] == ["orders"]
+        text = run(*asked).stdout
+        assert text.startswith("to format 2: phase 1; next: raise inter.broker.protocol.version")
+        assert "  old-app (magicbyte 0.1, 127.0.0.1) reads up to 1, Fetch v2" in text.splitlines()

@@ -58,7 +58,8 @@ INPUTS = {
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"), ("mirror", "config"),
     ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
-    ("cluster status", "directory"), ("migrate check", "request_logs"),
+    ("cluster status", "directory"), ("migrate check", "request_logs"), ("migrate status", "request_logs"),
+    ("migrate status", "directories"),
 }  # fmt: skip
 NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",

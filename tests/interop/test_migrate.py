@@ -1,11 +1,13 @@
-"""What a real Kafka 4.3.1 does with what `magicbyte migrate check` says of settings and formats."""
+"""What a real Kafka 4.3.1 does with what `magicbyte migrate check` says, and what `status` says of real brokers."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 import golden_data
+from cli.command import run
 from interop import jvm
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
@@ -77,3 +79,17 @@ def test_a_real_broker_starts_with_forgotten_settings_and_serves_old_formats(tmp
         asyncio.run(read(state["bootstrap"]))
     finally:
         jvm.stop(folder)
+
+
+def test_status_tells_release_protocol_and_format_of_a_real_broker(tmp_path: Path) -> None:
+    settings = ("inter.broker.protocol.version=0.10.2", "log.message.format.version=0.10.2")
+    with jvm.broker("2.8.2", tmp_path / "broker", *settings) as state:
+        done = run("migrate", "status", "-b", state["bootstrap"], "--to", "2", "--rehearse", "0", "--format", "json")
+        text = run("migrate", "status", "-b", state["bootstrap"], "--to", "2", "--rehearse", "0").stdout
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["phase"], found["brokers"]) == (0, "phase 1", [0])
+    assert found["next"].startswith("raise inter.broker.protocol.version")
+    (broker,) = found["clusterBrokers"]
+    assert (broker["software"], broker["knowsFormat"]) == ("Kafka 2.8", "2")
+    assert (broker["protocol"], broker["format"]) == ("0.10.2", "1")
+    assert "Kafka 2.8" in text

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.brokers import client_of, format_option
+from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import say, say_json
+from magicbyte.cli.plan import Asked, made_plan, plan_json, plan_text
+from magicbyte.cli.render import table_lines
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
+    from magicbyte.cli.options import F
     from magicbyte.migration.check import Check, Finding
+    from magicbyte.migration.planner import Plan
+    from magicbyte.migration.sightings import Sightings
+    from magicbyte.migration.status import BrokerFacts, ClusterStage, OldClient
     from magicbyte.releases import Release
 
 BREAKS = 1
@@ -24,19 +30,33 @@ BREAKS = 1
 
 @click.group()
 def migrate() -> None:
-    """Say what a cluster's upgrade would break. Nothing is changed."""
+    """Say what a cluster's upgrade would break, and where its migration to a format stands. Nothing is changed."""
+
+
+def clients_options(command: F) -> F:
+    """Add --request-log, `request_logs`, and --metrics, `pages`: what tells of clients beside brokers of ours."""
+    command = click.option(
+        "--request-log",
+        "request_logs",
+        multiple=True,
+        metavar="PATH",
+        type=click.Path(exists=True, path_type=Path),
+        help="A broker's request log, or the folder of its kafka-request.log*. Can be given several times.",
+    )(command)
+    return click.option(
+        "--metrics",
+        "pages",
+        multiple=True,
+        metavar="URL",
+        help="Numbers of a broker: http://HOST:PORT/metrics. Can be given several times.",
+    )(command)
 
 
 @migrate.command()
 @click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Brokers of the cluster, of any version.")
 @click.option("--to", "target", default="4", show_default=True, metavar="RELEASE",
               help="The release to go to, 3.0 or later; 4 is the latest that is known of it.")  # fmt: skip
-@click.option("--request-log", "request_logs", multiple=True, metavar="PATH",
-              type=click.Path(exists=True, path_type=Path),
-              help="A broker's request log, or the folder of its kafka-request.log*. Can be given several times.",
-              )  # fmt: skip
-@click.option("--metrics", "pages", multiple=True, metavar="URL",
-              help="Numbers of a broker: http://HOST:PORT/metrics. Can be given several times.")  # fmt: skip
+@clients_options
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--looks", type=click.IntRange(0, 10_000), default=32, show_default=True,
               help="Places of a partition at which to look for old formats.")  # fmt: skip
@@ -91,23 +111,29 @@ def _release(text: str) -> Release:
 
 
 async def _check(asked: _Asked) -> Check:
-    from magicbyte.migration import look, planner
+    from magicbyte.migration import look
     from magicbyte.migration.check import Facts, check
+    from magicbyte.migration.sightings import CLIENT_ID
 
     facts, notes, pages = Facts(), list[str](), list[str]()
     if asked.bootstrap is not None:
         with explained("migrate check", "brokers from 0.8.2 on can be asked"):
-            async with client_of(asked.bootstrap, client_id=planner.CLIENT_ID) as client:
+            async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
-    for page in dict.fromkeys([*pages, *asked.pages]):
-        if (note := await look.look_at_numbers(page, facts.sightings)) is not None:
-            notes.append(note)
-    for path in look.request_logs(asked.request_logs):
-        if (note := await asyncio.to_thread(look.look_at_request_log, path, facts.sightings)) is not None:
-            notes.append(note)
+    notes += await _look_at_clients(facts.sightings, [*pages, *asked.pages], asked.request_logs)
     if not len(facts.sightings):
         notes.append("clients are not known: that takes --http of magicbyte brokers, --request-log or --metrics")
     return check(facts, asked.release, notes)
+
+
+async def _look_at_clients(into: Sightings, pages: Iterable[str], paths: Iterable[Path]) -> list[str]:
+    """Add what pages and request logs tell of clients; return notes on what tells nothing."""
+    from magicbyte.migration import look
+
+    notes = [await look.look_at_numbers(page, into) for page in dict.fromkeys(pages)]
+    logs = look.request_logs(paths)
+    notes += [await asyncio.to_thread(look.look_at_request_log, path, into) for path in logs]
+    return [each for each in notes if each is not None]
 
 
 def _text(found: Check) -> Iterator[str]:
@@ -128,3 +154,98 @@ def _sum(findings: tuple[Finding, ...]) -> str:
         f"{counts[Weight.BREAKS]} would break, {counts[Weight.CHANGES]} would change, "
         f"{counts[Weight.UNKNOWN]} not known"
     )
+
+
+# ---- status
+
+
+@migrate.command()
+@bootstrap_option
+@click.option("--to", "target", type=click.Choice(["0", "1", "2"]), help="The format to go to.  [default: the next]")
+@click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
+              help="A log directory: what is stored is told exactly. Can be given several times.")  # fmt: skip
+@clients_options
+@click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS", show_default="since its start",
+              help="For how long to look at what brokers do.")  # fmt: skip
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
+              help="Of how many topics, those that move most, the step is rehearsed; some seconds each.")  # fmt: skip
+@click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
+              help="Places of a partition that are looked at without --dir.")  # fmt: skip
+@format_option
+def status(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], **given: Any) -> None:
+    """Say where a cluster stands in the two-phase migration to a format: brokers, old clients, topics, next step.
+
+    Exit status: 0 sound, 1 something is set that cannot go well, 2 wrong use.
+    """
+    found = asyncio.run(_status(Asked(http=None, settings={}, **given), request_logs, pages))
+    if form == "json":
+        say_json(found.to_json())
+    else:
+        say(*_status_text(found))
+    click.get_current_context().exit(BREAKS if found.stage.dangers else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Status:
+    stage: ClusterStage
+    brokers: Sequence[BrokerFacts]
+    clients: Sequence[OldClient]
+    plan: Plan
+    notes: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.stage.to_json(),
+            "clusterBrokers": [each.to_json() for each in self.brokers],
+            "oldClients": [each.to_json() for each in self.clients],
+            "plan": plan_json(self.plan),
+            "notes": list(self.notes),
+        }
+
+
+async def _status(asked: Asked, request_logs: Iterable[Path], pages: Iterable[str]) -> _Status:
+    from magicbyte.migration import look, planner
+    from magicbyte.migration.sightings import CLIENT_ID, Sightings
+    from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
+    from magicbyte.records.encode import Format
+
+    assert asked.bootstrap is not None, "-b is required"
+    with explained("migrate status", "brokers from 0.8.2 on can be asked"):
+        async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
+            brokers = await look.look_at_brokers(client)
+            own = [f"http://{each}/metrics" for each in await planner.metrics_addresses(client)]
+    sightings = Sightings()
+    notes = await _look_at_clients(sightings, [*own, *pages], request_logs)
+    plan = await made_plan(asked)
+    stages = [each.stage for each in plan.topics]
+    target = target_of(stages, None if asked.target is None else Format(asked.target))
+    return _Status(stage_of_cluster(brokers, stages, target), brokers, old_clients(sightings, target), plan, notes)
+
+
+def _status_text(found: _Status) -> Iterator[str]:
+    stage = found.stage
+    about = f" (brokers {', '.join(map(str, stage.brokers))})" if stage.brokers else ""
+    yield f"to format {stage.target.value}: {stage.phase.value}; next: {stage.step.value}{about}"
+    yield from (f"DANGER {each}" for each in stage.dangers)
+    yield ""
+    yield from table_lines([["broker", "address", "software", "knows", "protocol", "format"],
+                            *(_broker_row(each) for each in found.brokers)], left={1, 2, 3, 4, 5})  # fmt: skip
+    if found.clients:
+        yield from ("", f"clients before format {stage.target.value}:", *(f"  {each.text}" for each in found.clients))
+    yield ""
+    yield from plan_text(found.plan)
+    yield from (f"note: {each}" for each in found.notes)
+
+
+def _broker_row(broker: BrokerFacts) -> list[str]:
+    told = broker.to_json()
+    protocol = "none" if broker.has_no_protocol else told["protocol"] or "-"
+    return [
+        str(broker.id),
+        broker.address,
+        broker.software,
+        told["knowsFormat"] or "-",
+        protocol,
+        told["format"] or "-",
+    ]

@@ -47,18 +47,18 @@ def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
     and, of a magicbyte broker with --http, who reads and writes which format. With both: all of it. KEY=VALUE are
     settings of topics that nobody tells, such as retention.ms=86400000.
     """
-    asked = _Asked(settings=key_values(settings), **given)
+    asked = Asked(settings=key_values(settings), **given)
     if not (asked.bootstrap or asked.directories):
         raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
-    found = asyncio.run(_plan(asked))
+    found = asyncio.run(made_plan(asked))
     if form == "json":
-        say_json(_json(found))
+        say_json(plan_json(found))
     else:
-        say(*_text(found))
+        say(*plan_text(found))
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class Asked:
     """What the command line says, by the names of its options."""
 
     bootstrap: str | None
@@ -72,22 +72,24 @@ class _Asked:
     settings: Mapping[str, str]
 
 
-async def _plan(asked: _Asked) -> Plan:
+async def made_plan(asked: Asked) -> Plan:
+    """Return the plan that a command line asks for. Raises NetworkError, BrokerError."""
     from magicbyte.migration import planner
+    from magicbyte.migration.sightings import CLIENT_ID
     from magicbyte.records.encode import Format
 
     stored = await asyncio.to_thread(_stored, asked) if asked.directories else {}
     told: dict[str, TopicFacts] = {}
     notes: list[str] = []
-    http, used = asked.http, None
+    pages, used = [asked.http] if asked.http is not None else [], None
     if asked.bootstrap is not None:
         with explained("plan", "brokers from 0.8.2 on can be asked"):
-            async with client_of(asked.bootstrap, client_id=planner.CLIENT_ID) as client:
+            async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 looks = 0 if asked.directories else asked.looks
                 told, notes = await planner.look_at_cluster(client, asked.topics, looks)
-                http = http or next(iter(await planner.metrics_addresses(client)), None)
-    if http is not None:
-        used = await planner.look_at_metrics(http, asked.window)
+                pages = pages or await planner.metrics_addresses(client)
+    if pages:
+        used = await planner.look_at_all_metrics(pages, asked.window)
     else:
         notes.append("who reads and writes which format is not known: that takes the --http of a magicbyte broker")
     return await planner.plan(
@@ -100,7 +102,7 @@ async def _plan(asked: _Asked) -> Plan:
     )
 
 
-def _stored(asked: _Asked) -> dict[str, TopicFacts]:
+def _stored(asked: Asked) -> dict[str, TopicFacts]:
     """Return what the directories hold; the broker's own topics only if they are named."""
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.partitions import choose, in_use
@@ -114,7 +116,8 @@ def _stored(asked: _Asked) -> dict[str, TopicFacts]:
 # ---- JSON
 
 
-def _json(found: Plan) -> Json:
+def plan_json(found: Plan) -> Json:
+    """Return what `magicbyte plan --format json` prints."""
     return {
         "lookedSeconds": round(found.looked_s, 3),
         "broker": {"cpu": found.cpu_s, "memoryBytes": found.memory_bytes},
@@ -182,7 +185,8 @@ def _total_json(found: Plan, which: str) -> Json | None:
 # ---- text
 
 
-def _text(found: Plan) -> list[str]:
+def plan_text(found: Plan) -> list[str]:
+    """Return the lines that `magicbyte plan` prints."""
     from magicbyte.archive.migration import Phase
 
     rows = [["topic", "format", "stored", "phase", "next step", "old format leaves"]]

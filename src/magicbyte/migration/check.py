@@ -6,21 +6,19 @@ what 4.3.1 answered, refused and did with each version of each request, each for
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 
-from magicbyte.migration.sightings import Caller, Sightings
+from magicbyte.migration.sightings import CLIENT_ID, Caller, Sightings, caller_text, is_fetcher
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
 from magicbyte.releases import Release, first_with
 
 _BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7})
 """Keys of what controllers and brokers say to each other, which are upgraded together."""
-_FETCHER = re.compile(r"broker-\d+-fetcher-\d+")
 _SEGMENT_SIZES: Final = ("segment.bytes", "log.segment.bytes")
 
 
@@ -171,7 +169,7 @@ def _clients(facts: Facts, target: Release) -> Iterator[Finding]:
     by_caller: dict[Caller, list[tuple[int, Refused]]] = {}
     for asking, seen in facts.sightings:
         key, least = asking.api_key, target.oldest_version(asking.api_key)
-        if asking.version < least and key not in _BETWEEN_BROKERS:
+        if asking.version < least and key not in _BETWEEN_BROKERS and asking.caller.client_id != CLIENT_ID:
             refused = Refused(APIS[key].name, asking.version, least, seen.count, seen.last_ms)
             by_caller.setdefault(asking.caller, []).append((key, refused))
     for caller, found in by_caller.items():
@@ -190,15 +188,8 @@ def _clients(facts: Facts, target: Release) -> Iterator[Finding]:
         )
 
 
-def caller_text(caller: Caller) -> str:
-    """Return a client by its id, and by library and address where they are known."""
-    about = [f"{caller.software} {caller.version}".strip(), caller.address]
-    known = ", ".join(each for each in about if each)
-    return (caller.client_id or "without a client id") + (f" ({known})" if known else "")
-
-
 def _client_advice(caller: Caller, wanted: Iterable[tuple[int, int]]) -> str:
-    if _FETCHER.fullmatch(caller.client_id):
+    if is_fetcher(caller.client_id):
         return "a broker's replication: upgrade the brokers, and raise inter.broker.protocol.version, before"
     least = sorted(set(wanted))
     releases = [line for key, version in least if (line := first_with(key, version)) is not None]

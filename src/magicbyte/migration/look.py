@@ -1,26 +1,28 @@
-"""Collects what `check` goes by: from a cluster, from request logs, from pages of numbers."""
+"""Collects what `check` and `status` go by: from a cluster, from request logs, from pages of numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from magicbyte.client.admin import Resource, Setting, describe_configs
-from magicbyte.errors import BrokerError, NetworkError
+from magicbyte.errors import BrokerError, NetworkError, UnsupportedVersionError
 from magicbyte.migration import planner
 from magicbyte.migration.check import Facts
 from magicbyte.migration.exporter import read_numbers
 from magicbyte.migration.request_log import lines_of, read_request_log
+from magicbyte.migration.status import BrokerFacts
 from magicbyte.net.scrape import scrape
 from magicbyte.records.encode import Format
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from magicbyte.client.client import Client
+    from magicbyte.client.client import Client, Node
     from magicbyte.migration.sightings import Sightings
 
-_DEFAULT = "default"
+_DEFAULT: Final = "default"
+_STEERING: Final = ("inter.broker.protocol.version", "log.message.format.version")
 
 
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[Facts, list[str], list[str]]:
@@ -80,3 +82,25 @@ def look_at_request_log(path: Path, into: Sightings) -> str | None:
         if read_request_log(lines_of(file), into):
             return None
     return f"{path}: no requests in it: kafka.request.logger writes them at level DEBUG"
+
+
+async def look_at_brokers(client: Client) -> list[BrokerFacts]:
+    """Return what each broker of a cluster takes and has set. Raises NetworkError if none answers."""
+    await client.topics([])
+    tells = await planner.tells_settings(client)
+    return [await _broker(client, number, node, tells=tells) for number, node in sorted(client.cluster.brokers.items())]
+
+
+async def _broker(client: Client, number: int, node: Node, *, tells: bool) -> BrokerFacts:
+    address = f"{node.host}:{node.port}"
+    try:
+        answered = (await client.connection(node)).versions.ranges
+        settings = await describe_configs(client, Resource.BROKER, str(number)) if tells else None
+    except (BrokerError, NetworkError, UnsupportedVersionError):
+        return BrokerFacts(number, address, None, None)
+    told = None if settings is None else {name: text for name in _STEERING if (text := _value(settings, name))}
+    return BrokerFacts(number, address, answered, told, settings is not None and "http.address" in settings)
+
+
+def _value(settings: Mapping[str, Setting], name: str) -> str | None:
+    return settings[name].value if name in settings else None

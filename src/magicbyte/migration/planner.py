@@ -34,6 +34,7 @@ from magicbyte.errors import BrokerError, CorruptRecordError, UnsupportedCompres
 from magicbyte.log.append.rules import stored_format
 from magicbyte.log.live.config import LogConfig
 from magicbyte.migration.rehearsal import Cost, Load, rehearse
+from magicbyte.migration.sightings import CLIENT_ID, is_fetcher
 from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.protocol import APIS
 from magicbyte.records.decode import decode
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
     from magicbyte.records.columns import Record
     from magicbyte.records.scan import BatchTable
 
-CLIENT_ID: Final = "magicbyte-plan"
-"""By which whoever looks at a cluster for a plan calls itself: it is not one of the topic's consumers."""
 SAMPLE_BYTES: Final = 512 << 10  # of a topic, for rehearsals
 MOST_RECORDS: Final = 4000
 LOOK_BYTES: Final = 16 << 10  # of each place that is looked at over the network
@@ -326,6 +325,27 @@ async def look_at_metrics(address: str, window_s: float) -> Usage:
     return usage(before, await scrape(address))
 
 
+async def look_at_all_metrics(addresses: Iterable[str], window_s: float) -> Usage | None:
+    """Return what `look_at_metrics` does of several brokers, added up; None of none."""
+    found = await asyncio.gather(*(look_at_metrics(each, window_s) for each in addresses))
+    return _together(found) if found else None
+
+
+def _together(found: Sequence[Usage]) -> Usage:
+    uses: dict[str, tuple[Use, ...]] = {}
+    for each in found:
+        for topic, more in each.uses.items():
+            uses[topic] = (*uses.get(topic, ()), *more)
+    memory = [each.memory_bytes for each in found if each.memory_bytes is not None]
+    return Usage(
+        uses,
+        max(each.looked_s for each in found),
+        sum(each.cpu_s for each in found),
+        sum(memory) if len(memory) == len(found) else None,
+        all(each.has_kernels for each in found),
+    )
+
+
 def usage(before: Scrape | None, after: Scrape) -> Usage:
     """Return what happened between two scrapes; None: since the start."""
     if before is None:
@@ -359,7 +379,7 @@ def _uses(rows: Mapping[tuple[tuple[str, str], ...], Sequence[float]], seconds: 
     merged: dict[tuple[bool, Format, int, str, str], Use] = {}
     for labels, (size, sets, records) in rows.items():
         about = dict(labels)
-        is_ours = about["client_id"] == CLIENT_ID
+        is_ours = about["client_id"] == CLIENT_ID or is_fetcher(about["client_id"])
         if is_ours or Format.ENRICHED.value in (about["source"], about["target"]) or not sets:
             continue
         is_consumer, version = about["direction"] == "fetch", int(about["version"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+CLIENT_ID: Final = "magicbyte-plan"
+"""By which whoever looks at a cluster for a plan calls itself: it is not one of the topic's consumers."""
 MOST_SIGHTINGS: Final = 50_000
 """Combinations that are told apart. Further clients are counted together, as `OTHERS`, still by version."""
 
@@ -21,6 +24,19 @@ class Caller(NamedTuple):
 
 OTHERS: Final = Caller("(others)")
 UNNAMED: Final = Caller()
+_FETCHER = re.compile(r"broker-\d+-fetcher-\d+|ReplicaFetcherThread-.*")
+
+
+def is_fetcher(client_id: str) -> bool:
+    """Whether a client is the replication of a broker, by the ids that Kafka's brokers and ours have."""
+    return _FETCHER.fullmatch(client_id) is not None
+
+
+def caller_text(caller: Caller) -> str:
+    """Return a client by its id, and by library and address where they are known."""
+    about = [f"{caller.software} {caller.version}".strip(), caller.address]
+    known = ", ".join(each for each in about if each)
+    return (caller.client_id or "without a client id") + (f" ({known})" if known else "")
 
 
 class Asking(NamedTuple):
