@@ -486,6 +486,12 @@ class NetworkError(MagicbyteError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class SecurityError(MagicbyteError):
+    """A peer that is not who it claims to be, or that refuses us for who we are: the next attempt ends the same way."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
 class UnknownOutcomeError(NetworkError):
     """The connection was lost before the answer to a change came: the change may have been made, or not."""
 

@@ -128,7 +128,7 @@ def test_a_topic_is_made_only_if_that_is_asked_for(bootstrap: str) -> None:
         (["-D", ""], "expected at least one byte"),
         (["-l", "file"], "-l is not there as in kcat: stdin is read line by line"),
         (["-C"], "-C is not there as in kcat: `magicbyte consume` reads"),
-        (["-X", "acks=1"], "-X is not there as in kcat"),
+        (["-X", "acks=1"], "no setting is called 'acks'"),
         (["-z", "zstd", "--magic", "1"], "zstd needs magic 2"),
     ],
 )

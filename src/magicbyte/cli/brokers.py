@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from magicbyte.cli.client_settings import client_options, settings_given
 from magicbyte.public.sources import open_sources
 
 if TYPE_CHECKING:
@@ -20,25 +21,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WITH_VALUES: Final = frozenset(
-    {"-s", "-r", "-X", "-F", "-G", "-d", "-c"}
-)  # kcat's options that are followed by a value
+_WITH_VALUES: Final = frozenset({"-s", "-r", "-F", "-G", "-d", "-c"})  # kcat's options that are followed by a value
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of brokers themselves, which those before 0.10 do not mark as such."""
 
 
 def bootstrap_option(command: F) -> F:
-    """Add -b, --bootstrap: a str."""
-    return click.option(
-        "-b",
-        "--bootstrap",
-        required=True,
-        envvar="MAGICBYTE_BOOTSTRAP",
-        show_envvar=True,
-        metavar="HOST:PORT[,…]",
-        help="One or more brokers of the cluster; one that answers is enough.",
-    )(command)
+    """Add -b, --bootstrap, a str, and the settings of the client."""
+    return client_options(
+        click.option(
+            "-b",
+            "--bootstrap",
+            required=True,
+            envvar="MAGICBYTE_BOOTSTRAP",
+            show_envvar=True,
+            metavar="HOST:PORT[,…]",
+            help="One or more brokers of the cluster; one that answers is enough.",
+        )(command)
+    )
 
 
 def format_option(command: F) -> F:
@@ -48,12 +49,15 @@ def format_option(command: F) -> F:
     )
 
 
-def client_of(bootstrap: str, *, client_id: str = "magicbyte") -> Client:
-    """Return a client of these brokers, which is to be closed. Raises BadParameter."""
+def client_of(bootstrap: str, *, client_id: str = "magicbyte", settings: Mapping[str, Any] | None = None) -> Client:
+    """Return a client of these brokers, which is to be closed. `settings`: those that the command is given.
+
+    Raises BadParameter, InvalidConfigError.
+    """
     from magicbyte.client import Client
 
     try:
-        return Client(bootstrap, client_id=client_id)
+        return Client(bootstrap, **{"client_id": client_id, **(settings_given() if settings is None else settings)})
     except ValueError as error:
         raise click.BadParameter(f"{error}: expected HOST:PORT, such as localhost:9092", param_hint="-b") from error
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from magicbyte.cli.brokers import client_of, format_option
+from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
@@ -99,6 +100,7 @@ def up(
 @cluster.command()
 @_directory_option
 @click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Look at this cluster, of any age, instead of DIR's.")
+@client_options
 @format_option
 def status(directory: Path, bootstrap: str | None, form: str) -> None:
     """Show brokers, controller, and how many partitions are unavailable or under-replicated.

@@ -35,8 +35,7 @@ _KCAT: Final = {
     "-Z": "-J, or %S and %K in -f, tell null and empty apart",
     "-s": "-f prints the bytes as they are, and -J with --values base64 or json",
     "-r": "no schema registry is asked",
-    "-X": "there are no settings of librdkafka; --isolation is an option of its own",
-    "-F": "there is no file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
+    "-F": "--config names a file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
     "-d": "there are no debug contexts",
 }
 WORTH_A_THREAD: Final = 64 << 10  # bytes of sets

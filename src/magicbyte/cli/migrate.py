@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
+from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.plan import Asked, made_plan, plan_json, plan_text
@@ -54,6 +55,7 @@ def clients_options(command: F) -> F:
 
 @migrate.command()
 @click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Brokers of the cluster, of any version.")
+@client_options
 @click.option("--to", "target", default="4", show_default=True, metavar="RELEASE",
               help="The release to go to, 3.0 or later; 4 is the latest that is known of it.")  # fmt: skip
 @clients_options

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.mirror_config import client_settings, from_file
+from magicbyte.cli.mirror_config import client_setting_option, client_settings, from_file
 from magicbyte.cli.mirror_display import display, line
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import say
@@ -98,7 +98,8 @@ def _target(context: click.Context, target: str) -> Client | Path:
 @click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), is_eager=True,
               expose_value=False, callback=from_file, metavar="FILE",
               help="Options in a properties file, by their names: topics=REGEX; what is given here counts more. "
-              "Settings of the clients, too: source.request.timeout.ms, target.client.id.")  # fmt: skip
+              "Settings of the clients, too: source.request.timeout.ms, target.security.protocol.")  # fmt: skip
+@client_setting_option
 @click.option("--from", "source", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy from.")
 @click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy to, or a "
               "log directory of this machine: a name with a slash, such as ./copy.")  # fmt: skip

@@ -1,25 +1,37 @@
-"""A mirror's properties file: options of the command by their names, and settings of its clients."""
+"""A mirror's settings: its properties file, with options of the command by their names, and those of its clients."""
 
 from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.cli.client_settings import CLIENT_SETTINGS, client_arguments, named_values
+from magicbyte.errors import InvalidConfigError
 from magicbyte.log.files.properties import parse_properties
+from magicbyte.security.settings import SETTINGS
 
-CLIENT_SETTINGS: Final = {
-    "client.id": "client_id",
-    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
-    "request.timeout.ms": "request_timeout_ms",
-    "delivery.timeout.ms": "retry_ms",
-    "retry.backoff.ms": "backoff_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-}
-"""Kafka's names of what a client takes."""
+if TYPE_CHECKING:
+    from magicbyte.cli.options import F
+
+SIDES: Final = ("source", "target")
+_KNOWN: Final = SETTINGS | CLIENT_SETTINGS.keys()
 _META: Final = "magicbyte.mirror.clients"
+
+
+def client_setting_option(command: F) -> F:
+    """Add -X: a setting of one side's client."""
+    return click.option(
+        "-X",
+        "x_settings",
+        multiple=True,
+        expose_value=False,
+        callback=_from_options,
+        metavar="SIDE.NAME=VALUE",
+        help="A setting of the client at source or target, such as source.security.protocol=SSL.",
+    )(command)
 
 
 def from_file(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
@@ -27,33 +39,39 @@ def from_file(context: click.Context, _parameter: click.Parameter, path: Path | 
     if path is None:
         return
     named = {option.lstrip("-"): each.name for each in context.command.params for option in each.opts}
-    named.pop("config")
-    clients: dict[str, dict[str, Any]] = {"source": {}, "target": {}}
+    for name in ("config", "X"):
+        named.pop(name)
     defaults: dict[str, str] = {}
     for key, value in parse_properties(path.read_bytes()).items():
-        side, _, setting = key.partition(".")
-        if side in clients and setting in CLIENT_SETTINGS:
-            clients[side][CLIENT_SETTINGS[setting]] = _value(path, key, value)
-        elif (name := named.get(key)) is not None:
-            defaults[name] = value
+        if key in named:
+            defaults[str(named[key])] = value
         else:
-            known = [*named, *(f"{each}.{setting}" for each in clients for setting in CLIENT_SETTINGS)]
-            near = difflib.get_close_matches(key, known, 1)
-            meant = f": is it {near[0]!r}?" if near else ""
-            raise click.BadParameter(f"{path}: no option or client setting is called {key!r}{meant}")
+            _keep(context, key, value, f"{path}: no option or client setting", [*named])
     context.default_map = defaults
-    context.meta[_META] = clients
+    for side in SIDES:
+        try:
+            client_settings(context, side)
+        except InvalidConfigError as error:
+            raise click.BadParameter(f"{path}: {side}.{error}") from None
+
+
+def _from_options(context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
+    """Keep what -X says of the clients; it counts more than the file."""
+    for key, value in named_values(given).items():
+        _keep(context, key, value, "no client setting", [])
 
 
 def client_settings(context: click.Context, side: str) -> dict[str, Any]:
-    """Return what `Client` is to be given for "source" or "target"."""
-    found: dict[str, dict[str, Any]] = context.meta.get(_META, {})
-    return found.get(side, {})
+    """Return what `Client` is to be given for "source" or "target". Raises InvalidConfigError."""
+    found: dict[str, dict[str, str]] = context.meta.get(_META, {})
+    return client_arguments(found.get(side, {}))
 
 
-def _value(path: Path, key: str, value: str) -> str | int:
-    if key.endswith(".client.id"):
-        return value
-    if not value.isdecimal():
-        raise click.BadParameter(f"{path}: {key}: expected a number of milliseconds, found {value!r}")
-    return int(value)
+def _keep(context: click.Context, key: str, value: str, what: str, others: list[str]) -> None:
+    side, _, setting = key.partition(".")
+    if side not in SIDES or setting not in _KNOWN:
+        known = [*others, *(f"{each}.{setting}" for each in SIDES for setting in sorted(_KNOWN))]
+        near = difflib.get_close_matches(key, known, 1)
+        meant = f": is it {near[0]!r}?" if near else ""
+        raise click.BadParameter(f"{what} is called {key!r}{meant}")
+    context.meta.setdefault(_META, {}).setdefault(side, {})[setting] = value

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli.brokers import client_of
+from magicbyte.cli.mirror_config import client_setting_option, client_settings
 from magicbyte.cli.output import say
 from magicbyte.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from magicbyte.client import Client
     from magicbyte.mirror.offset_map import Translation
 
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--from", "source", metavar="HOST:PORT", help="Brokers of the cluster that is copied from, with --group.")
 @click.option("--group", metavar="NAME", help="Consumer group of the source: all its offsets in mirrored topics.")
 @click.option("--prefix", default="", metavar="TEXT", help="What the mirror puts in front of names.")
+@client_setting_option
 @click.option("--mirror-group", metavar="NAME", help="Group that keeps the mirror's progress.  "
               "[default: magicbyte-mirror]")  # fmt: skip
 def translate(
@@ -54,10 +57,14 @@ def translate(
         say(line)
 
 
+def _client(side: str, bootstrap: str) -> Client:
+    return client_of(bootstrap, settings=client_settings(click.get_current_context(), side))
+
+
 async def _offset(target: str, progress: str, prefix: str, partition: tuple[str, int], offset: int) -> Iterable[str]:
     from magicbyte.mirror.group_sync import saved_reaches
 
-    async with client_of(target) as there:
+    async with _client("target", target) as there:
         reaches = await saved_reaches(there, progress, prefix, [partition])
     name = f"{partition[0]}-{partition[1]}"
     if partition not in reaches:
@@ -68,7 +75,7 @@ async def _offset(target: str, progress: str, prefix: str, partition: tuple[str,
 async def _group(source: str, target: str, progress: str, prefix: str, group: str) -> Iterable[str]:
     from magicbyte.mirror.group_sync import saved_reaches, translate_groups
 
-    async with client_of(source) as here, client_of(target) as there:
+    async with _client("source", source) as here, _client("target", target) as there:
         topics = await here.topics()
         partitions = [(name, each) for name, topic in sorted(topics.items()) for each in sorted(topic.partitions)]
         reaches = await saved_reaches(there, progress, prefix, partitions)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli.brokers import client_of, format_option
+from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines, time_text
@@ -27,6 +28,7 @@ Json = dict[str, Any]
 
 @click.command()
 @click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Brokers of the cluster, of any version.")
+@client_options
 @click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
               help="A log directory: what is stored is told exactly. Can be given several times.")  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", help="Where `magicbyte serve --http` shows its numbers; found by -b.")

@@ -36,8 +36,7 @@ _KCAT: Final = {
     "-e": "it ends when stdin does",
     "-s": "messages are sent as they are",
     "-r": "no schema registry is asked",
-    "-X": "there are no settings of librdkafka; --acks, -z and --magic are options of their own",
-    "-F": "there is no file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
+    "-F": "--config names a file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
     "-d": "there are no debug contexts",
 }
 ACKS: Final = {"all": -1, "1": 1, "0": 0}

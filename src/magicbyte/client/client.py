@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
+from magicbyte.client.login import Credentials
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.clock import SystemClock, uniform
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
@@ -20,6 +21,7 @@ from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataReques
 if TYPE_CHECKING:
     from magicbyte.net.network import Network
     from magicbyte.ports import Clock
+    from magicbyte.security.settings import ClientSecurity
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -105,7 +107,10 @@ class Client:
 
     `bootstrap`: one or more `host:port`, of which any may be down. `request_timeout_ms`: for a response, beyond the
     time that the request itself gives the broker. `retry_ms`: how long a request is tried again while the fault may
-    pass; 0: never. `clock`, `jitter`, a random number between two, and `network` are this machine's unless given.
+    pass; 0: never. `clock`, `jitter`, a random number between two, and `network` are
+    this machine's unless given. `security`: TLS and SASL; files that it names are read now.
+
+    Raises ValueError for an address that is none, InvalidConfigError.
     """
 
     def __init__(
@@ -121,6 +126,7 @@ class Client:
         clock: Clock | None = None,
         jitter: Callable[[float, float], float] | None = None,
         network: Network | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         names = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
         self.bootstrap = [_node(name.strip()) for name in names]
@@ -134,6 +140,8 @@ class Client:
         self.clock = clock or SystemClock()
         self._jitter = jitter or uniform
         self._network = network
+        self._credentials = Credentials.of(security)
+        self._retiring: set[asyncio.Task[None]] = set()
         self._connections: dict[Node, Connection] = {}
         self._opening: dict[Node, asyncio.Lock] = {}
         self._topics: dict[str, _Known] = {}
@@ -149,18 +157,23 @@ class Client:
         """Close all connections."""
         connections, self._connections = list(self._connections.values()), {}
         await asyncio.gather(*(connection.aclose() for connection in connections))
+        for task in self._retiring:
+            task.cancel()
 
     # ---- requests
 
     async def connection(self, node: Node) -> Connection:
         """Return the connection to a broker, opened if need be. Raises NetworkError."""
         known = self._connections.get(node)
-        if known is not None and not known.is_closed:
+        if known is not None and not known.is_closed and not known.is_stale:
             return known
         async with self._opening.setdefault(node, asyncio.Lock()):
             connection = self._connections.get(node)
             if connection is not None and connection.is_closed:
                 await self._connections.pop(node).aclose()
+                connection = None
+            if connection is not None and connection.is_stale:
+                self._retire(self._connections.pop(node))
                 connection = None
             if connection is None:
                 connection = await Connection.open(
@@ -170,9 +183,16 @@ class Client:
                     name=str(node),
                     timeout_ms=self._connect_timeout_ms,
                     network=self._network,
+                    credentials=self._credentials,
                 )
                 self._connections[node] = connection
             return connection
+
+    def _retire(self, connection: Connection) -> None:
+        """Let what is under way on a connection come to its end."""
+        task = asyncio.create_task(connection.retire())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
 
     async def versions(self) -> BrokerVersions:
         """Return the request versions of a broker that is known: `topics` has been asked. Raises NetworkError."""

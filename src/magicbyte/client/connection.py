@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
+from magicbyte.client.login import NO_CREDENTIALS, Credentials, log_in
 from magicbyte.client.versions import RELEASE_0_8_2, RELEASE_0_9, BrokerVersions, versions_told
-from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, NetworkError, ProtocolError
+from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
 from magicbyte.net.network import Network, SocketNetwork
 from magicbyte.net.stream import Buffer, Stream
+from magicbyte.net.tls import TlsStream
 from magicbyte.protocol import APIS, Api, Frames, Message, read_response, write_request
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
@@ -23,6 +25,8 @@ IN_FLIGHT: Final = 8  # requests on one connection whose responses have not come
 SILENCE_MS: Final = 500  # after which a broker may be one of 0.9, and is asked something that those know
 
 _NAME, _VERSION = "magicbyte", "0.1"
+_TLS_ALERT: Final = b"\x15\x03"
+_RENEWED_AT: Final = 0.85  # of a login's lifetime
 
 
 class _Answer(NamedTuple):
@@ -66,6 +70,8 @@ class Connection:
         self._alarm: asyncio.TimerHandle | None = None
         self._failure: NetworkError | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._may_ask_more = True  # a broker that is silent to ApiVersions: before a login it would close
+        self._expires: float | None = None
 
     @classmethod
     async def open(
@@ -77,24 +83,36 @@ class Connection:
         name: str | None = None,
         timeout_ms: int = 10_000,
         network: Network | None = None,
+        credentials: Credentials = NO_CREDENTIALS,
     ) -> Self:
-        """Connect, and find out which versions the broker takes. Raises NetworkError.
+        """Connect, find out which versions the broker takes, and log in. Raises NetworkError, SecurityError.
 
         A broker that closes the connection when it is asked for its versions is asked once more in the oldest form,
         and if it does it again, it is taken for one of 0.8.2.
         """
         for version in (APIS[18].versions[-1], 0, None):
             stream = await (network or SocketNetwork()).connect(host, port, timeout_ms=timeout_ms)
+            is_told = False
             self = cls(stream, name=name or stream.peer, client_id=client_id)
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
+                    if credentials.context is not None:
+                        self._stream = tls = TlsStream(stream, credentials.context, host=host)
+                        await tls.handshake()
+                    self._may_ask_more = credentials.login is None
                     self.versions = RELEASE_0_8_2 if version is None else await self._negotiate(version)
+                    if credentials.login is not None:
+                        is_told = True  # what fails from here on is no matter of versions
+                        lifetime_ms = await log_in(self, credentials.login)
+                        if lifetime_ms:
+                            self._expires = self._loop.time() + lifetime_ms * _RENEWED_AT / 1000
             except BaseException as error:
                 await stream.aclose()
-                if isinstance(error, NetworkError) and version is not None:
+                if isinstance(error, NetworkError) and version is not None and not is_told:
                     continue
                 if isinstance(error, TimeoutError):
-                    raise NetworkError(f"{self.name}: no answer to ApiVersions within {timeout_ms} ms") from None
+                    what = "the login" if is_told else "ApiVersions"
+                    raise NetworkError(f"{self.name}: no answer to {what} within {timeout_ms} ms") from None
                 raise
             self.begin()
             return self
@@ -109,6 +127,16 @@ class Connection:
     def is_closed(self) -> bool:
         """Whether the connection failed or was closed."""
         return self._failure is not None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether its login ends soon: what is asked next needs another connection."""
+        return self._expires is not None and self._loop.time() >= self._expires
+
+    async def retire(self) -> None:
+        """Close the connection when whoever waits for a response has it."""
+        await asyncio.gather(*(each.answer.future for each in self._waiting), return_exceptions=True)
+        await self.aclose()
 
     async def send(
         self,
@@ -287,12 +315,27 @@ class Connection:
         else:
             answer.set_result(response)
 
+    async def exchange(self, request: Message, version: int) -> Message:
+        """Return the response to a request, before `begin`. Raises NetworkError, ProtocolError."""
+        await self._stream.write(self._frame(request, version))
+        frame = await self._next_frame()
+        if (found := int.from_bytes(frame[:4], "big")) != self._correlation_id:
+            raise ProtocolError("correlation id", expected=self._correlation_id, found=found, position=0)
+        return read_response(frame, self._api(request), version)[1]
+
+    async def exchange_raw(self, token: bytes) -> bytes:
+        """Return the frame that answers a frame which is no request, before `begin`. Raises NetworkError."""
+        await self._stream.write([len(token).to_bytes(4, "big"), token])
+        return bytes(await self._next_frame())
+
     async def _next_frame(self) -> memoryview:
         """Return what comes first, before `_receive` is at work."""
         while not self._arrived:
             data = await self._stream.read(READ_BYTES)
             if not data:
                 raise self._closed()
+            if data.startswith(_TLS_ALERT):  # as a size, it would be one that no response has
+                raise SecurityError(f"{self.name}: the broker speaks TLS at this port: security.protocol is to say so")
             self._arrived.extend(self._frames.feed(data))
         return self._arrived.popleft()
 
@@ -339,7 +382,9 @@ class Connection:
         reading = asyncio.ensure_future(self._next_frame())
         try:
             await asyncio.wait([reading], timeout=SILENCE_MS / 1000)
-            if not reading.done():  # the network is slow, or the broker ignores what it does not know
+            if (
+                not reading.done() and self._may_ask_more
+            ):  # the network is slow, or the broker ignores what it does not know
                 await self._stream.write(self._frame(HeartbeatRequest(group_id="magicbyte"), 0))
             frame = await reading
             header, _ = ResponseHeader.read_at(frame, 0, 0)

@@ -48,10 +48,12 @@ class Stream(Protocol):
     part: all that is left to do then is `aclose`.
     """
 
-    moved: int
-    """Bytes in both directions: who looks twice sees whether the peer is alive."""
     peer: str
     """The peer's name, for messages."""
+
+    @property
+    def moved(self) -> int:
+        """Bytes in both directions: who looks twice sees whether the peer is alive."""
 
     @property
     def is_closed(self) -> bool:

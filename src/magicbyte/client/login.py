@@ -1,0 +1,81 @@
+"""A client's login at a broker: SaslHandshake, then tokens, in requests or, for brokers before 1.0, as they are."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.errors import ErrorCode, NetworkError, SecurityError
+from magicbyte.protocol import APIS
+from magicbyte.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from magicbyte.client.connection import Connection
+    from magicbyte.security.settings import ClientSecurity, Login
+
+_MOST_STEPS: Final = 8
+_HANDSHAKE, _AUTHENTICATE = 17, 36
+
+
+class Credentials(NamedTuple):
+    """What connections are opened with: a TLS context and a login, None where there is none."""
+
+    context: ssl.SSLContext | None
+    login: Login | None
+
+    @classmethod
+    def of(cls, security: ClientSecurity | None) -> Credentials:
+        """Return what settings stand for. Reads files. Raises InvalidConfigError."""
+        return NO_CREDENTIALS if security is None else cls(security.context(), security.login)
+
+
+NO_CREDENTIALS: Final = Credentials(None, None)
+
+
+async def log_in(connection: Connection, login: Login) -> int:
+    """Log in on a connection whose versions are known; return for how many ms that holds, 0: for ever.
+
+    Raises SecurityError where the broker refuses it, or does not prove to know the password, NetworkError.
+    """
+    name, versions = connection.name, connection.versions
+    handshake, authenticate = versions.latest(APIS[_HANDSHAKE]), versions.latest(APIS[_AUTHENTICATE])
+    if handshake is None:
+        raise SecurityError(f"{name}: the broker knows no SaslHandshake: is security.protocol without SASL there?")
+    if authenticate is None:
+        handshake = 0
+    answer = await connection.exchange(SaslHandshakeRequest(mechanism=login.mechanism), handshake)
+    assert isinstance(answer, SaslHandshakeResponse)
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise SecurityError(f"{name}: the listener takes no login: is security.protocol SSL or PLAINTEXT there?")
+    if answer.error_code:
+        offered = ", ".join(sorted(answer.mechanisms)) or "none"
+        raise SecurityError(f"{name}: sasl.mechanism {login.mechanism} is not enabled there: it offers {offered}")
+    conversation, challenge, lifetime_ms = login.begin(), None, 0
+    for _ in range(_MOST_STEPS):
+        token = conversation.respond(challenge)
+        if token is None:
+            return lifetime_ms
+        if handshake == 0:
+            try:
+                challenge = await connection.exchange_raw(token)
+            except NetworkError as error:  # how such brokers refuse
+                raise SecurityError(f"{name}: the broker ended the login by {login.mechanism}: {error}") from None
+            continue
+        found = await connection.exchange(SaslAuthenticateRequest(auth_bytes=token), authenticate or 0)
+        assert isinstance(found, SaslAuthenticateResponse)
+        if found.error_code:
+            why = _token_fault(found.error_message or ErrorCode.SASL_AUTHENTICATION_FAILED.name)
+            raise SecurityError(f"{name}: the login by {login.mechanism} is refused: {why}")
+        challenge, lifetime_ms = bytes(found.auth_bytes), found.session_lifetime_ms
+    raise SecurityError(f"{name}: the login by {login.mechanism} does not come to an end")
+
+
+def _token_fault(message: str) -> str:
+    """Return why a broker refuses a bearer token, of the JSON that it says; other messages as they are."""
+    try:
+        found = json.loads(message)
+    except ValueError:
+        return message
+    return str(found.get("status", message)) if isinstance(found, dict) else message

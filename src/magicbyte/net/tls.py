@@ -1,0 +1,235 @@
+"""TLS over any `Stream`: what is read is decrypted, what is written encrypted, in pieces that fit TLS records.
+
+OpenSSL has no socket here but memory, so that it works on simulated networks too. It answers what a peer asks in the
+middle of a connection (a new key) at the next write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Final
+
+from magicbyte.errors import NetworkError, SecurityError
+from magicbyte.net.stream import Buffer, SendableFile, Stream
+
+_READ_BYTES: Final = 64 << 10
+_WRITE_BYTES: Final = 256 << 10  # that are encrypted before they are sent
+_JOINED: Final = 16 << 10  # bytes of small buffers that share a record of TLS
+_TURNS: Final = 16  # reads in a row, before others have theirs
+_HANDSHAKE: Final = 22  # the first byte of every connection of TLS
+
+
+class TlsStream:
+    """A `Stream` inside TLS over another one. `handshake` comes first."""
+
+    def __init__(
+        self, stream: Stream, context: ssl.SSLContext, *, server_side: bool = False, host: str | None = None
+    ) -> None:
+        """Begin with a stream that nothing was read from. `host`: the name that the broker was reached by."""
+        self.peer = stream.peer
+        self._stream = stream
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side, server_hostname=host)
+        self._unsent: Sequence[Buffer] = ()
+        self._scratch: memoryview | None = None
+        self._gave = False
+        self._is_server = server_side
+
+    async def handshake(self) -> None:
+        """Agree on keys. Raises SecurityError where one side does not trust the other, NetworkError if it is gone."""
+        is_first = True
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._flush()
+            except ssl.SSLError as error:
+                await self._flush()  # the alert
+                raise SecurityError(f"{self.peer}: {self._why(error)}") from None
+            data = await self._stream.read(_READ_BYTES)
+            if not data:
+                raise NetworkError(f"{self.peer}: the connection ended inside the TLS handshake")
+            if is_first and data[0] != _HANDSHAKE:
+                plain = "plain bytes on a TLS listener: is the client's security.protocol SSL or SASL_SSL?"
+                other = "the broker does not speak TLS at this port: is security.protocol PLAINTEXT there?"
+                raise SecurityError(f"{self.peer}: {plain if self._is_server else other}")
+            is_first = False
+            self._incoming.write(data)
+        await self._flush()
+
+    @property
+    def moved(self) -> int:
+        """Bytes in both directions, encrypted."""
+        return self._stream.moved
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The peer's certificate, as DER; None if it has shown none."""
+        return self._tls.getpeercert(binary_form=True)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `aclose` was called."""
+        return self._stream.is_closed
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the peer sends no more, as far as the system knows; what it has sent is not looked at."""
+        return self._stream.is_abandoned
+
+    async def read(self, size: int) -> bytes:
+        """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
+        while (found := self._decrypted(size)) is None:
+            self._take(await self._stream.read(_READ_BYTES))
+        return found
+
+    async def read_into(self, buffer: memoryview) -> int:
+        """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
+        while (count := self._decrypted_into(buffer)) is None:
+            self._take(await self._stream.read(_READ_BYTES))
+        return count
+
+    def read_now(self, buffer: memoryview) -> int | None:
+        """Do what `read_into` does; None if nothing has arrived."""
+        while (count := self._decrypted_into(buffer)) is None:
+            if self._scratch is None:
+                self._scratch = memoryview(bytearray(_READ_BYTES))
+            got = self._stream.read_now(self._scratch)
+            if got is None:
+                return None
+            self._take(self._scratch[:got])
+        self._gave = count > 0
+        return count
+
+    def listen(self, arrived: Callable[[], None]) -> None:
+        """Have `arrived` called whenever there is something to read, in place of whoever waits in `read`."""
+        loop = asyncio.get_running_loop()
+
+        def readable() -> None:
+            for _ in range(_TURNS):  # what was decrypted already makes no socket readable
+                self._gave = False
+                arrived()
+                if not self._gave or self.is_closed:
+                    return
+            loop.call_soon(again)
+
+        def again() -> None:
+            if not self.is_closed:
+                readable()
+
+        self._stream.listen(readable)
+        loop.call_soon(again)
+
+    async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
+        """Send all of `buffers`, one behind the other. `more`: the next bytes follow at once."""
+        await self._flush()
+        for each in _joined(buffers):
+            self._encrypt(each)
+            if self._outgoing.pending >= _WRITE_BYTES:
+                await self._flush(more=True)
+        await self._flush(more=more)
+
+    def write_now(self, buffers: Sequence[Buffer], *, more: bool = False) -> Sequence[Buffer]:
+        """Send what the system takes of `buffers` without waiting; return what is left.
+
+        What is encrypted already is not in that: then an empty buffer is, so that somebody writes again.
+        """
+        waiting = list(_joined(buffers))
+        for at, each in enumerate(waiting):
+            if self._unsent:
+                return waiting[at:]
+            self._encrypt(each)
+            self._unsent = self._stream.write_now([*self._unsent, self._outgoing.read()], more=more)
+        return [b""] if self._unsent else []
+
+    async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
+        """Send `count` bytes of `file` from `position` on, read by threads of `executor`, encrypted on the way."""
+        loop, end = asyncio.get_running_loop(), position + count
+        while position < end:
+            piece = await loop.run_in_executor(executor, file.read_at, position, min(end - position, _WRITE_BYTES))
+            if not piece:
+                raise NetworkError(f"{self.peer}: the file to send has {end - position} bytes less than promised")
+            await self.write([piece], more=position + len(piece) < end)
+            position += len(piece)
+
+    async def aclose(self) -> None:
+        """Do what `close` does."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
+        if not self.is_closed and not self._unsent:
+            with contextlib.suppress(ssl.SSLError):  # the peer's own goodbye is not waited for
+                self._tls.unwrap()
+            with contextlib.suppress(NetworkError):
+                self._stream.write_now([self._outgoing.read()])
+        self._stream.close()
+
+    async def _flush(self, *, more: bool = False) -> None:
+        unsent, self._unsent = self._unsent, ()
+        if unsent or self._outgoing.pending:
+            await self._stream.write([*unsent, self._outgoing.read()], more=more)
+
+    def _encrypt(self, buffer: Buffer) -> None:
+        view = memoryview(buffer).cast("B")
+        try:
+            while len(view):
+                view = view[self._tls.write(view) :]
+        except ssl.SSLError as error:
+            raise NetworkError(f"{self.peer}: {self._why(error)}") from None
+
+    def _take(self, data: Buffer) -> None:
+        if len(data):
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    def _decrypted(self, size: int) -> bytes | None:
+        try:
+            return self._tls.read(size)
+        except ssl.SSLWantReadError:
+            return None
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # frames say themselves where they end
+            return b""
+        except ssl.SSLError as error:
+            raise SecurityError(f"{self.peer}: {self._why(error)}") from None
+
+    def _decrypted_into(self, buffer: memoryview) -> int | None:
+        try:
+            return self._tls.read(len(buffer), buffer)  # type: ignore[return-value]  # it takes any buffer
+        except ssl.SSLWantReadError:
+            return None
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return 0
+        except ssl.SSLError as error:
+            raise SecurityError(f"{self.peer}: {self._why(error)}") from None
+
+    @staticmethod
+    def _why(error: ssl.SSLError) -> str:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not accepted: {error.verify_message}"
+        return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+
+
+def _joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    """Give buffers, small neighbours as one: each makes records of TLS of its own."""
+    small: list[Buffer] = []
+    size = 0
+    for each in buffers:
+        length = each.nbytes if isinstance(each, memoryview) else len(each)
+        if size + length > _JOINED and small:
+            yield b"".join(small)
+            small, size = [], 0
+        if length > _JOINED:
+            for at in range(0, length, _WRITE_BYTES):
+                yield memoryview(each).cast("B")[at : at + _WRITE_BYTES]
+        elif length:
+            small.append(each)
+            size += length
+    if small:
+        yield b"".join(small)

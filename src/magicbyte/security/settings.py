@@ -1,0 +1,194 @@
+"""How a client reaches a secured cluster: settings of Kafka's Java client and of librdkafka, read once.
+
+Secrets are held in fields that no `repr` shows, and no message holds a value of a setting that may be one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import secrets
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlparse
+
+from magicbyte.errors import InvalidConfigError
+from magicbyte.log.files.properties import parse_properties
+from magicbyte.security.jaas import parse_jaas
+from magicbyte.security.sasl import OAUTHBEARER, PLAIN, ClientMechanism, OAuthClient, PlainClient
+from magicbyte.security.scram import HASHES, ScramClient
+from magicbyte.security.tls import Store, TlsSettings, client_context
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TRUSTSTORE: Final = (
+    "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.password", "ssl.truststore.certificates",
+)  # fmt: skip
+KEYSTORE: Final = (
+    "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password", "ssl.keystore.key",
+    "ssl.keystore.certificate.chain", "ssl.key.password",
+)  # fmt: skip
+SETTINGS: Final = frozenset(
+    {
+        "security.protocol", *TRUSTSTORE, *KEYSTORE, "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
+        "ssl.cipher.suites", "sasl.mechanism", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url",
+        # librdkafka's
+        "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location",
+        "ssl.key.pem", "enable.ssl.certificate.verification", "sasl.mechanisms", "sasl.username", "sasl.password",
+    }
+)  # fmt: skip
+"""The names that are known."""
+_REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
+_MOST_TOKEN_BYTES: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a client is to a broker: by a user's name and password, or by a token in a file."""
+
+    mechanism: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token_file: str | None = None
+
+    def begin(self) -> ClientMechanism:
+        """Return a new conversation. Reads the file of the token. Raises InvalidConfigError."""
+        if self.mechanism == PLAIN:
+            return PlainClient(self.user, self.password)
+        if self.mechanism in HASHES:
+            return ScramClient(self.mechanism, self.user, self.password, secrets.token_urlsafe(24))
+        assert self.token_file is not None
+        try:
+            with open(self.token_file, "rb") as file:
+                token = file.read(_MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
+        except OSError as error:
+            raise InvalidConfigError(f"{self.token_file}: {error.strerror}: expected a file with a token") from None
+        if not re.fullmatch(r"[-A-Za-z0-9._~+/]+=*", token):
+            raise InvalidConfigError(f"{self.token_file}: expected a bearer token, found something else")
+        return OAuthClient(token)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """How a client speaks to brokers. `tls` and `login` are None where the protocol is without."""
+
+    protocol: str = "PLAINTEXT"
+    tls: TlsSettings | None = None
+    login: Login | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], environment: Mapping[str, str] | None = None) -> ClientSecurity:
+        """Return what settings by their names stand for. Raises InvalidConfigError.
+
+        A value may hold ${env:NAME} and ${file:PATH:KEY}, as with Kafka's configuration providers.
+        """
+        for name in settings:
+            if name not in SETTINGS:
+                raise InvalidConfigError(unknown(name, SETTINGS))
+        found = {name: _resolved(name, value, environment) for name, value in settings.items()}
+        protocol = found.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in PROTOCOLS:
+            raise InvalidConfigError(f"security.protocol: expected {', '.join(PROTOCOLS)}, found {protocol!r}")
+        others = [name for name in found if name != "security.protocol" and not _counts(name, protocol)]
+        if others:
+            raise InvalidConfigError(f"{others[0]}: security.protocol {protocol} has no use for it")
+        return cls(
+            protocol,
+            _tls(found) if protocol.endswith("SSL") else None,
+            _login(found) if protocol.startswith("SASL") else None,
+        )
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return a TLS context, None where there is no TLS. Reads files. Raises InvalidConfigError."""
+        return None if self.tls is None else client_context(self.tls)
+
+
+def unknown(name: str, known: frozenset[str]) -> str:
+    """Return what to say of a setting that is not known."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"no setting is called {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
+
+
+def stores(found: Mapping[str, str]) -> tuple[Store | None, Store | None]:
+    """Return the trust store and the key store that Kafka's settings name, None for what is not there."""
+    trust = [found.get(name) for name in TRUSTSTORE]
+    key = [found.get(name) for name in KEYSTORE]
+    if trust[0] and trust[3]:
+        raise InvalidConfigError("ssl.truststore.certificates: expected these or a location, found both")
+    if key[0] and (key[3] or key[4]):
+        raise InvalidConfigError("ssl.keystore.key: expected this or a location, found both")
+    if bool(key[3]) != bool(key[4]):
+        raise InvalidConfigError("ssl.keystore.key: expected it together with ssl.keystore.certificate.chain")
+    trusted = Store(trust[0], trust[1] or "", trust[2], trust[3]) if trust[0] or trust[3] else None
+    own = None
+    if key[0] or key[3]:
+        own = Store(key[0], key[1] or "", key[2], key[4], key[3], key_password=key[5])
+    return trusted, own
+
+
+def _counts(name: str, protocol: str) -> bool:
+    """Whether a protocol has a use for a setting."""
+    return protocol.endswith("SSL") if "ssl." in name else protocol.startswith("SASL")
+
+
+def _resolved(name: str, value: str, environment: Mapping[str, str] | None) -> str:
+    def replace(match: re.Match[str]) -> str:
+        if match[1] == "env":
+            known = os.environ if environment is None else environment
+            if match[2] not in known:
+                raise InvalidConfigError(f"{name}: there is no environment variable {match[2]}")
+            return known[match[2]]
+        path, _, key = match[2].rpartition(":")
+        try:
+            properties = parse_properties(Path(path).read_bytes())
+        except OSError as error:
+            raise InvalidConfigError(f"{name}: {path}: {error.strerror}") from None
+        if key not in properties:
+            raise InvalidConfigError(f"{name}: {path}: there is no {key}")
+        return properties[key]
+
+    return _REFERENCE.sub(replace, value)
+
+
+def _tls(found: Mapping[str, str]) -> TlsSettings:
+    trusted, own = stores(found)
+    if found.get("ssl.ca.location") or found.get("ssl.ca.pem"):
+        trusted = Store(found.get("ssl.ca.location"), "PEM", certificates=found.get("ssl.ca.pem"))
+    if found.get("ssl.certificate.location") or found.get("ssl.certificate.pem"):
+        own = Store(
+            found.get("ssl.certificate.location"), "PEM", certificates=found.get("ssl.certificate.pem"),
+            key=found.get("ssl.key.pem"), key_location=found.get("ssl.key.location"),
+            key_password=found.get("ssl.key.password"),
+        )  # fmt: skip
+    algorithm = found.get("ssl.endpoint.identification.algorithm", "https").lower()
+    if algorithm not in ("https", "none", ""):
+        raise InvalidConfigError("ssl.endpoint.identification.algorithm: expected https, or none to check no names")
+    verifies = found.get("enable.ssl.certificate.verification", "true").lower()
+    if verifies not in ("true", "false"):
+        raise InvalidConfigError("enable.ssl.certificate.verification: expected true or false")
+    versions = tuple(part.strip() for part in found.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(","))
+    return TlsSettings(trusted, own, verifies == "true", algorithm == "https", versions, found.get("ssl.cipher.suites"))
+
+
+def _login(found: Mapping[str, str]) -> Login:
+    mechanism = found.get("sasl.mechanism") or found.get("sasl.mechanisms")
+    known = (PLAIN, *HASHES, OAUTHBEARER)
+    if mechanism not in known:
+        raise InvalidConfigError(f"sasl.mechanism: expected {', '.join(known)}, found {mechanism or 'none'}")
+    if mechanism == OAUTHBEARER:
+        url = urlparse(found.get("sasl.oauthbearer.token.endpoint.url", ""))
+        if url.scheme != "file" or not url.path:
+            raise InvalidConfigError("sasl.oauthbearer.token.endpoint.url: expected file:///PATH, a file with a token")
+        return Login(mechanism, token_file=unquote(url.path))
+    user, password = found.get("sasl.username"), found.get("sasl.password")
+    if (text := found.get("sasl.jaas.config")) is not None:
+        options = parse_jaas("sasl.jaas.config", text).options
+        user, password = options.get("username", user), options.get("password", password)
+    if not user or not password:
+        raise InvalidConfigError(f"sasl.jaas.config: {mechanism} needs a username and a password")
+    if "\0" in user + password:
+        raise InvalidConfigError("sasl.jaas.config: expected a username and a password without a byte 0")
+    return Login(mechanism, user, password)

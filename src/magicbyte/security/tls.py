@@ -1,0 +1,177 @@
+"""TLS contexts of what settings say. TLS 1.2 is the oldest that is spoken; nothing is renegotiated or compressed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from magicbyte.errors import InvalidConfigError
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A key store or a trust store: a file of `kind` PEM or PKCS12, or PEM texts. `key_location`: a key apart."""
+
+    location: str | None = None
+    kind: str = ""
+    password: str | None = field(default=None, repr=False)
+    certificates: str | None = None
+    key: str | None = field(default=None, repr=False)
+    key_location: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """What is trusted (None: what this machine trusts), who this side is (None: nobody), and how strict it is.
+
+    `checks_peer`: a broker's certificate is verified; `checks_host`: its name, too.
+    """
+
+    trusted: Store | None = None
+    own: Store | None = None
+    checks_peer: bool = True
+    checks_host: bool = True
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ciphers: str | None = None
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the context of a client. Reads files. Raises InvalidConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _limit(context, settings)
+    context.check_hostname = settings.checks_peer and settings.checks_host
+    context.verify_mode = ssl.CERT_REQUIRED if settings.checks_peer else ssl.CERT_NONE
+    if settings.trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, settings.trusted)
+    if settings.own is not None:
+        _identify(context, settings.own)
+    return context
+
+
+def _limit(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    unknown = [each for each in settings.versions if each not in _VERSIONS]
+    if unknown or not settings.versions:
+        raise InvalidConfigError(f"ssl.enabled.protocols: expected TLSv1.2, TLSv1.3 or both, found {unknown}")
+    chosen = sorted(_VERSIONS[each] for each in settings.versions)
+    context.minimum_version, context.maximum_version = chosen[0], chosen[-1]
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    if settings.ciphers:
+        try:
+            context.set_ciphers(settings.ciphers)
+        except ssl.SSLError as error:
+            raise InvalidConfigError(f"ssl.cipher.suites: {_reason(error)}: OpenSSL's names are expected") from None
+
+
+def _trust(context: ssl.SSLContext, store: Store) -> None:
+    name = store.location or "ssl.truststore.certificates"
+    try:
+        if _kind(store) == "PKCS12":
+            context.load_verify_locations(cadata="".join(_unpacked(store)[1]))
+        elif store.location is not None:
+            context.load_verify_locations(cafile=store.location)
+        else:
+            context.load_verify_locations(cadata=store.certificates)
+    except ssl.SSLError as error:
+        raise InvalidConfigError(f"{name}: expected certificates in PEM: {_reason(error)}") from None
+    except OSError as error:
+        raise InvalidConfigError(f"{name}: {error.strerror}") from None
+
+
+def _identify(context: ssl.SSLContext, store: Store) -> None:
+    name, password = store.location or "ssl.keystore.key", store.key_password or ""
+    try:
+        if _kind(store) == "PKCS12":
+            key, certificates = _unpacked(store)
+            if not key:
+                raise InvalidConfigError(f"{name}: there is no private key in it")
+            with _as_file(key + "".join(certificates)) as path:
+                context.load_cert_chain(path, password=password)
+        elif store.location is not None:
+            context.load_cert_chain(store.location, store.key_location, password)
+        else:
+            with _as_file(f"{store.key or ''}\n{store.certificates or ''}") as path:
+                context.load_cert_chain(path, password=password)
+    except ssl.SSLError as error:
+        raise InvalidConfigError(
+            f"{name}: expected a private key and its certificates in PEM, and the key's password if it has one: "
+            f"{_reason(error)}"
+        ) from None
+    except OSError as error:
+        raise InvalidConfigError(f"{name}: {error.strerror}") from None
+
+
+def _kind(store: Store) -> str:
+    """Return PEM or PKCS12: what is said, or what the file's first byte is."""
+    kind = store.kind.upper()
+    if kind in ("PEM", "PKCS12"):
+        return kind
+    if kind not in ("", "JKS"):
+        raise InvalidConfigError(f"{store.location}: expected a store of type PEM or PKCS12, found {store.kind}")
+    if store.location is None:
+        return "PEM"
+    with open(store.location, "rb") as file:
+        first = file.read(4)
+    if first == b"\xfe\xed\xfe\xed":
+        raise InvalidConfigError(
+            f"{store.location}: a JKS store: expected PEM or PKCS12, which "
+            "'keytool -importkeystore -srckeystore OLD -destkeystore NEW -deststoretype PKCS12' makes of it"
+        )
+    return "PKCS12" if first[:1] == b"\x30" else "PEM"
+
+
+def _unpacked(store: Store) -> tuple[str, list[str]]:
+    """Return key and certificates of a PKCS12 store as PEM, the key protected by its own password if it has one."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        raise InvalidConfigError(
+            f"{store.location}: a PKCS12 store needs the library 'cryptography': pip install 'magicbyte[security]'"
+        ) from None
+    assert store.location is not None
+    password = None if store.password is None else store.password.encode()
+    try:
+        found = pkcs12.load_pkcs12(Path(store.location).read_bytes(), password)
+    except ValueError:
+        raise InvalidConfigError(f"{store.location}: no PKCS12 store, or another password") from None
+    pem = serialization.Encoding.PEM
+    held = [each for each in (found.cert, *found.additional_certs) if each is not None]
+    certificates = [each.certificate.public_bytes(pem).decode() for each in held]
+    if found.key is None:
+        return "", certificates
+    protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if store.key_password:
+        protection = serialization.BestAvailableEncryption(store.key_password.encode())
+    return found.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, protection).decode(), certificates
+
+
+@contextlib.contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """Give a path that OpenSSL reads a text at: in memory where the system can, else readable by nobody else."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("pem")
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(text)
+        file.flush()
+        yield file.name
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).lower().replace("_", " ")
