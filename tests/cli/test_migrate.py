@@ -10,6 +10,7 @@ import pytest
 
 from cli.command import run
 from magicbyte.client import Client
+from magicbyte.client.admin import Resource, describe_configs
 from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
 from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from magicbyte.testing import Broker
@@ -134,3 +135,40 @@ def test_status_shows_brokers_old_clients_and_topics_and_the_next_step() -> None
         text = run(*asked).stdout
         assert text.startswith("to format 2: phase 1; next: raise inter.broker.protocol.version")
         assert "  old-app (magicbyte 0.1, 127.0.0.1) reads up to 1, Fetch v2" in text.splitlines()
+
+
+def test_apply_refuses_what_costs_old_consumers_something_and_does_it_with_force() -> None:
+    with Broker({"http.address": "127.0.0.1:0", "log.message.format.version": "1"}) as broker:
+        server, address = broker.bootstrap_servers, f"http://127.0.0.1:{broker.served.http_port}/metrics"
+        assert run("topics", "create", "-b", server, "orders").exit_code == 0
+
+        def configured() -> str | None:
+            async def ask() -> str | None:
+                async with Client(server) as client:
+                    return (await describe_configs(client, Resource.TOPIC, "orders"))["message.format.version"].value
+
+            return asyncio.run(ask())
+
+        before = configured()
+        fetch_in_an_old_version(server)
+        asked = ["migrate", "apply", "-b", server, "--metrics", address, "--to", "2", "--topic", "orders"]
+        done = run(*asked)
+        assert (done.exit_code, done.stdout, configured()) == (1, "", before)
+        assert "refused: old-app (magicbyte 0.1, 127.0.0.1) reads up to 1, Fetch v2" in done.stderr
+        done = run(*asked, "--force")
+        assert (done.exit_code, configured() != before) == (0, True)
+        assert "in spite of: old-app" in done.stderr
+        assert "new records of orders are stored in format 2" in done.stdout
+
+
+def test_next_prints_what_apply_then_does() -> None:
+    with Broker({"log.message.format.version": "1"}) as broker:
+        server = broker.bootstrap_servers
+        assert run("topics", "create", "-b", server, "orders").exit_code == 0
+        asked = ["migrate", "next", "-b", server, "--to", "2", "--rehearse", "0"]
+        text = run(*asked).stdout
+        assert "1. orders: store new records in format 2" in text
+        (command,) = [line.split() for line in text.splitlines() if "migrate apply" in line]
+        assert run(*command[1:]).exit_code == 0
+        steps = json.loads(run(*asked, "--format", "json").stdout)
+        assert (steps["phase"], [each["command"] for each in steps["steps"]]) == ("done", [None])

@@ -58,8 +58,8 @@ INPUTS = {
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"),
     ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
-    ("cluster status", "directory"), ("migrate check", "request_logs"), ("migrate status", "request_logs"),
-    ("migrate status", "directories"),
+    ("cluster status", "directory"), ("migrate status", "directories"), ("migrate next", "directories"),
+    *((f"migrate {name}", "request_logs") for name in ("check", "status", "next", "apply")),
 }  # fmt: skip
 NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",

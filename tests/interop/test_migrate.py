@@ -81,11 +81,21 @@ def test_a_real_broker_starts_with_forgotten_settings_and_serves_old_formats(tmp
         jvm.stop(folder)
 
 
-def test_status_tells_release_protocol_and_format_of_a_real_broker(tmp_path: Path) -> None:
+def test_status_tells_release_protocol_and_format_of_a_real_broker_and_apply_goes_by_them(tmp_path: Path) -> None:
+    async def create(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            await create_topic(client, NewTopic("topic"))
+
     settings = ("inter.broker.protocol.version=0.10.2", "log.message.format.version=0.10.2")
     with jvm.broker("2.8.2", tmp_path / "broker", *settings) as state:
-        done = run("migrate", "status", "-b", state["bootstrap"], "--to", "2", "--rehearse", "0", "--format", "json")
-        text = run("migrate", "status", "-b", state["bootstrap"], "--to", "2", "--rehearse", "0").stdout
+        server = state["bootstrap"]
+        asyncio.run(create(server))
+        done = run("migrate", "status", "-b", server, "--to", "2", "--rehearse", "0", "--format", "json")
+        text = run("migrate", "status", "-b", server, "--to", "2", "--rehearse", "0").stdout
+        refused = run("migrate", "apply", "-b", server, "--to", "2", "--topic", "topic")
+        applied = run("migrate", "apply", "-b", server, "--to", "0", "--topic", "topic")
+    assert (refused.exit_code, "0.10.2, below the format" in refused.stderr) == (1, True)
+    assert (applied.exit_code, applied.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert (done.exit_code, found["phase"], found["brokers"]) == (0, "phase 1", [0])
     assert found["next"].startswith("raise inter.broker.protocol.version")

@@ -49,7 +49,7 @@ COMMANDS = {
     "cluster": "Start a cluster of brokers, look at it, stop it.",
     "serve": "Run a broker for Kafka clients of every era.",
     "plan": "Say where a migration stands, what is next, what it costs.",
-    "migrate": "Say which clients and settings an upgrade would break.",
+    "migrate": "Say what an upgrade breaks; steps of a format's migration.",
     "metadata": "Metadata of a log directory to a ZooKeeper, or back.",
     "mirror": "Copy topics to another cluster, compressed sets unopened.",
     "pipeline": "Whole archives on Spark: verify, convert, compact, clean.",

@@ -13,7 +13,7 @@ import click
 from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import OutputPath
-from magicbyte.cli.output import say, say_json
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.plan import Asked, made_plan, plan_json, plan_text
 from magicbyte.cli.render import table_lines
 from magicbyte.public.sources import explained
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from magicbyte.releases import Release
 
 BREAKS = 1
+_LOOKS = 8  # places of a partition, before its format is set
+_FORMATS = click.Choice(["0", "1", "2"])
 
 
 @click.group()
 def migrate() -> None:
-    """Say what a cluster's upgrade would break, and where its migration to a format stands. Nothing is changed."""
+    """Say what a cluster's upgrade would break, and where its migration to a format stands; take its next step."""
 
 
 def clients_options(command: F) -> F:
@@ -161,20 +163,32 @@ def _sum(findings: tuple[Finding, ...]) -> str:
 # ---- status
 
 
+def look_options(command: F) -> F:
+    """Add the options by which `status` and `next` look at a cluster: those of `Asked`, but for http and settings."""
+    for option in reversed(_LOOK_OPTIONS):
+        command = option(command)
+    return command
+
+
+_LOOK_OPTIONS = (
+    bootstrap_option,
+    click.option("--to", "target", type=_FORMATS, help="The format to go to.  [default: the next]"),
+    click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
+                 help="A log directory: what is stored is told exactly. Can be given several times."),
+    clients_options,
+    click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS",
+                 show_default="since its start", help="For how long to look at what brokers do."),
+    click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times."),
+    click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
+                 help="Of how many topics, those that move most, the step is rehearsed; some seconds each."),
+    click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
+                 help="Places of a partition that are looked at without --dir."),
+    format_option,
+)  # fmt: skip
+
+
 @migrate.command()
-@bootstrap_option
-@click.option("--to", "target", type=click.Choice(["0", "1", "2"]), help="The format to go to.  [default: the next]")
-@click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
-              help="A log directory: what is stored is told exactly. Can be given several times.")  # fmt: skip
-@clients_options
-@click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS", show_default="since its start",
-              help="For how long to look at what brokers do.")  # fmt: skip
-@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
-@click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
-              help="Of how many topics, those that move most, the step is rehearsed; some seconds each.")  # fmt: skip
-@click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
-              help="Places of a partition that are looked at without --dir.")  # fmt: skip
-@format_option
+@look_options
 def status(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], **given: Any) -> None:
     """Say where a cluster stands in the two-phase migration to a format: brokers, old clients, topics, next step.
 
@@ -227,8 +241,7 @@ async def _status(asked: Asked, request_logs: Iterable[Path], pages: Iterable[st
 
 def _status_text(found: _Status) -> Iterator[str]:
     stage = found.stage
-    about = f" (brokers {', '.join(map(str, stage.brokers))})" if stage.brokers else ""
-    yield f"to format {stage.target.value}: {stage.phase.value}; next: {stage.step.value}{about}"
+    yield _stage_text(stage)
     yield from (f"DANGER {each}" for each in stage.dangers)
     yield ""
     yield from table_lines([["broker", "address", "software", "knows", "protocol", "format"],
@@ -238,6 +251,11 @@ def _status_text(found: _Status) -> Iterator[str]:
     yield ""
     yield from plan_text(found.plan)
     yield from (f"note: {each}" for each in found.notes)
+
+
+def _stage_text(stage: ClusterStage) -> str:
+    about = f" (brokers {', '.join(map(str, stage.brokers))})" if stage.brokers else ""
+    return f"to format {stage.target.value}: {stage.phase.value}; next: {stage.step.value}{about}"
 
 
 def _broker_row(broker: BrokerFacts) -> list[str]:
@@ -251,3 +269,84 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
         protocol,
         told["format"] or "-",
     ]
+
+
+# ---- next and apply
+
+
+@migrate.command("next")
+@look_options
+def next_step(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], **given: Any) -> None:
+    """Print the next step of a migration as a procedure. Nothing is changed."""
+    from magicbyte.migration.procedure import procedure
+
+    asked = Asked(http=None, settings={}, **given)
+    found = asyncio.run(_status(asked, request_logs, pages))
+    topics = {each.facts.name: each.stage for each in found.plan.topics}
+    steps = procedure(found.stage, found.brokers, topics, asked.bootstrap or "")
+    if form == "json":
+        say_json({**found.stage.to_json(), "steps": [each.to_json() for each in steps]})
+    else:
+        say(_stage_text(found.stage))
+        for number, step in enumerate(steps, 1):
+            say(f"{number}. {step.do}", *([f"   {step.command}"] if step.command else []))
+
+
+@migrate.command()
+@bootstrap_option
+@click.option("--to", "target", type=_FORMATS, required=True, help="The format that new records are stored in.")
+@click.option("--topic", "topics", multiple=True, required=True, help="The topic. Can be given several times.")
+@clients_options
+@click.option("--force", is_flag=True, help="Do it in spite of what is said against it.")
+def apply(bootstrap: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], target: str, topics: tuple[str, ...],
+          *, force: bool) -> None:  # fmt: skip
+    """Set topics' message.format.version, unless that would break or cost something.
+
+    Exit status: 0 done, 1 refused or not taken over by the brokers, 2 wrong use.
+    """
+    asked = Asked(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {})
+    found = asyncio.run(_status(asked, request_logs, pages))
+    against = _against(found, topics, target)
+    for objection in against:
+        complain(f"{'in spite of' if force else 'refused'}: {objection}")
+    if against and not force:
+        complain("nothing was changed; --force does it all the same")
+    elif asyncio.run(_set_format(bootstrap, topics, target)):
+        say(
+            f"new records of {', '.join(topics)} are stored in format {target}; magicbyte migrate status shows the rest"
+        )
+        return
+    click.get_current_context().exit(BREAKS)
+
+
+def _against(found: _Status, topics: Iterable[str], target: str) -> list[str]:
+    from magicbyte.migration.procedure import objections
+    from magicbyte.records.encode import Format
+
+    against = [
+        f"{name}: it is enriched" for name in topics if name not in {each.facts.name for each in found.plan.topics}
+    ]
+    for each in found.plan.topics:
+        stored = {form for form, _ in each.facts.stored}
+        against += objections(found.brokers, found.clients, each.stage, stored, Format(target))
+    return list(dict.fromkeys(against))
+
+
+async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> bool:
+    """Set the format of topics, and say whether the brokers have taken it over. Raises BrokerError."""
+    from magicbyte.client.admin import Resource, alter_configs, describe_configs
+    from magicbyte.log.append.rules import stored_format
+    from magicbyte.migration.procedure import FORMAT
+    from magicbyte.migration.sightings import CLIENT_ID
+    from magicbyte.releases import MAGIC_NAMES
+
+    done = True
+    with explained("migrate apply", "brokers from 0.11 on change settings"):
+        async with client_of(bootstrap, client_id=CLIENT_ID) as client:
+            for topic in topics:
+                await alter_configs(client, Resource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target)]})
+                told = (await describe_configs(client, Resource.TOPIC, topic)).get(FORMAT)
+                if told is None or told.value is None or stored_format(told.value).value != target:
+                    complain(f"{topic}: the brokers have not taken {FORMAT} over")
+                    done = False
+    return done

@@ -1,0 +1,147 @@
+"""The next step of a migration as a procedure, and what a change of a topic's format would break. Decisions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+from magicbyte.archive.migration import Stage, Step
+from magicbyte.migration.status import BrokerFacts, ClusterStage, ClusterStep, OldClient
+from magicbyte.records.encode import Format
+from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, protocol_name, releases_of
+
+FORMAT: Final = "message.format.version"
+_FIXED_FROM: Final = (3, 0)
+"""From this protocol version on Kafka's brokers store format 2 whatever is set (KIP-724)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One thing to do, in order. `command`: what does it; None where no command can."""
+
+    do: str
+    command: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `magicbyte migrate next --format json` has it."""
+        return {"do": self.do, "command": self.command}
+
+
+def procedure(
+    stage: ClusterStage, brokers: Sequence[BrokerFacts], topics: Mapping[str, Stage], bootstrap: str
+) -> list[Instruction]:
+    """Return what the next step of a cluster consists of."""
+    found = [Instruction(f"first: {danger}") for danger in stage.dangers]
+    about = ", ".join(map(str, stage.brokers))
+    healthy = Instruction(
+        "after each broker, wait until every replica is in sync", f"magicbyte cluster status -b {bootstrap}"
+    )
+    status = Instruction("at the end, see that the step is done", f"magicbyte migrate status -b {bootstrap}")
+    match stage.step:
+        case ClusterStep.BRING_BACK:
+            found.append(Instruction(f"start the brokers {about}: what they run and speak is not known"))
+        case ClusterStep.UPGRADE_BROKERS:
+            protocol, form = _protocol_of_oldest(brokers), _oldest_format(brokers)
+            found += [
+                Instruction(
+                    f"in server.properties of every broker: inter.broker.protocol.version={protocol}, "
+                    f"log.message.format.version={form}"
+                ),
+                Instruction(
+                    f"for each of the brokers {about}, one after the other: stop it, replace its software, start it"
+                ),
+                healthy,
+            ]
+        case ClusterStep.RAISE_PROTOCOL:
+            protocol = protocol_name(PROTOCOL_OF_MAGIC[stage.target.magic])
+            found += [
+                Instruction(
+                    f"in server.properties of the brokers {about}: inter.broker.protocol.version={protocol} or later; "
+                    "log.message.format.version stays"
+                ),
+                Instruction(f"restart the brokers {about}, one after the other"),
+                healthy,
+            ]
+        case ClusterStep.JUDGE_CANARY:
+            found += [
+                Instruction(
+                    f"compare the brokers {about} with the others for a day: "
+                    "kafka_server_brokertopicmetrics_fetchmessageconversions_total, latency, errors, memory"
+                ),
+                Instruction(
+                    f"to keep it: log.message.format.version={MAGIC_NAMES[stage.target.magic]} on the other brokers, "
+                    "restarted one after the other"
+                ),
+                Instruction("to roll back: docs/migration.md, Roll back"),
+            ]
+        case ClusterStep.TOPICS:
+            found += [each for name, topic in sorted(topics.items()) for each in _topic(name, topic, bootstrap)]
+        case ClusterStep.NOTHING:
+            return [*found, Instruction("nothing: every topic holds and every client speaks the format")]
+        case _:
+            assert_never(stage.step)
+    return [*found, status]
+
+
+def _topic(name: str, stage: Stage, bootstrap: str) -> Iterator[Instruction]:
+    if stage.step in (Step.UPGRADE_CONSUMERS, Step.UPGRADE_PRODUCERS):
+        who = ", ".join(sorted({each.client_id or "without a client id" for each in stage.who}))
+        yield Instruction(f"{name}: {stage.step.value}: {who}")
+    elif stage.step is Step.SET_FORMAT:
+        command = f"magicbyte migrate apply -b {bootstrap} --to {stage.target.value} --topic {name}"
+        yield Instruction(f"{name}: store new records in format {stage.target.value}", command)
+    elif stage.step is Step.WAIT:
+        yield Instruction(
+            f"{name}: wait for retention to take what is older", f"magicbyte plan -b {bootstrap} --topic {name}"
+        )
+    elif stage.step is Step.CONVERT:
+        command = f"magicbyte convert --to {stage.target.value}"
+        yield Instruction(f"{name}: convert the logs of stopped brokers, or keep what is older", command)
+
+
+def _protocol_of_oldest(brokers: Iterable[BrokerFacts]) -> str:
+    """Return the protocol version that the oldest software speaks."""
+    known = [each for each in brokers if each.knows is not None and each.answered is not None]
+    oldest = min(known, key=lambda each: (each.knows or Format.V0).magic)
+    lines = releases_of(oldest.answered or {})
+    return lines[0] if lines else MAGIC_NAMES[(oldest.knows or Format.V0).magic]
+
+
+def _oldest_format(brokers: Iterable[BrokerFacts]) -> str:
+    return MAGIC_NAMES[min((each.format or each.knows or Format.V2).magic for each in brokers)]
+
+
+def objections(
+    brokers: Sequence[BrokerFacts], old: Iterable[OldClient], stage: Stage, stored: Iterable[Format], target: Format
+) -> list[str]:
+    """Return why a topic's format should not be set to `target`, empty where nothing is against it.
+
+    `old`: the clients that do not read it, or do not send it; `stage`: where the topic stands; `stored`: what it holds.
+    """
+    needed = PROTOCOL_OF_MAGIC[target.magic]
+    found = []
+    for each in brokers:
+        name = f"broker {each.id} ({each.software})"
+        if each.knows is None:
+            found.append(f"{name}: what it runs is not known")
+        elif each.knows.magic < target.magic:
+            found.append(f"{name} does not know format {target.value}: upgrade it before")
+        elif each.protocol is not None and each.protocol < needed:
+            found.append(
+                f"{name} has inter.broker.protocol.version {protocol_name(each.protocol)}, below the format: raise it "
+                f"to {protocol_name(needed)} or later before"
+            )
+        elif each.has_no_protocol or (not each.is_ours and each.protocol is not None and each.protocol >= _FIXED_FROM):
+            found.append(f"{name} stores format 2 whatever is set")
+    newer = sorted(form.value for form in stored if form.magic > target.magic)
+    if newer and not all(each.is_ours for each in brokers):
+        found.append(
+            f"format {' and '.join(newer)} stays stored: Kafka's brokers, which go by the setting, give it as it is "
+            "to consumers that cannot read it"
+        )
+    consumers = [each for each in old if each.is_consumer]
+    found += [f"{each.text}: everything is converted for it" for each in consumers]
+    known = {each.caller.client_id for each in consumers}
+    others = {each.client_id for each in stage.who if each.is_consumer} - known
+    return found + [f"{name or 'a consumer without a client id'} reads older formats alone" for name in sorted(others)]

@@ -1,0 +1,109 @@
+"""The next step as a procedure, and what speaks against setting a format."""
+
+from dataclasses import replace
+
+import pytest
+
+from magicbyte.archive.migration import Phase, Stage, Step, Use
+from magicbyte.migration.procedure import objections, procedure
+from magicbyte.migration.sightings import Caller
+from magicbyte.migration.status import BrokerFacts, ClusterPhase, ClusterStage, ClusterStep, OldClient
+from magicbyte.records.encode import Format
+from magicbyte.releases import Release
+
+READY = Stage(Format.V1, Phase.ONE, Step.SET_FORMAT)
+OLD = OldClient(Caller("old", "library", "1", "10.0.0.7"), is_consumer=True, format=Format.V0, version=1)
+USE = Use(True, Format.V0, 1, "reader", "", 1, 0, 0, 0, 0, 0)
+
+
+def broker(number: int, release: str, protocol: str, form: str) -> BrokerFacts:
+    settings = {"inter.broker.protocol.version": protocol, "log.message.format.version": form}
+    return BrokerFacts(number, f"host{number}:9092", Release.of(release).answered(), settings)
+
+
+NEW = broker(1, "0.11.0", "0.10.0", "0.9.0")
+
+
+def stage(step: ClusterStep, *brokers: int, dangers: tuple[str, ...] = ()) -> ClusterStage:
+    return ClusterStage(Format.V1, ClusterPhase.ONE, step, brokers, dangers)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (ClusterStep.BRING_BACK, ["start the brokers 0"]),
+        (
+            ClusterStep.UPGRADE_BROKERS,
+            ["inter.broker.protocol.version=0.9.0, log.message.format.version=0.9.0", "for each of the brokers 0"],
+        ),
+        (
+            ClusterStep.RAISE_PROTOCOL,
+            ["brokers 0: inter.broker.protocol.version=0.10.0 or later", "restart the brokers 0"],
+        ),
+        (
+            ClusterStep.JUDGE_CANARY,
+            ["compare the brokers 0", "to keep it: log.message.format.version=0.10.0", "roll back"],
+        ),
+        (ClusterStep.TOPICS, ["orders: store new records in format 1"]),
+        (ClusterStep.NOTHING, ["nothing"]),
+    ],
+)
+def test_each_step_has_its_procedure(step: ClusterStep, said: list[str]) -> None:
+    old = replace(broker(0, "0.9.0", "0.9.0", "0.9.0"), settings=None)
+    found = procedure(stage(step, 0), [old, NEW], {"orders": READY}, "host:9092")
+    assert [any(text in each.do for each in found) for text in said] == [True] * len(said)
+    if step is not ClusterStep.NOTHING:
+        assert found[-1].command == "magicbyte migrate status -b host:9092"
+
+
+def test_dangers_come_first() -> None:
+    found = procedure(stage(ClusterStep.TOPICS, dangers=("broker 1: something",)), [NEW], {"orders": READY}, "b")
+    assert found[0].do == "first: broker 1: something"
+    assert found[1].command == "magicbyte migrate apply -b b --to 1 --topic orders"
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (Step.UPGRADE_CONSUMERS, "t: upgrade consumers: reader"),
+        (Step.WAIT, "t: wait for retention"),
+        (Step.CONVERT, "t: convert the logs"),
+    ],
+)
+def test_a_topic_has_its_own_step(step: Step, said: str) -> None:
+    topic = Stage(Format.V1, Phase.TWO, step, (USE,) if step is Step.UPGRADE_CONSUMERS else ())
+    assert procedure(stage(ClusterStep.TOPICS), [NEW], {"t": topic}, "b")[0].do.startswith(said)
+
+
+def test_nothing_is_said_against_a_format_that_everybody_knows() -> None:
+    assert objections([NEW], [], READY, [Format.V0], Format.V1) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (BrokerFacts(0, "", None, None), "broker 0 (does not answer): what it runs is not known"),
+        (broker(0, "0.9.0", "0.9.0", "0.9.0"), "does not know format 1"),
+        (broker(0, "0.11.0", "0.9.0", "0.9.0"), "inter.broker.protocol.version 0.9.0, below the format"),
+        (broker(0, "3.9", "3.0", "2.8"), "stores format 2 whatever is set"),
+        (BrokerFacts(0, "", Release.of("4.1").answered(), {}), "stores format 2 whatever is set"),
+    ],
+)
+def test_a_format_that_a_broker_cannot_go_along_with_is_refused(other: BrokerFacts, said: str) -> None:
+    (objection,) = objections([other, NEW], [], READY, [], Format.V1)
+    assert said in objection
+
+
+def test_old_consumers_are_an_objection_and_old_producers_are_none() -> None:
+    consumer, producer = OLD, replace(OLD, is_consumer=False)
+    found = objections([NEW], [consumer, producer], replace(READY, who=(USE,)), [], Format.V1)
+    assert found == [
+        "old (library 1, 10.0.0.7) reads up to 0, Fetch v1: everything is converted for it",
+        "reader reads older formats alone",
+    ]
+
+
+def test_what_is_stored_in_a_newer_format_is_an_objection_at_kafkas_brokers_alone() -> None:
+    (objection,) = objections([NEW], [], READY, [Format.V1], Format.V0)
+    assert objection.startswith("format 1 stays stored")
+    assert objections([replace(NEW, is_ours=True)], [], READY, [Format.V1], Format.V0) == []
