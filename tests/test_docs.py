@@ -49,6 +49,7 @@ ELSEWHERE = {
     "plan.md": "tests/cli/test_plan.py",
     "migrate.md": "tests/cli/test_migrate.py",
     "migration.md": "tests/cli/test_plan.py",
+    "transactions.md": "tests/cli/test_transactions.py",
     "schema/README.md": "tests/schema/test_tutorial.py",
 }
 NOT_RUN = {

@@ -45,6 +45,7 @@ COMMANDS = {
     "consume": "Print the records of a cluster's topic.",
     "produce": "Write lines to a cluster's topic.",
     "groups": "List, describe, delete and reset consumer groups.",
+    "transactions": "List, describe, find hanging ones, abort those.",
     "configs": "Describe and change settings of topics and brokers.",
     "cluster": "Start a cluster of brokers, look at it, stop it.",
     "serve": "Run a broker for Kafka clients of every era.",

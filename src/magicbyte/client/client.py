@@ -44,7 +44,11 @@ UNKNOWN_MS: Final = 10_000
 
 LONGEST_BACKOFF_MS: Final = 1000
 _METADATA = range(13)  # version 13 adds nothing that is used here
-_COORDINATOR = range(4)  # from version 4 on many groups are asked for at once
+_COORDINATOR = (range(4), range(1, 4))  # by kind; from version 4 on many keys are asked for at once
+
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""Kinds of coordinators, as FindCoordinator has them. Brokers from 0.11 on know those of transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ class Client:
         self._connections: dict[Node, Connection] = {}
         self._opening: dict[Node, asyncio.Lock] = {}
         self._topics: dict[str, _Known] = {}
-        self._coordinators: dict[str, Node] = {}
+        self._coordinators: dict[tuple[int, str], Node] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -319,19 +323,20 @@ class Client:
         """Ask who the controller is when it is needed the next time."""
         self.cluster.controller = None
 
-    async def coordinator(self, group: str) -> Node:
-        """Return the broker that keeps a group. Raises BrokerError."""
-        if group not in self._coordinators:
-            request = FindCoordinatorRequest(key=group)
-            found = await self.ask_any(request, FindCoordinatorResponse, versions=_COORDINATOR)
+    async def coordinator(self, name: str, kind: int = GROUP) -> Node:
+        """Return the coordinator of a group, or of a transactional id with `kind` TRANSACTION. Raises BrokerError."""
+        known = self._coordinators.get((kind, name))
+        if known is None:
+            request = FindCoordinatorRequest(key=name, key_type=kind)
+            found = await self.ask_any(request, FindCoordinatorResponse, versions=_COORDINATOR[kind])
             if found.error_code:
-                raise BrokerError(f"coordinator of {group}", found.error_code, broker="the cluster")
-            self._coordinators[group] = Node(found.node_id, found.host, found.port)
-        return self._coordinators[group]
+                raise BrokerError(f"coordinator of {name}", found.error_code, broker="the cluster")
+            known = self._coordinators[kind, name] = Node(found.node_id, found.host, found.port)
+        return known
 
-    def forget_coordinator(self, group: str) -> None:
-        """Look for the coordinator of a group again when it is needed the next time."""
-        self._coordinators.pop(group, None)
+    def forget_coordinator(self, name: str, kind: int = GROUP) -> None:
+        """Look for a coordinator again when it is needed the next time."""
+        self._coordinators.pop((kind, name), None)
 
     async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:
         """Return what `attempt` does with the leader of a partition, `retried` with the new leader if it has moved."""
@@ -372,15 +377,15 @@ class Client:
 
         return await self.retried(once)
 
-    async def at_coordinator(self, group: str, attempt: Callable[[Node], Awaitable[T]]) -> T:
-        """Return what `attempt` does with a group's coordinator, `retried` with the new one if it has moved."""
+    async def at_coordinator(self, name: str, attempt: Callable[[Node], Awaitable[T]], kind: int = GROUP) -> T:
+        """Return what `attempt` does with a coordinator, `retried` with the new one if it has moved."""
 
         async def once() -> T:
-            node = await self.coordinator(group)
+            node = await self.coordinator(name, kind)
             try:
                 return await attempt(node)
             except (BrokerError, NetworkError):
-                self.forget_coordinator(group)
+                self.forget_coordinator(name, kind)
                 raise
 
         return await self.retried(once)

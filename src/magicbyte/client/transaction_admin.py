@@ -1,0 +1,325 @@
+"""Transactions from outside: list and describe them, find those that nobody will end, and end them.
+
+A transaction *hangs* in a partition when its coordinator does not know of it, as after a Produce request that came
+late: nobody will write its marker, and the last stable offset stays in front of it. Sources: KIP-664; Kafka's
+TransactionsCommand. Needs brokers from 3.0 on: those of 2.8 tell of producers only, earlier ones of nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magicbyte.client.client import TRANSACTION, Client, Node, only
+from magicbyte.client.groups import TopicPartition
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError
+from magicbyte.protocol import APIS
+from magicbyte.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from magicbyte.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from magicbyte.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+Json = dict[str, Any]
+
+_LIST = 66  # API key
+_MARKERS = range(2)  # version 2 refuses the epoch of the open transaction, which is the one to end
+
+MAX_TIMEOUT_MS: Final = 900_000
+"""Kafka's default of `transaction.max.timeout.ms`: no coordinator keeps a transaction open for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTransaction:
+    """A transactional id, the state of its latest transaction, and the broker that coordinates it."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte transactions list --format json` has for a transactional id."""
+        return {
+            "transactionalId": self.transactional_id,
+            "coordinator": self.coordinator,
+            "producerId": self.producer_id,
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTransaction:
+    """A transactional id as its coordinator sees it. `start_ms` is -1 while no transaction is open.
+
+    `partitions`: those that have no marker of the latest transaction yet.
+    """
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte transactions describe --format json` has for a transactional id."""
+        return {
+            "transactionalId": self.transactional_id,
+            "coordinator": self.coordinator,
+            "producerId": self.producer_id,
+            "producerEpoch": self.producer_epoch,
+            "state": self.state,
+            "timeoutMs": self.timeout_ms,
+            "startMs": None if self.start_ms < 0 else self.start_ms,
+            "partitions": [{"topic": topic, "partition": index} for topic, index in self.partitions],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open in a partition, by the state that the partition's leader keeps of its producers."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp: int
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte transactions find-hanging --format json` has for a transaction."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "producerId": self.producer_id,
+            "producerEpoch": self.producer_epoch,
+            "coordinatorEpoch": self.coordinator_epoch,
+            "startOffset": self.start_offset,
+            "lastTimestamp": self.last_timestamp,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransactions:
+    """Transactions that nobody will end, and why some partitions could not be asked."""
+
+    found: list[OpenTransaction]
+    unasked: list[str]
+
+
+async def list_transactions(
+    client: Client, states: Collection[str] = (), producer_ids: Collection[int] = ()
+) -> list[ListedTransaction]:
+    """Return the transactional ids of all brokers, by name: all, or those in these states and of these producers.
+
+    Raises BrokerError, also for a state that the brokers do not know, NetworkError and UnsupportedVersionError.
+    """
+    connection = await client.any_connection()
+    connection.versions.choose(APIS[_LIST], None, connection.name)
+    await client.topics([])
+    request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=tuple(producer_ids))
+    found: dict[str, ListedTransaction] = {}
+    for node in client.cluster.brokers.values():
+        listed = await client.retried(functools.partial(_listed_at, client, node, request))
+        found |= {each.transactional_id: each for each in listed}
+    return [each for _, each in sorted(found.items())]
+
+
+async def _listed_at(client: Client, node: Node, request: ListTransactionsRequest) -> list[ListedTransaction]:
+    response = await client.ask(node, request, ListTransactionsResponse)
+    _check("list transactions", response.error_code, node)
+    if unknown := response.unknown_state_filters:
+        detail = (
+            f"no such state: {', '.join(unknown)}; expected Empty, Ongoing, PrepareCommit, CompleteAbort or another"
+        )
+        raise BrokerError("list transactions", ErrorCode.INVALID_REQUEST, broker=str(node), detail=detail)
+    return [
+        ListedTransaction(each.transactional_id, node.id, each.producer_id, each.transaction_state)
+        for each in response.transaction_states
+    ]
+
+
+async def describe_transaction(client: Client, transactional_id: str) -> DescribedTransaction:
+    """Return what the coordinator of a transactional id knows of it. Raises BrokerError and NetworkError."""
+
+    async def ask(node: Node) -> DescribedTransaction:
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        response = await client.ask(node, request, DescribeTransactionsResponse)
+        state = only(response.transaction_states, "transactional ids")
+        unknown = state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        hint = "`magicbyte transactions list` shows those that there are" if unknown else None
+        _check(f"describe transactional id {transactional_id}", state.error_code, node, hint)
+        return DescribedTransaction(
+            transactional_id,
+            node.id,
+            state.producer_id,
+            state.producer_epoch,
+            state.transaction_state,
+            state.transaction_timeout_ms,
+            state.transaction_start_time_ms,
+            tuple((each.topic, index) for each in state.topics for index in each.partitions),
+        )
+
+    return await client.at_coordinator(transactional_id, ask, TRANSACTION)
+
+
+# ---- transactions in partitions
+
+
+async def open_transactions(client: Client, topic: str, partition: int) -> list[OpenTransaction]:
+    """Return the transactions that are open in a partition. Raises BrokerError and NetworkError."""
+
+    async def ask(node: Node) -> list[OpenTransaction]:
+        (code, message, found) = (await _open_at(client, node, [(topic, partition)]))[topic, partition]
+        _check(f"describe producers of {topic}-{partition}", code, node, message)
+        return found
+
+    return await client.at_leader(topic, partition, ask)
+
+
+async def _open_at(
+    client: Client, node: Node, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, str | None, list[OpenTransaction]]]:
+    """Return error code, message and open transactions of partitions that a broker leads."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(index)
+    request = DescribeProducersRequest(
+        topics=[TopicRequest(name=topic, partition_indexes=tuple(indexes)) for topic, indexes in by_topic.items()]
+    )
+    response = await client.ask(node, request, DescribeProducersResponse)
+    return {
+        (topic.name, part.partition_index): (
+            part.error_code,
+            part.error_message,
+            [
+                OpenTransaction(
+                    topic.name, part.partition_index, each.producer_id, each.producer_epoch,
+                    max(each.coordinator_epoch, 0), each.current_txn_start_offset, each.last_timestamp,
+                )
+                for each in part.active_producers
+                if each.current_txn_start_offset >= 0
+            ],
+        )
+        for topic in response.topics
+        for part in topic.partitions
+    }  # fmt: skip
+
+
+async def find_hanging(
+    client: Client, topics: Collection[str] | None = None, idle_ms: int = MAX_TIMEOUT_MS
+) -> HangingTransactions:
+    """Return the transactions in partitions that no coordinator will end, of all topics if `topics` is None.
+
+    Those whose producer wrote to the partition within `idle_ms` are left out: they may have begun, or ended, since the
+    coordinators were asked. Raises BrokerError, NetworkError and UnsupportedVersionError; a partition that has no
+    leader, or whose leader does not answer, is no error but is in `unasked`.
+    """
+    connection = await client.any_connection()
+    connection.versions.choose(APIS[_LIST], None, connection.name)
+    unasked: list[str] = []
+    by_leader: dict[int, list[TopicPartition]] = {}
+    known = await client.topics()
+    for name in sorted(known if topics is None else topics):
+        topic = known[name] if name in known else await client.existing_topic(name)
+        for index, partition in sorted(topic.partitions.items()):
+            if partition.leader in client.cluster.brokers:
+                by_leader.setdefault(partition.leader, []).append((name, index))
+            else:
+                unasked.append(f"{name}-{index}: it has no leader")
+    suspects: list[OpenTransaction] = []
+    for leader, partitions in sorted(by_leader.items()):
+        node = client.cluster.brokers[leader]
+        try:
+            answers = await client.retried(functools.partial(_open_at, client, node, partitions))
+        except NetworkError as error:
+            unasked += [f"{name}-{index}: {error}" for name, index in partitions]
+            continue
+        for (name, index), (code, message, transactions) in answers.items():
+            if code:
+                unasked.append(str(BrokerError(f"producers of {name}-{index}", code, broker=str(node), detail=message)))
+            suspects += transactions
+    today = client.clock.now_ms()  # a date, as the timestamps of records are
+    idle = [each for each in suspects if today - each.last_timestamp > idle_ms]
+    return HangingTransactions(await _without_coordinator(client, idle), unasked)
+
+
+async def _without_coordinator(client: Client, suspects: list[OpenTransaction]) -> list[OpenTransaction]:
+    """Return the transactions of partitions whose coordinator, if there is one, will not write a marker there."""
+    if not suspects:
+        return []
+    listed = await list_transactions(client, producer_ids=sorted({each.producer_id for each in suspects}))
+    expected = dict[int, set[TopicPartition]]()
+    for each in listed:
+        try:
+            described = await describe_transaction(client, each.transactional_id)
+        except BrokerError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # else it has expired since
+                raise
+        else:
+            expected.setdefault(described.producer_id, set()).update(described.partitions)
+    return [each for each in suspects if (each.topic, each.partition) not in expected.get(each.producer_id, ())]
+
+
+async def hanging_at(client: Client, topic: str, partition: int, start_offset: int) -> OpenTransaction:
+    """Return the hanging transaction that begins at an offset of a partition.
+
+    Raises BrokerError if no transaction begins there, or if its coordinator will end it.
+    """
+    what = f"abort the transaction at offset {start_offset} of {topic}-{partition}"
+    opened = await open_transactions(client, topic, partition)
+    there = [each for each in opened if each.start_offset == start_offset]
+    if not there:
+        starts = ", ".join(str(each.start_offset) for each in sorted(opened, key=lambda each: each.start_offset))
+        detail = f"open transactions begin at offsets {starts}" if opened else "no transaction is open there"
+        raise BrokerError(what, ErrorCode.INVALID_REQUEST, broker="the cluster", detail=detail)
+    if not await _without_coordinator(client, there):
+        detail = (
+            f"its coordinator knows it and will end it, at the latest after its timeout: see the transactional id of "
+            f"producer {there[0].producer_id} in `magicbyte transactions list`"
+        )
+        raise BrokerError(what, ErrorCode.CONCURRENT_TRANSACTIONS, broker="the cluster", detail=detail)
+    return there[0]
+
+
+async def abort_transaction(client: Client, transaction: OpenTransaction) -> None:
+    """End a transaction in its partition by an ABORT marker. Raises BrokerError and NetworkError."""
+    topic, partition = transaction.topic, transaction.partition
+    marker = WritableTxnMarker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=(partition,))],
+        coordinator_epoch=transaction.coordinator_epoch,
+    )
+
+    async def ask(node: Node) -> None:
+        request = WriteTxnMarkersRequest(markers=[marker])
+        response = await client.ask(node, request, WriteTxnMarkersResponse, versions=_MARKERS)
+        written = only(only(only(response.markers, "markers").topics, "topics").partitions, "partitions")
+        _check(f"abort the transaction at offset {transaction.start_offset} of {topic}-{partition}",
+               written.error_code, node)  # fmt: skip
+
+    await client.at_leader(topic, partition, ask)
+
+
+def _check(what: str, code: int, node: Node, detail: str | None = None) -> None:
+    if code:
+        raise BrokerError(what, code, broker=str(node), detail=detail)
