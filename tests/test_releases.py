@@ -2,7 +2,13 @@
 
 import pytest
 
-from magicbyte.releases import inter_broker_versions, line_of, protocol_name, protocol_version
+from magicbyte.releases import (
+    inter_broker_versions,
+    line_of,
+    protocol_name,
+    protocol_version,
+    tells_isr_at_once,
+)
 
 FETCH, LIST_OFFSETS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, SHUTDOWN, EPOCHS = 1, 2, 4, 5, 6, 7, 23
 
@@ -62,3 +68,10 @@ def test_protocol_versions_compare_and_have_names() -> None:
 def test_a_protocol_version_that_no_release_has_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name or "^$"):
         protocol_version(name)
+
+
+def test_in_sync_replicas_are_told_at_once_from_the_protocol_that_has_alter_partition() -> None:
+    told = [
+        tells_isr_at_once(protocol_version(each)) for each in ("0.9.0", "2.6", "2.7-IV1", "2.7-IV2", "2.7", "2.8-IV0")
+    ]
+    assert told == [False, False, False, True, True, True]

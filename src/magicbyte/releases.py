@@ -249,6 +249,7 @@ _INTER_BROKER: Final[Mapping[int, Sequence[tuple[tuple[int, ...], int]]]] = {
     ),
 }  # fmt: skip
 """By API key: the first protocol version with which brokers send each version of a request to each other."""
+_FIRST_WITH_ALTER_PARTITION: Final = (2, 7, 2)
 
 
 def protocol_version(name: str) -> tuple[int, ...]:
@@ -288,9 +289,21 @@ def inter_broker_versions(protocol: tuple[int, ...]) -> dict[int, int]:
     OffsetForLeaderEpoch is missing before 0.11.0-IV2: followers truncate by their high watermark. Source: the table of
     Kafka's ApiVersion and MetadataVersion.
     """
-    exact = protocol if len(protocol) > _line_length(protocol) else (*protocol, _ALL_OF_LINE)
+    exact = _exact(protocol)
     found = {key: [version for first, version in rows if exact >= first] for key, rows in _INTER_BROKER.items()}
     return {key: versions[-1] for key, versions in found.items() if versions}
+
+
+def tells_isr_at_once(protocol: tuple[int, ...]) -> bool:
+    """Say whether leaders tell the controller of changed in-sync replicas at once, and not in batches of seconds.
+
+    Kafka does with AlterPartition.
+    """
+    return _exact(protocol) >= _FIRST_WITH_ALTER_PARTITION
+
+
+def _exact(protocol: tuple[int, ...]) -> tuple[int, ...]:
+    return protocol if len(protocol) > _line_length(protocol) else (*protocol, _ALL_OF_LINE)
 
 
 def registration_version(protocol: tuple[int, ...]) -> int:

@@ -175,7 +175,7 @@ def test_records_are_deleted_up_to_the_lowest_start_of_all_replicas() -> None:
 
 
 def test_the_controller_is_notified_when_changes_calm_down_or_last_too_long() -> None:
-    notifications = IsrNotifications(0)
+    notifications = IsrNotifications(0, at_once=False)
     notifications.changed("b", 1, 1_000)
     notifications.changed("a", 0, 2_000)
     assert notifications.due(6_999) == []
@@ -185,3 +185,11 @@ def test_the_controller_is_notified_when_changes_calm_down_or_last_too_long() ->
         notifications.changed("a", 0, now_ms)
         assert notifications.due(now_ms) == []
     assert notifications.due(67_000) == [("a", 0)]
+
+
+def test_where_brokers_tell_changes_at_once_they_are_due_at_the_next_look() -> None:
+    notifications = IsrNotifications(0, at_once=True)
+    notifications.changed("b", 1, 1_000)
+    notifications.changed("a", 0, 1_050)
+    assert notifications.due(1_100) == [("a", 0), ("b", 1)]
+    assert notifications.due(1_200) == []

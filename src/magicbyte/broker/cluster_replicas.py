@@ -30,7 +30,7 @@ from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.records.encode import Format
-from magicbyte.releases import inter_broker_versions
+from magicbyte.releases import inter_broker_versions, tells_isr_at_once
 from magicbyte.replication.leader import IsrChange, IsrNotifications, LeaderPartition
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 logs = logger(__name__)
 
-_NOTIFICATION_CHECK_S: Final = 2.5
 _FETCH: Final = 1  # API key
 _FIRST_WITH_LOG_START: Final = 5
 _SELECTOR: Final = "RackAwareReplicaSelector"
@@ -72,8 +71,10 @@ class ClusterReplicas(Replicas):
         self.turn = asyncio.Lock()
         self.controller_epoch = 0
         self._fetchers = ReplicaFetchers(broker)
-        self._notifications = IsrNotifications(broker.clock.monotonic_ms())
-        version = inter_broker_versions(broker.config.inter_broker_protocol_version)[_FETCH]
+        protocol = broker.config.inter_broker_protocol_version
+        self._notifications = IsrNotifications(broker.clock.monotonic_ms(), at_once=tells_isr_at_once(protocol))
+        self._has_notifications = asyncio.Event()
+        version = inter_broker_versions(protocol)[_FETCH]
         self._tells_log_start = version >= _FIRST_WITH_LOG_START
 
     def start(self) -> None:
@@ -303,14 +304,17 @@ class ClusterReplicas(Replicas):
     def _isr_changed(self, partition: Partition) -> None:
         partition.wake()  # acks=all may end otherwise now
         self._notifications.changed(partition.topic, partition.index, self._broker.clock.monotonic_ms())
+        self._has_notifications.set()
 
     async def _notify(self) -> None:
         """Tell the controller of changed in-sync replicas, some at a time."""
         while True:
-            await asyncio.sleep(_NOTIFICATION_CHECK_S)
+            await self._has_notifications.wait()
+            await asyncio.sleep(self._notifications.check_ms / 1000)
             due = self._notifications.due(self._broker.clock.monotonic_ms())
             if not due:
                 continue
+            self._has_notifications.clear()
             try:
                 await self._store.create(layout.ISR_CHANGE, layout.dump_isr_change(due), sequence=True)
             except (NetworkError, MetadataError) as error:
@@ -318,6 +322,7 @@ class ClusterReplicas(Replicas):
                 now_ms = self._broker.clock.monotonic_ms()
                 for topic, index in due:
                     self._notifications.changed(topic, index, now_ms)
+                self._has_notifications.set()
 
 
 def _begin_epoch(log: PartitionLog, epoch: int) -> None:

@@ -236,12 +236,15 @@ class LeaderPartition:
 class IsrNotifications:
     """Which changes of in-sync replicas the controller is told of, and when: in batches, as Kafka's brokers do.
 
-    Ask `due` every 2.5 s. They are told 5 s after the last change, or 60 s after the last notification.
+    Ask `due` every `check_ms` while there are changes. They are told when `quiet_ms` have passed since
+    the last change, or 60 s since the last notification. `at_once` is for brokers whose protocol has AlterPartition:
+    what changes within a tenth of a second is told together.
     """
 
-    QUIET_MS, LONGEST_MS = 5_000, 60_000
+    LONGEST_MS = 60_000
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, *, at_once: bool) -> None:
+        self.check_ms, self._quiet_ms = (100, 0) if at_once else (2_500, 5_000)
         self._changed: set[tuple[str, int]] = set()
         self._last_change_ms = self._last_told_ms = now_ms
 
@@ -252,7 +255,7 @@ class IsrNotifications:
 
     def due(self, now_ms: int) -> list[tuple[str, int]]:
         """Return the partitions to notify the controller of now, sorted; none where there are none, or not yet."""
-        is_quiet = now_ms - self._last_change_ms >= self.QUIET_MS
+        is_quiet = now_ms - self._last_change_ms >= self._quiet_ms
         if not self._changed or not (is_quiet or now_ms - self._last_told_ms >= self.LONGEST_MS):
             return []
         partitions = sorted(self._changed)
