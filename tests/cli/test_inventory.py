@@ -19,6 +19,7 @@ import golden_data
 from cli.command import run
 from magicbyte.codecs import Codec
 from magicbyte.log.files import headers as log_headers
+from magicbyte.log.files import heads
 from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
@@ -324,9 +325,10 @@ def test_every_way_of_reading_headers_finds_the_same(
     folder = write_log(tmp_path / "a-0", b"".join(build_message(1, at, at, None, bytes(size)) for at in range(rows)))
     expected = only_partition(folder)
     assert (expected["records"], expected["lastOffset"]) == (rows, rows - 1)
-    for name, value in (("_MANY_ROWS", 0), ("_WINDOW", 100), ("_LARGE_ENTRY", 0), ("_ROWS_PER_BLOCK", 3)):
+    names = (log_headers, "_MANY_ROWS", 0), (log_headers, "_WINDOW", 100), (log_headers, "_ROWS_PER_BLOCK", 3)
+    for module, name, value in (*names, (heads, "LARGE_ENTRY", 0)):
         with monkeypatch.context() as changed:
-            changed.setattr(log_headers, name, value)
+            changed.setattr(module, name, value)
             assert only_partition(folder) == expected
 
 

@@ -22,7 +22,7 @@ from magicbyte.errors import (
     TruncatedLogError,
     UnknownTopicError,
 )
-from magicbyte.log.files import headers
+from magicbyte.log.files import headers, heads
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.log.files.reader import SegmentReader
@@ -568,7 +568,7 @@ def rows_and_damage(reader: LogReader) -> tuple[list[dict[str, Any]], list[str]]
 def test_headers_alone_give_the_same_shallow_rows_and_damage(
     large: int, golden: GoldenLogs, crashed: GoldenLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(headers, "_LARGE_ENTRY", large)
+    monkeypatch.setattr(heads, "LARGE_ENTRY", large)
     monkeypatch.setattr(headers, "_WINDOW", 200)
     damaged = 0
     for logs in (golden, crashed):

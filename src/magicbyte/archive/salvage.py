@@ -20,6 +20,7 @@ from magicbyte.archive.writer import LogDirectoryWriter, temporary_name
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files.entry_search import Limits, limits_of
+from magicbyte.log.files.heads import entry_heads
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_into
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
@@ -28,12 +29,10 @@ from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, fi
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
-from magicbyte.records.header import EXTENT_BYTES, extent_of
+from magicbyte.records.header import extent_of
 from magicbyte.records.layout import (
     CONTROL_BIT,
-    LOG_OVERHEAD,
     NO_PRODUCER_ID,
-    SIZE,
     Dialect,
 )
 from magicbyte.records.scan import scan
@@ -129,6 +128,7 @@ MEANINGLESS = "a transaction marker that says nothing: no broker opens a log wit
 UNOPENED = "it cannot be opened, and the indexes to be written name what is inside"
 
 
+_WALK_BYTES = 8192
 _LONG = 6  # entries that are no content for being so many
 _NEAR = 128 << 10  # bytes around an entry that was searched for, in which its place must be
 
@@ -425,13 +425,13 @@ class _Planner:
         beside_gap = row.position in self.gap_ends or row.end in self.gap_starts
         alone = row.entries == 1 and not beside_gap
         sure = row.sure and not (row.entries == 1 and beside_gap)
-        position = row.position
-        while position < row.end:
-            head = memoryview(self.file.read_at(position, EXTENT_BYTES))
-            end, (_, last, _) = position + LOG_OVERHEAD + SIZE.read(head), extent_of(head)
-            first = first_offset_at(self.file, position, self.dialect)
-            yield _Suspect(first, last, position, end, sure, alone, row.position if row.entries < _LONG else None)
-            position = end
+        whole = row.position if row.entries < _LONG else None
+        walk = entry_heads(
+            self.file, row.position, row.end, end=row.end, dialect=self.dialect, window_bytes=_WALK_BYTES, is_sound=True
+        )
+        for position, end, head in walk:
+            first, (_, last, _) = first_offset_at(self.file, position, self.dialect), extent_of(head)
+            yield _Suspect(first, last, position, end, sure, alone, whole)
 
     def _homes(self, suspects: list[_Suspect]) -> list[_Home]:
         """Return where each of `suspects`, in the order of their offsets, belongs."""

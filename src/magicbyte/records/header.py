@@ -35,8 +35,6 @@ def _struct_of(*fields: Field) -> Struct:
 _OF_V0 = _struct_of(OFFSET, MAGIC).unpack_from
 _OF_V1 = _struct_of(OFFSET, V1_TIMESTAMP).unpack_from
 _OF_V2 = _struct_of(OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP).unpack_from
-EXTENT_BYTES = MAX_TIMESTAMP.start + MAX_TIMESTAMP.type.size
-"""Of an entry, if it has as many: as far as `extent_of` reads."""
 
 
 def extent_of(buffer: Buffer, at: int = 0) -> tuple[int, int, int]:

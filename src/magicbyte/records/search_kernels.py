@@ -16,7 +16,8 @@ from magicbyte.compiled.primitives import (
     load_u32,
 )
 from magicbyte.records.kernels.batches import long_varint, skip_headers
-from magicbyte.records.kernels.statuses import BAD_CRC, BAD_MAGIC, BAD_SIZE, DONE, FULL, SHORT
+from magicbyte.records.kernels.framing import entry_size, least_size
+from magicbyte.records.kernels.statuses import AT, BAD_CRC, DONE, EXPECTED, FOUND, FULL
 from magicbyte.records.layout import (
     ATTRIBUTES_AT,
     BATCH_CRC_AT,
@@ -24,7 +25,6 @@ from magicbyte.records.layout import (
     ENRICHED_OVERHEAD,
     ENRICHED_TAGS_LENGTH_AT,
     ENRICHED_TAGS_START,
-    HEADER_TO_MAGIC,
     LAST_OFFSET_DELTA_AT,
     LOG_OVERHEAD,
     MAGIC_AT,
@@ -36,10 +36,8 @@ from magicbyte.records.layout import (
     RECORD_MINIMUM,
     SIZE_AT,
     V0_KEY_LENGTH_AT,
-    V0_MINIMUM,
     V0_OVERHEAD,
     V1_KEY_LENGTH_AT,
-    V1_MINIMUM,
 )
 
 # ---- statuses of `follow`, beside DONE, SHORT, BAD_SIZE, BAD_MAGIC and BAD_CRC
@@ -48,12 +46,8 @@ OUTSIDE = 31  # the entry is sound, its offsets are not those of the segment
 REJOINED = 32  # the entry is sound, and the first above `rejoin`
 UNSURE = 33  # no credit left to compute the entry's checksum
 
-# ---- what `state` holds for `follow`
-AT = 0
-NEED = 1
-EXPECTED = 2
-FOUND = 3
-ENTRIES = 4  # sound ones followed in this call
+# ---- what `state` holds for `follow`, beside AT, NEED, EXPECTED and FOUND
+ENTRIES = 1  # sound ones followed in this call
 FIRST = 5  # first offset of the first of them, last offset of the last
 LAST = 6
 BEFORE = 7  # last offset of the entry before the last one followed, over calls
@@ -91,29 +85,14 @@ def follow(
     state[FIRST] = NO_OFFSET
     state[LAST] = last
     while at < end:
-        if end - at < HEADER_TO_MAGIC:
-            status, state[NEED] = SHORT, HEADER_TO_MAGIC
+        whole = entry_size(data, at, end, enriched, state)
+        if whole < 0:
+            status = -whole
             break
-        size = load_i32(data, at + SIZE_AT)
-        magic = load_i8(data, at + MAGIC_AT)
-        least = V0_MINIMUM
-        if magic == 1:
-            least = V1_MINIMUM
-        elif magic == 2:
-            least = RECORD_BATCH_MINIMUM
-        if size < least:
-            status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
-            break
-        if magic < 0 or magic > 2 or (enriched and magic != 1):
-            status, state[EXPECTED], state[FOUND] = BAD_MAGIC, 0, magic
-            break
-        if size + LOG_OVERHEAD > end - at:
-            status, state[NEED] = SHORT, size + LOG_OVERHEAD
-            break
+        size, stop, magic = whole - LOG_OVERHEAD, at + whole, load_i8(data, at + MAGIC_AT)
         if size > state[CREDIT]:
             status = UNSURE
             break
-        stop = at + LOG_OVERHEAD + size
         if magic == 2:
             stored = load_u32(data, at + BATCH_CRC_AT)
             found = crc32c_of(data, at + ATTRIBUTES_AT, stop, castagnoli)
@@ -166,10 +145,10 @@ def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: i
     size = load_i32(data, at + SIZE_AT)
     if magic < 0 or magic > 2 or (enriched and magic != 1) or load_i64(data, at) < 0:
         return -1
-    if size < V0_MINIMUM or size + LOG_OVERHEAD > room or size + LOG_OVERHEAD > limit:
+    if size < least_size(magic) or size + LOG_OVERHEAD > room or size + LOG_OVERHEAD > limit:
         return -1
     if magic == 2:
-        if size < RECORD_BATCH_MINIMUM or end - at < RECORD_BATCH_OVERHEAD:
+        if end - at < RECORD_BATCH_OVERHEAD:
             return -1
         attributes = load_i16(data, at + ATTRIBUTES_AT)
         delta = load_i32(data, at + LAST_OFFSET_DELTA_AT)
@@ -186,7 +165,7 @@ def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: i
     attributes = load_i8(data, at + MESSAGE_ATTRIBUTES_AT)
     place = at + V0_KEY_LENGTH_AT
     if enriched:
-        if size < V1_MINIMUM or end - at < ENRICHED_OVERHEAD or attributes < 0 or attributes > 15:
+        if end - at < ENRICHED_OVERHEAD or attributes < 0 or attributes > 15:
             return -1
         area = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT)
         if area < -1 or area > size - ENRICHED_MINIMUM:
@@ -196,8 +175,6 @@ def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: i
         if attributes < 0 or attributes > 15 or (attributes & 7) > 4:
             return -1
         if magic == 1:
-            if size < V1_MINIMUM:
-                return -1
             place = at + V1_KEY_LENGTH_AT
     stop = at + LOG_OVERHEAD + size
     if end - place < 4:

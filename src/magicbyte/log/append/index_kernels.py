@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from magicbyte.compiled.kernel import Bytes, Int64s, kernel
 from magicbyte.compiled.primitives import load_i8, load_i32, load_i64
+from magicbyte.records.kernels.framing import least_size
 from magicbyte.records.layout import (
     LAST_OFFSET_DELTA_AT,
     LOG_OVERHEAD,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
-    RECORD_BATCH_OVERHEAD,
     SIZE_AT,
     V0_OVERHEAD,
-    V1_OVERHEAD,
     V1_TIMESTAMP_AT,
 )
 
@@ -48,12 +47,7 @@ def due_entries(data: Bytes, interval: int, state: Int64s, out: Int64s) -> int:
         if len(data) - at < LEAST_ENTRY:
             return NOT_WHOLE
         size, magic = LOG_OVERHEAD + load_i32(data, at + SIZE_AT), load_i8(data, at + MAGIC_AT)
-        if (
-            size < LEAST_ENTRY
-            or size > len(data) - at
-            or (magic == 2 and size < RECORD_BATCH_OVERHEAD)
-            or (magic == 1 and size < V1_OVERHEAD)
-        ):
+        if size > len(data) - at or size < LOG_OVERHEAD + least_size(magic):
             return NOT_WHOLE
         first, timestamp = load_i64(data, at), -1
         last = first

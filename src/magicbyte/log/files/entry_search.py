@@ -233,5 +233,5 @@ class Candidates:
                 position = at + int(place)
                 if position >= self.skip_to and (entry := entries.sound_at(position)) is not None:
                     yield entry
-            at = max(at + (int(state[search.AT]) if status == kernels.FULL else last), self.skip_to)
+            at = max(at + (int(state[kernels.AT]) if status == kernels.FULL else last), self.skip_to)
             window = min(2 * window, CHUNK_BYTES)

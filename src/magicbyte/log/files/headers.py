@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import struct
+import itertools
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from magicbyte.compiled import kernel
+from magicbyte.log.files import heads
 from magicbyte.log.files.filesystem import LocalFile
+from magicbyte.log.files.heads import HEAD, Readable, entry_heads
 from magicbyte.log.files.reader import Chunk, DamageHandler, read_chunks
 from magicbyte.records import layout
 from magicbyte.records.arrays import at_each_byte
@@ -24,16 +26,10 @@ if TYPE_CHECKING:
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
     Heads = np.ndarray[Any, np.dtype[np.uint8]]
 
-HEAD = 80
-"""First bytes of an entry that are looked at: a v2 header with the start of its records, and all of a marker."""
 _ROWS_PER_BLOCK = 8192
 _ROWS_TO_JUDGE_BY = 256
 _MANY_ROWS = 200_000  # from here on, loading the compiled walk takes less time than walking without it
 _WINDOW = 64 << 10  # read at once to find the headers of small entries
-_LARGE_ENTRY = 8 << 10  # from here on, reading its header alone takes less time
-
-_SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
-_MINIMA = {0: layout.V0_MINIMUM, 1: layout.V1_MINIMUM, 2: layout.RECORD_BATCH_MINIMUM}
 _FIELDS = {
     "offset": layout.OFFSET,
     "magic": layout.MAGIC,
@@ -70,17 +66,6 @@ _LAYOUT = np.dtype(
         "itemsize": HEAD,
     }
 )
-
-
-class Readable(Protocol):
-    """Where the rest of an entry is read from: an open file, or bytes that were sent."""
-
-    @property
-    def path(self) -> str:
-        """Where it is, for messages."""
-
-    def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where it ends."""
 
 
 @dataclass(frozen=True)
@@ -200,56 +185,25 @@ def _walk(
     where it turns out that there will be so many small entries that the compiled walk is faster.
     """
     at, seen = start, 0
-    while at < stop:
+    walk = entry_heads(
+        file, start, min(stop, file.size - HEAD + 1), end=file.size, dialect=dialect, limit=limit, window_bytes=_WINDOW
+    )
+    while True:
         wanted = _ROWS_PER_BLOCK if seen else _ROWS_TO_JUDGE_BY
-        positions, heads, at = _read_heads(file, dialect, limit, at, stop, wanted)
-        if positions and at > file.size:  # the last one is cut off
-            at = positions.pop()
-            heads.pop()
+        positions, found = list[int](), list[bytes]()
+        for position, behind, head in itertools.islice(walk, wanted):
+            positions.append(position)
+            found.append(head)
+            at = behind
         if positions:
-            position = np.array(positions, np.int64)
-            head = np.frombuffer(b"".join(heads), np.uint8).reshape(-1, HEAD)
-            yield Headers(file, dialect, position, np.diff(position, append=at), head, at)
+            rows, data = np.array(positions, np.int64), np.frombuffer(b"".join(found), np.uint8)
+            yield Headers(file, dialect, rows, np.diff(rows, append=at), data.reshape(-1, HEAD), at)
         seen += len(positions)
         if len(positions) < wanted:
-            break
-        if at - start < _LARGE_ENTRY * seen and expected_bytes * seen > _MANY_ROWS * (at - start):
+            return at
+        if at - start < heads.LARGE_ENTRY * seen and expected_bytes * seen > _MANY_ROWS * (at - start):
             kernel.expect(expected_bytes)
-            break
-    return at
-
-
-def _read_heads(
-    file: LocalFile, dialect: Dialect, limit: int, at: int, stop: int, wanted: int
-) -> tuple[list[int], list[bytes], int]:
-    """Return positions and heads of up to `wanted` entries from `at` to `stop`, and where the last one says to end.
-
-    Large entries cost one short read each, of small ones many are read at once.
-    """
-    minima = {1: layout.V1_MINIMUM} if dialect is Dialect.ENRICHED else _MINIMA
-    minimum_of, read, unpack = minima.get, file.read_at, _SIZE_AND_MAGIC.unpack_from
-    most, last = limit - layout.LOG_OVERHEAD, min(file.size - HEAD, stop - 1)
-    positions: list[int] = []
-    heads: list[bytes] = []
-    window, base, size = b"", at, 0
-    for _ in range(wanted):
-        if at > last:
-            break
-        if size < _LARGE_ENTRY:
-            if at - base + HEAD > len(window):
-                window, base = read(at, _WINDOW), at
-            head = window[at - base : at - base + HEAD]
-        else:
-            head = read(at, HEAD)
-        if len(head) < HEAD:  # the file has shrunk
-            break
-        size, magic = unpack(head)
-        if not minimum_of(magic, most + 1) <= size <= most:
-            break
-        positions.append(at)
-        heads.append(head)
-        at += size + layout.LOG_OVERHEAD
-    return positions, heads, at
+            return at
 
 
 def _heads(buffer: memoryview, position: Int64s) -> Heads:

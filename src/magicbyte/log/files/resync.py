@@ -229,7 +229,7 @@ class _Walk:
                     data, at, len(view), self.enriched, self.last, self.limits.low, self.limits.high, rejoin,
                     *tables, state,
                 )  # fmt: skip
-                stop = int(state[search.AT])
+                stop = int(state[kernels.AT])
                 if stop > at:
                     yield self._followed(position, at, view[at:stop])
                 at = stop
@@ -250,7 +250,7 @@ class _Walk:
             position += at
             if status == kernels.DONE:
                 continue
-            if status == kernels.SHORT and position + (need := int(state[search.NEED])) <= file.size:
+            if status == kernels.SHORT and position + (need := int(state[kernels.NEED])) <= file.size:
                 overlap = max(Window.SLACK, min(need, Window.ROOM))
                 if need <= CHUNK_BYTES:
                     least = need
@@ -349,7 +349,7 @@ class _Walk:
     def _error(self, position: int, status: int) -> CorruptRecordError:
         """Say why no sound entry is at `position`."""
         head = memoryview(self.file.read_at(position, RECORD_BATCH_OVERHEAD))
-        need = int(self.state[search.NEED])
+        need = int(self.state[kernels.NEED])
         error: CorruptRecordError
         if status == kernels.SHORT and need > self.limits.entry_bytes:
             error = BatchTooLargeError("batch size", expected=f"<= {self.limits.entry_bytes}", found=need)
@@ -363,7 +363,7 @@ class _Walk:
             stored = (BATCH_CRC if kind == kernels.BAD_BATCH_CRC else MESSAGE_CRC).read(head)
             error = complaint(kind, [0, 0, 0, stored, computed])
         else:
-            error = complaint(status, [0, 0, 0, int(self.state[search.EXPECTED]), int(self.state[search.FOUND])])
+            error = complaint(status, self.state)
         error.position = position
         if len(head) >= RECORD_BATCH_OVERHEAD and any(head[:HEADER_TO_MAGIC]):
             first, last, _ = extent_of(head)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
 from magicbyte.log.files.directory import LOG, TIME_INDEX
 from magicbyte.log.files.entry_search import Limits
+from magicbyte.log.files.heads import entry_heads
 from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes
 from magicbyte.log.files.resync import Sound, sound_beginning
 from magicbyte.log.live.config import LogConfig
@@ -18,11 +18,12 @@ from magicbyte.log.live.segment_names import SegmentNames
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
 from magicbyte.records.extent import last_offsets, max_timestamps
-from magicbyte.records.header import EXTENT_BYTES, extent_of
+from magicbyte.records.header import extent_of
 from magicbyte.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
+    SIZE,
     V0_MINIMUM,
     Dialect,
 )
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from magicbyte.log.files.producer_state import LeaderEpochs, ProducerStates
     from magicbyte.ports import Moment, ReadableFile
 
-_HEAD = struct.Struct(">qiib")  # offset, size, CRC or leader epoch, magic
 _WALK_BYTES = 8192
 _TIMES_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
@@ -259,33 +259,28 @@ class Segment:
 
         Raises CorruptRecordError for a size that no entry has, or that goes beyond the end.
         """
-        enriched = self.config.dialect is Dialect.ENRICHED
-        end, start, data = self.size, position, b""
-        while position < end:
-            at = position - start
-            if at + EXTENT_BYTES > len(data) and start + len(data) < end:
-                start, data = position, self.log.read_at(position, min(_WALK_BYTES, end - position))
-                at = 0
-            left = end - position
-            offset, length, _, magic = _HEAD.unpack_from(data, at) if len(data) - at >= _HEAD.size else (0, left, 0, 0)
-            size = LOG_OVERHEAD + length
-            if length < V0_MINIMUM or size > left or (magic == 2 and size < EXTENT_BYTES and not enriched):
-                expected = f"{V0_MINIMUM} to {left - LOG_OVERHEAD}, which is what is left of the file"
-                raise CorruptRecordError("entry size", expected=expected, found=length, position=position).locate(
-                    path=self.log.path
-                )
+        log, end, dialect = self.log, self.size, self.config.dialect
+        enriched = dialect is Dialect.ENRICHED
+        walk = entry_heads(log, position, end, end=end, dialect=dialect, window_bytes=_WALK_BYTES, is_sound=True)
+        for at, behind, head in walk:
             last: int | None
             if enriched:
-                whole = self.log.read_at(position, size)
-                table = scan(memoryview(whole), dialect=Dialect.ENRICHED)
+                table = scan(memoryview(log.read_at(at, behind - at)), dialect=dialect)
                 if len(table) != 1:
                     return
-                timestamp = int(max_timestamps(table)[0])
+                offset, timestamp = int(table.offset[0]), int(max_timestamps(table)[0])
                 last = None if table.count[0] < 0 else offset
             else:
-                _, last, timestamp = extent_of(data, at)
-            yield Head(position, size, offset, last, timestamp)
-            position += size
+                offset, last, timestamp = extent_of(head)
+            yield Head(at, behind - at, offset, last, timestamp)
+            position = behind
+        if position < end:
+            left, head = end - position, self.log.read_at(position, min(LOG_OVERHEAD, end - position))
+            found = SIZE.read(memoryview(head)) if len(head) == LOG_OVERHEAD else left
+            expected = f"{V0_MINIMUM} to {left - LOG_OVERHEAD}, which is what is left of the file"
+            raise CorruptRecordError("entry size", expected=expected, found=found, position=position).locate(
+                path=self.log.path
+            )
 
     def find(self, offset: int) -> Head | None:
         """Return the first entry whose last offset is at or behind `offset`; None when there is none."""

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from magicbyte.compiled.kernel import Bytes, Int64s, kernel
 from magicbyte.compiled.primitives import load_i8, load_i16, load_i32, load_i64, prefetch
-from magicbyte.records.kernels.statuses import AT, BAD_MAGIC, BAD_SIZE, DONE, EXPECTED, FOUND, FULL, NEED, ROWS, SHORT
+from magicbyte.records.kernels.framing import entry_size, least_size
+from magicbyte.records.kernels.statuses import AT, DONE, FULL, ROWS
 from magicbyte.records.layout import (
     ATTRIBUTES_AT,
-    HEADER_TO_MAGIC,
     LOG_OVERHEAD,
     MAGIC_AT,
     MESSAGE_ATTRIBUTES_AT,
-    RECORD_BATCH_MINIMUM,
-    RECORD_BATCH_OVERHEAD,
     RECORD_COUNT_AT,
     SIZE_AT,
-    V0_MINIMUM,
-    V1_MINIMUM,
 )
 
 # ---- columns of the scan's table
@@ -43,42 +39,25 @@ def scan_entries(data: Bytes, start: int, end: int, enriched: int, merge: int, t
     kind_bits = 0xFF0F if enriched else 0xFF07  # magic and, in the attributes, what tells plain messages from others
     status = DONE
     while at < end:
-        if end - at < HEADER_TO_MAGIC:
-            status, state[NEED] = SHORT, HEADER_TO_MAGIC
-            break
-        size = load_i32(data, at + SIZE_AT)
-        magic = load_i8(data, at + MAGIC_AT)
-        least = V0_MINIMUM
-        if magic == 1:
-            least = V1_MINIMUM
-        elif magic == 2:
-            least = RECORD_BATCH_MINIMUM
-        if size < least:
-            status, state[EXPECTED], state[FOUND] = BAD_SIZE, least, size
-            break
-        if magic < 0 or magic > 2 or (enriched and magic != 1):
-            status, state[FOUND] = BAD_MAGIC, magic
-            break
-        if size + LOG_OVERHEAD > end - at:
-            status, state[NEED] = SHORT, size + LOG_OVERHEAD
+        size = entry_size(data, at, end, enriched, state)
+        if size < 0:
+            status = -size
             break
         if row == rows:
             status = FULL
             break
-        count, first = -1, at
+        count, first, magic = -1, at, load_i8(data, at + MAGIC_AT)
         if magic == 2:
-            if end - at < RECORD_BATCH_OVERHEAD:
-                status, state[NEED] = SHORT, RECORD_BATCH_OVERHEAD
-                break
             attributes = load_i16(data, at + ATTRIBUTES_AT)
             count = load_i32(data, at + RECORD_COUNT_AT)
-            guess = at + 2 * size  # where the batch after the next one begins, if they are alike
+            guess = at + 2 * (size - LOG_OVERHEAD)  # where the batch after the next one begins, if they are alike
             prefetch(data, guess - 192, guess + 256)
-            at += size + LOG_OVERHEAD
+            at += size
         else:
             attributes = load_i8(data, at + MESSAGE_ATTRIBUTES_AT)
             kind = load_i16(data, at + MAGIC_AT) & kind_bits
-            at += size + LOG_OVERHEAD
+            least = least_size(magic)
+            at += size
             if kind == magic << 8:
                 count, ahead = 1, at
                 # one walk, on bytes that are on their way
