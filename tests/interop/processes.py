@@ -111,7 +111,7 @@ class Member:
         serve = [sys.executable, "-m", "magicbyte", "serve", "-v", "--dir", str(self.folder), "--listen", self.address]
         with self._log.open("ab") as errors:
             self.process = await asyncio.create_subprocess_exec(
-                *_DIES_WITH_US, *self.inside, *serve, *(f"{name}={value}" for name, value in settings.items()),
+                *DIES_WITH_US, *self.inside, *serve, *(f"{name}={value}" for name, value in settings.items()),
                 stdout=asyncio.subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert self.process.stdout is not None
@@ -153,7 +153,7 @@ class Member:
             self._holder.communicate()
 
 
-_DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
+DIES_WITH_US = ["setpriv", "--pdeathsig", "KILL", "--"]
 
 
 class Tree:
@@ -185,7 +185,7 @@ class Tree:
         command = kafka_oracle.java_command(RELEASE, "128m", self.folder / "zookeeper.log")
         with (self.folder / "zookeeper.out").open("ab") as said:
             self.process = await asyncio.create_subprocess_exec(
-                *_DIES_WITH_US, *command, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings),
+                *DIES_WITH_US, *command, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings),
                 stdout=said, stderr=said,
             )  # fmt: skip
         async with asyncio.timeout(PATIENCE_S):
