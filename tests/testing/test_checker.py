@@ -169,6 +169,19 @@ def aborted_read(history: History, chance: random.Random) -> None:
 
 def precommitted_read(history: History, chance: random.Random) -> None:
     number, _, sent = chance.choice(sends(history, kind=Kind.TRANSACTION))
+    read_too(history, number, sent)
+
+
+def circular_read(history: History, chance: random.Random) -> None:
+    """Transactions, two or three, read each one the next one's value, and the last one the first one's."""
+    written = {number: sent for number, _, sent in sends(history, kind=Kind.TRANSACTION)}
+    circle = chance.sample(sorted(written), chance.choice((2, 3)))
+    for reader, writer in zip(circle, [*circle[1:], circle[0]], strict=True):
+        read_too(history, reader, written[writer])
+
+
+def read_too(history: History, number: int, sent: Sent) -> None:
+    """Let an operation read a value besides, by a seek there and back."""
     assert sent.offset is not None
     step = Polled({sent.partition: ((sent.offset, sent.value),)})  # type: ignore[dict-item]
     moved = (*history[number].repositioned, sent.partition)
@@ -201,6 +214,7 @@ PLANTS: list[tuple[Plant, AnomalyKind, set[AnomalyKind]]] = [
     (aborted_read, K.ABORTED_READ, set()),
     (precommitted_read, K.PRECOMMITTED_READ, set()),
     (torn_transaction, K.TORN_TRANSACTION, set()),
+    (circular_read, K.CIRCULAR_READ, set()),
 ]
 
 
@@ -294,6 +308,38 @@ def test_foreign_values_are_no_anomaly_where_others_send_to_the_partitions() -> 
     assert kinds_of([reading((0, 7))], Rules(all_sends_known=False)) == set()
 
 
+def in_transaction(process: str, *steps: Sent | Polled, outcome: Outcome = Outcome.OK) -> Operation:
+    return Operation(process, Kind.TRANSACTION, outcome, steps)
+
+
+def test_a_failing_transaction_that_reads_its_own_value_is_a_precommitted_read_and_no_aborted_one() -> None:
+    failing = in_transaction("x", Sent("p", 1, 0), Polled({"p": ((0, 1),)}), outcome=Outcome.FAIL)
+    assert kinds_of([failing]) == {K.PRECOMMITTED_READ}
+
+
+def test_transactions_that_write_in_another_order_to_each_partition_are_sound() -> None:
+    history = [
+        in_transaction("x", Sent("p", 1, 0), Sent("q", 1, 1)),
+        in_transaction("y", Sent("p", 2, 1), Sent("q", 2, 0)),
+        ok("reader", Polled({"p": ((0, 1), (1, 2)), "q": ((0, 2), (1, 1))})),
+    ]
+    assert check(history).is_sound
+
+
+def test_a_chain_of_reads_is_sound_and_a_circle_names_who_read_what() -> None:
+    first = in_transaction("x", Sent("p", 1, 0))
+    second = in_transaction("y", Polled({"p": ((0, 1),)}), Sent("q", 2, 0))
+    third = ok("reader", Polled({"p": ((0, 1),), "q": ((0, 2),)}))
+    assert check([first, second, third]).is_sound
+    report = check([replace(first, steps=(Polled({"q": ((0, 2),)}), *first.steps)), second, third])
+    (found,) = report.anomalies
+    assert (found.kind, found.operations, found.values) == (K.CIRCULAR_READ, (0, 1), (2, 1))
+    assert found.message == (
+        "transactions read from each other: operation 0 read 2 at offset 0 of q, which operation 1 wrote; "
+        "operation 1 read 1 at offset 0 of p, which operation 0 wrote"
+    )
+
+
 def test_what_is_no_history_is_refused() -> None:
     with pytest.raises(ValueError, match="value 1 is sent to p by operation 0 and again by operation 1: each value"):
         check([ok("x", Sent("p", 1)), ok("x", Sent("p", 1))])
@@ -359,6 +405,13 @@ def naive(history: History, rules: Rules) -> Iterator[tuple[str, str, tuple[int,
             yield "G1a", k, (n,)
         if any((m, key, value) == (n, k, v) for m, _, key, _, value in read):
             yield "precommitted-read", k, (n,)
+    whole = {(n, o.outcome, s.partition, s.value) for n, o, s in wrote if o.kind is Kind.TRANSACTION}
+    edges = {(n, m) for n, o, k, _, v in read for m, _, *sent in whole if [k, v] == sent and o.kind is Kind.TRANSACTION}
+    lasting = {(n, m) for n, m in edges if n != m and Outcome.FAIL not in (history[n].outcome, history[m].outcome)}
+    for _ in history:
+        lasting |= {(n, r) for n, m in lasting for q, r in lasting if m == q}
+    if any(n == m for n, m in lasting):
+        yield "G1c", "", ()
     for k, v in is_read - {(s.partition, s.value) for _, _, s in wrote}:
         yield "unwritten", k, (min(at for key, at, value in log if (key, value) == (k, v)),)
     offsets_of = {k: {at for key, at, _ in log if key == k} for k in ("p", "q")}
@@ -436,6 +489,8 @@ def as_naive(report: Report) -> Iterator[tuple[str, str, tuple[int, ...]]]:
                 yield each.kind, each.partition, (each.operations[0], *each.offsets)
             case K.UNSEEN | K.TORN_TRANSACTION | K.ABORTED_READ | K.PRECOMMITTED_READ:
                 yield each.kind, each.partition, each.operations[:1]
+            case K.CIRCULAR_READ:
+                yield each.kind, "", ()  # which circles are named depends on the order of search
             case _:
                 yield each.kind, each.partition, (each.operations[-1], each.offsets[0], each.offsets[-1])
 

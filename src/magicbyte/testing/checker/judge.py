@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from magicbyte.testing.checker.cycles import Circles, Read
 from magicbyte.testing.checker.history import Kind, Operation, Outcome, Polled, Rules, Sent, Value
 from magicbyte.testing.checker.report import Anomaly, AnomalyKind, Report
 
@@ -38,8 +39,13 @@ def check(history: Iterable[Operation], rules: Rules | None = None) -> Report:
     for anomaly in evidence.anomalies():
         report.add(anomaly)
     order = _Order(evidence, report)
+    circles = Circles()
     for number, operation in enumerate(history):
         order.judge(number, operation)
+        if operation.kind is Kind.TRANSACTION:
+            evidence.note_reads(number, operation, circles)
+    for anomaly in circles.anomalies():
+        report.add(anomaly)
     return report
 
 
@@ -183,6 +189,20 @@ class _Evidence:
                 self.partitions[name].place(written.sent_offset, written)
         for each in self.partitions.values():
             each.close()
+
+    def note_reads(self, number: int, operation: Operation, circles: Circles) -> None:
+        """Tell `circles` which transactions a transaction read from, if it wrote something itself."""
+        if operation.outcome is Outcome.FAIL or not any(isinstance(each, Sent) for each in operation.steps):
+            return
+        for step in operation.steps:
+            if isinstance(step, Sent):
+                continue
+            for name, records in step.records.items():
+                values = self.partitions[name].values
+                for offset, value in records:
+                    written = values[value]
+                    if written.in_transaction and written.writer != number:
+                        circles.note(number, written.writer, Read(name, offset, value))
 
     @property
     def unknown(self) -> int:

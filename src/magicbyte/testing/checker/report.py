@@ -31,6 +31,7 @@ class AnomalyKind(StrEnum):
     ABORTED_READ = "G1a"
     PRECOMMITTED_READ = "precommitted-read"
     TORN_TRANSACTION = "torn-transaction"
+    CIRCULAR_READ = "G1c"
 
 
 @dataclass(frozen=True, slots=True)
