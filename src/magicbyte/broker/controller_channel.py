@@ -1,15 +1,22 @@
-"""What a controller sends to brokers: to each in order, one request at a time, again after a lost connection."""
+"""What a controller sends to brokers: to each in order, one request at a time, again after a lost connection.
+
+What waits for a broker that does not answer is bounded by its partitions: later words on a partition replace earlier
+ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from magicbyte.errors import MagicbyteError, NetworkError
+from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
+from magicbyte.replication.controller import LeaderAndIsr, PartitionOrder, StopReplicas, UpdateMetadata
 
 if TYPE_CHECKING:
     import uuid
@@ -41,6 +48,7 @@ class Connect(Protocol):
         """Return a connection whose requests go out in the versions of `protocol`."""
 
 
+Control: TypeAlias = LeaderAndIsr | UpdateMetadata | StopReplicas
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
@@ -57,25 +65,66 @@ class Surroundings:
     spawn: Spawn
 
 
-class BrokerChannel:
-    """The requests to one registered broker, until `close`.
+@dataclass(slots=True)
+class _Waiting:
+    """What is to be sent; `later`: with the orders of later ones of its kind, by partition, None if there are none."""
 
-    A request that gets no answer is sent again on a new connection, and the next one waits: brokers take the same
+    control: Control
+    answered: Callable[[Message], None]
+    later: dict[TopicPartition, PartitionOrder] | None = None
+
+    def takes_in(self, control: Control) -> bool:
+        """Replace what `control` says anew of partitions, if it is of the same kind; say whether it is."""
+        earlier = self.control
+        if isinstance(earlier, StopReplicas) or isinstance(control, StopReplicas) or type(earlier) is not type(control):
+            return False
+        if self.later is None:
+            self.later = {each.partition: each for each in earlier.orders}
+        for each in control.orders:
+            before = self.later.get(each.partition)
+            self.later[each.partition] = replace(each, is_new=each.is_new or (before is not None and before.is_new))
+        return True
+
+    def whole(self) -> Control:
+        """Return what is to be sent, with what came later."""
+        if self.later is None or isinstance(self.control, StopReplicas):
+            return self.control
+        return replace(self.control, orders=tuple(self.later.values()))
+
+
+class BrokerChannel:
+    """The requests to one registered broker, until `close`. `make` makes them when their turn comes.
+
+    While a request waits, later ones of its kind become a part of it, unless replicas are to be stopped in between. A
+    request that gets no answer is sent again on a new connection, and the next one waits: brokers take the same
     request twice, but no older one behind a newer one. `open_link` connects to where the broker is then.
     """
 
     def __init__(
-        self, broker_id: int, open_link: Callable[[], Awaitable[Link]], spawn: Spawn, *, timeout_ms: int
+        self,
+        broker_id: int,
+        open_link: Callable[[], Awaitable[Link]],
+        make: Callable[[Control], Message],
+        spawn: Spawn,
+        *,
+        timeout_ms: int,
     ) -> None:
-        self._broker_id, self._open_link, self._timeout_ms = broker_id, open_link, timeout_ms
-        self._queue: asyncio.Queue[tuple[Message, Callable[[Message], None]]] = asyncio.Queue()
+        self._broker_id, self._open_link, self._make, self._timeout_ms = broker_id, open_link, make, timeout_ms
+        self._waiting = deque[_Waiting]()
+        self._has_work = asyncio.Event()
         self._link: Link | None = None
         self._is_reachable = True
         self._task = spawn(self._run())
 
-    def send(self, request: Message, answered: Callable[[Message], None]) -> None:
-        """Send a request behind those before it; `answered` is called with the response."""
-        self._queue.put_nowait((request, answered))
+    def send(self, control: Control, answered: Callable[[Message], None]) -> None:
+        """Send a request behind those before it, or with one of them; `answered` is called with the response."""
+        for waiting in reversed(self._waiting):
+            if waiting.takes_in(control):
+                return
+            if isinstance(waiting.control, StopReplicas):
+                break
+        self._waiting.append(_Waiting(control, answered))
+        self._has_work.set()
 
     def close(self) -> asyncio.Task[None]:
         """Send nothing more. Returns the task that closes the connection."""
@@ -85,10 +134,13 @@ class BrokerChannel:
     async def _run(self) -> None:
         try:
             while True:
-                request, answered = await self._queue.get()
-                response = await self._deliver(request)
+                await self._has_work.wait()
+                waiting = self._waiting.popleft()
+                if not self._waiting:
+                    self._has_work.clear()
+                response = await self._deliver(self._make(waiting.whole()))
                 if response is not None:
-                    answered(response)
+                    waiting.answered(response)
         except asyncio.CancelledError:
             return
         finally:
@@ -143,14 +195,23 @@ class Channels:
             if broker_id not in self._channels:
                 open_link = partial(self._open_link, broker_id, timeout_ms)
                 self._channels[broker_id] = BrokerChannel(
-                    broker_id, open_link, self._around.spawn, timeout_ms=timeout_ms
+                    broker_id, open_link, self._made, self._around.spawn, timeout_ms=timeout_ms
                 )
 
-    def send(self, broker_id: int, make: Callable[[], Message], answered: Callable[[Message], None]) -> None:
+    def send(self, control: Control, answered: Callable[[Message], None]) -> None:
         """Send a request to a broker, if it is live."""
-        channel = self._channels.get(broker_id)
+        channel = self._channels.get(control.broker_id)
         if channel is not None:
-            channel.send(make(), answered)
+            channel.send(control, answered)
+
+    def _made(self, control: Control) -> Message:
+        match control:
+            case LeaderAndIsr(broker_id, orders):
+                return self.messages.leader_and_isr(broker_id, orders)
+            case UpdateMetadata(broker_id, orders):
+                return self.messages.update_metadata(broker_id, orders)
+            case StopReplicas(broker_id, partitions, deletes):
+                return self.messages.stop_replicas(broker_id, partitions, deletes=deletes)
 
     def close(self) -> list[asyncio.Task[None]]:
         """Send nothing more. Returns the tasks that close connections."""

@@ -184,13 +184,9 @@ class ControllerTerm:
             case RemoveTopic(name):
                 await tree.remove_topic(name)
                 self._topic_ids.pop(name, None)
-            case LeaderAndIsr(broker_id, orders):
-                self._send(broker_id, partial(self._messages.leader_and_isr, broker_id, orders))
-            case UpdateMetadata(broker_id, orders):
-                self._send(broker_id, partial(self._messages.update_metadata, broker_id, orders))
-            case StopReplicas(broker_id, partitions, deletes):
-                request = partial(self._messages.stop_replicas, broker_id, partitions, deletes=deletes)
-                self._send(broker_id, request, partitions if deletes else ())
+            case LeaderAndIsr() | UpdateMetadata() | StopReplicas():
+                deleted = effect.partitions if isinstance(effect, StopReplicas) and effect.deletes else ()
+                self._channels.send(effect, partial(self._answered, effect.broker_id, deleted))
         return ()
 
     async def _catch_up(self, partitions: Iterable[TopicPartition], watch: Part | None = None) -> None:
@@ -200,9 +196,6 @@ class ControllerTerm:
         await self._perform(
             self._controller.states_read({key: each for key, each in found.items() if states[key] != each})
         )
-
-    def _send(self, broker_id: int, make: Callable[[], Message], deleted: Sequence[TopicPartition] = ()) -> None:
-        self._channels.send(broker_id, make, partial(self._answered, broker_id, deleted))
 
     def _answered(self, broker_id: int, deleted: Sequence[TopicPartition], response: Message) -> None:
         """Take a broker's response: what follows from it becomes an event, behind those that wait."""

@@ -1,0 +1,92 @@
+"""What waits for a broker that does not answer its controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from builders import run
+from magicbyte.broker.controller_channel import BrokerChannel, Control
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol import Message
+from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from magicbyte.replication.controller import LeaderAndIsr, PartitionOrder, StopReplicas, UpdateMetadata
+from magicbyte.replication.state import PartitionState
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+def order(key: TopicPartition, epoch: int, *, is_new: bool = False) -> PartitionOrder:
+    return PartitionOrder(key, PartitionState(1, epoch, (1,), 1), epoch, (1,), is_new)
+
+
+class Hanging:
+    """A broker that answers nothing until `goes_on` is set; `got` is what it was sent."""
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+        self.got: list[Control] = []
+
+    async def open(self) -> Hanging:
+        return self
+
+    def make(self, control: Control) -> Message:
+        self.got.append(control)
+        return HeartbeatRequest()
+
+    async def send(self, _request: Message, *, timeout_ms: int) -> Message:
+        assert timeout_ms == 1000
+        await self.goes_on.wait()
+        return HeartbeatResponse()
+
+    async def aclose(self) -> None:
+        pass
+
+
+def sent(*controls: Control) -> tuple[list[Control], int]:
+    """Send these behind one that hangs; return what came of them, and how many answers."""
+    answers: list[Message] = []
+
+    async def work() -> list[Control]:
+        broker, loop = Hanging(), asyncio.get_running_loop()
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]] = loop.create_task
+        channel = BrokerChannel(1, broker.open, broker.make, spawn, timeout_ms=1000)
+        channel.send(UpdateMetadata(1, ()), answers.append)
+        await asyncio.sleep(0)
+        assert len(broker.got) == 1
+        for each in controls:
+            channel.send(each, answers.append)
+        broker.goes_on.set()
+        while len(answers) < len(broker.got) or channel._waiting:
+            await asyncio.sleep(0)
+        await channel.close()
+        return broker.got[1:]
+
+    return run(work()), len(answers) - 1
+
+
+def test_a_later_word_on_a_partition_replaces_one_that_waits() -> None:
+    found, answers = sent(
+        LeaderAndIsr(1, (order(A, 1, is_new=True), order(B, 1))),
+        UpdateMetadata(1, (order(A, 1),)),
+        *(LeaderAndIsr(1, (order(A, epoch),)) for epoch in range(2, 100)),
+        *(UpdateMetadata(1, (order(B, epoch),)) for epoch in range(2, 100)),
+    )
+    assert found == [
+        LeaderAndIsr(1, (order(A, 99, is_new=True), order(B, 1))),
+        UpdateMetadata(1, (order(A, 1), order(B, 99))),
+    ]
+    assert answers == 2
+
+
+def test_nothing_is_taken_across_a_request_that_stops_replicas() -> None:
+    controls = (
+        LeaderAndIsr(1, (order(A, 1),)),
+        StopReplicas(1, (A,), True),
+        LeaderAndIsr(1, (order(A, 2, is_new=True),)),
+        StopReplicas(1, (A,), True),
+    )
+    found, answers = sent(*controls)
+    assert tuple(found) == controls
+    assert answers == 4
