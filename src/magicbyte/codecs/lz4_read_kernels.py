@@ -3,6 +3,10 @@
 Any other frame, and a damaged one, is left to `codecs.lz4`, which knows all of them and says what is wrong. The blocks
 are read here because a call of a library for each, and the copy of what it returns, takes as long as the reading.
 Format: the LZ4 block format description.
+
+Blocks have three loops for sequences that are usual, one beside the other, because one for all would cost a fifth. For
+records of 100 bytes: `read_rest` takes 30 ns a record, `read_two` 25, the one in `lz4_kernels`, which notes each match
+as well, 37. Frames, sizes of more than 15 and their limits are read in one place, `lz4_frame_kernels`.
 """
 
 from __future__ import annotations
