@@ -131,6 +131,7 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
         }
     )  # fmt: skip
     positions, ends = dict.fromkeys(range(PARTITIONS), 0), dict[int, int]()
+    refused = list[int | None]()  # by a broker that has led until now and is behind: the reader asks again
     deadline = float("inf")
     try:
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
@@ -150,7 +151,7 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
                         if not error.retriable() and error.code() in (
                             KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE,
                         ):  # fmt: skip
-                            raise BadDayError(f"the reader was refused: {error}")
+                            refused.append(message.partition())
                         continue
                     partition, offset = message.partition(), message.offset()
                     assert partition is not None
@@ -159,6 +160,9 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
                     positions[partition] = offset + 1
                 poll.polled(records)
                 poll.ok()
+            for each in refused:
+                consumer.seek(TopicPartition(TOPIC, each, positions[each]))
+            refused.clear()
     finally:
         consumer.close()
 
