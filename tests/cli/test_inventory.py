@@ -156,9 +156,11 @@ def test_open_transactions_are_those_of_the_brokers_last_snapshot(case: golden_d
     found = only_partition(case.partition_dir(named=True))
     snapshots = {name: lines for name, lines in case.indexes().items() if name.endswith(".snapshot")}
     said = re.findall(
-        r"producerId: (\d+) .*?currentTxnFirstOffset: OptionalLong\[(\d+)\]", "\n".join(snapshots[max(snapshots)])
+        r"producerId: (\d+) producerEpoch: (\d+) .*?currentTxnFirstOffset: OptionalLong\[(\d+)\] lastTimestamp: (\d+)",
+        "\n".join(snapshots[max(snapshots)]),
     )
-    assert {(str(each["producerId"]), str(each["firstOffset"])) for each in found["openTransactions"]} == set(said)
+    keys = ("producerId", "producerEpoch", "firstOffset", "lastTimestamp")
+    assert {tuple(str(each[key]) for key in keys) for each in found["openTransactions"]} == set(said)
     assert found["transactions"]["open"] == len(said)
 
 
@@ -248,7 +250,7 @@ def test_wrappers_tell_their_records_only_when_they_are_opened(magic: int, codec
 def test_transactions_are_followed_across_blocks_and_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_headers, "_ROWS_PER_BLOCK", 7)
     rng = random.Random(5)
-    offset, segments, open_ones, ends = 0, [], {}, Counter()
+    offset, segments, open_ones, times, ends = 0, [], {}, {}, Counter()
     for _ in range(4):
         content = b""
         for _ in range(40):
@@ -256,6 +258,7 @@ def test_transactions_are_followed_across_blocks_and_segments(tmp_path: Path, mo
             if rng.random() < 0.6:
                 content += batch(offset, 2, 0, rng, transactional=True, pid=pid)
                 open_ones.setdefault(pid, offset)
+                times[pid] = 1_700_000_000_000 + offset + 1
                 offset += 2
             else:
                 kind = rng.choice([ControlType.ABORT, ControlType.COMMIT])
@@ -279,6 +282,16 @@ def test_transactions_are_followed_across_blocks_and_segments(tmp_path: Path, mo
         "open": len(open_ones),
     }
     assert {each["producerId"]: each["firstOffset"] for each in found["openTransactions"]} == open_ones
+    assert [each["producerId"] for each in found["openTransactions"]] == sorted(open_ones)
+    for each in found["openTransactions"]:
+        assert (each["producerEpoch"], each["lastTimestamp"]) == (0, times[each["producerId"]])
+    (text,) = [line for line in run("inventory", folder).stdout.splitlines() if "open transaction of producer" in line][
+        :1
+    ]
+    pid = min(open_ones)
+    assert (
+        f"open transaction of producer {pid}, epoch 0, from offset {open_ones[pid]}; last written 2023-11-14T" in text
+    )
     assert found["holes"] == {"count": 0, "offsets": 0}
     assert found["controlBatches"] == ends.total()
 

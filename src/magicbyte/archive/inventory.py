@@ -103,10 +103,24 @@ _FACTS = tuple(each.name for each in fields(RecordFacts))
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction without a marker at the log's end."""
+    """A transaction without a marker at the log's end: of a stopped broker it hangs, unless its coordinator ends it.
+
+    `producer_epoch` and `last_timestamp` (ms, -1: none) are those of its last batch.
+    """
 
     producer_id: int
     first_offset: int
+    producer_epoch: int = -1
+    last_timestamp: int = -1
+
+    def to_json(self) -> Json:
+        """Return what `magicbyte inventory --format json` has for a transaction."""
+        return {
+            "producerId": self.producer_id,
+            "producerEpoch": self.producer_epoch,
+            "firstOffset": self.first_offset,
+            "lastTimestamp": self.last_timestamp,
+        }
 
 
 @dataclass(slots=True)
@@ -243,9 +257,7 @@ def _partition_json(found: PartitionInventory | FetchedInventory) -> Json:
         "firstOffset": tally.first_offset,
         "lastOffset": tally.last_offset,
         **tally.to_json(),
-        "openTransactions": [
-            {"producerId": each.producer_id, "firstOffset": each.first_offset} for each in tally.open_transactions
-        ],
+        "openTransactions": [each.to_json() for each in tally.open_transactions],
         "leftovers": [] if folder is None else [entry.name for entry in folder.leftovers],
         "orphans": [] if folder is None else [entry.name for entry in folder.orphans],
         "damagedIndexes": [error.to_json() for error in found.index_damage],
@@ -523,7 +535,7 @@ class _Counter:
         self._is_first = True
         self._last: int | None = None  # offset of the entry before, if known
         self._smallest_known = True
-        self._open: dict[int, int] = {}  # producer id to first offset
+        self._open: dict[int, OpenTransaction] = {}  # by producer id
 
     def add(self, block: Headers, found: _Records | None, on_damage: DamageHandler) -> None:
         """Count the entries of a block."""
@@ -544,7 +556,7 @@ class _Counter:
         """Say of the whole what could be said only at its end."""
         if not self._deep and not self._smallest_known:
             self.tally.min_timestamp = None
-        self.tally.open_transactions = [OpenTransaction(*each) for each in sorted(self._open.items())]
+        self.tally.open_transactions = sorted(self._open.values())
 
     def _add_formats(self, block: Headers, count: Int64s, wrapper: Bools, found: _Records | None) -> None:
         kind = block.magic * _CODECS + block.codec
@@ -679,10 +691,16 @@ class _Counter:
         producers, which = np.unique(heads["producer_id"][data].astype(np.int64), return_inverse=True)
         ends_at = np.array([ended.get(each, -1) for each in producers.tolist()], np.int64)
         unended = data > ends_at[which] if len(data) else np.zeros(0, bool)
-        still, first = np.unique(heads["producer_id"][data[unended]].astype(np.int64), return_index=True)
-        for producer, row in zip(still.tolist(), data[unended][first].tolist(), strict=True):
+        rows = data[unended]
+        ids = heads["producer_id"][rows].astype(np.int64)
+        still, first = np.unique(ids, return_index=True)
+        last = len(rows) - 1 - np.unique(ids[::-1], return_index=True)[1]
+        for producer, row, end in zip(still.tolist(), rows[first].tolist(), rows[last].tolist(), strict=True):
             if producer != layout.NO_PRODUCER_ID:
-                self._open.setdefault(producer, int(heads["offset"][row]))
+                known = self._open.get(producer)
+                start = int(heads["offset"][row]) if known is None else known.first_offset
+                epoch, timestamp = int(heads["producer_epoch"][end]), int(heads["max_timestamp"][end])
+                self._open[producer] = OpenTransaction(producer, start, epoch, timestamp)
 
     def _marker_type(self, block: Headers, row: int, on_damage: DamageHandler) -> int:
         """Return the type of a control batch that is not laid out as brokers do it."""

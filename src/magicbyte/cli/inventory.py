@@ -136,7 +136,11 @@ def _notes(found: Inventory) -> list[str]:
     tally, folder = found.tally, found.folder
     notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []
     notes += _tally_notes(tally)
-    notes += [f"open transaction of producer {each[0]} from offset {each[1]}" for each in tally.open_transactions]
+    notes += [
+        f"open transaction of producer {each.producer_id}, epoch {each.producer_epoch}, from offset "
+        f"{each.first_offset}; last written {time_text(each.last_timestamp)}"
+        for each in tally.open_transactions
+    ]
     if found.log_start_offset > (tally.first_offset or 0):
         notes.append(f"starts at offset {found.log_start_offset}: what is before it is deleted")
     if folder is not None and folder.state.value != "current":
