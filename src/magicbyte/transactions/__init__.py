@@ -1,1 +1,1 @@
-"""Transactions: what the coordinator stores, and in time the coordinator."""
+"""Transactions: who decides them, and the records of `__transaction_state`."""

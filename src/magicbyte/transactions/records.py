@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from magicbyte.groups.records import UnknownKey, UnknownValue
-from magicbyte.groups.stored import read_stored
-from magicbyte.protocol.stored.transaction_log import TransactionLogKey, TransactionLogValue
+from magicbyte.groups.stored import read_stored, write_stored
+from magicbyte.protocol.stored.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from magicbyte.wire.reader import Reader
 
 KEY_VERSION = 0
@@ -58,6 +58,10 @@ class TransactionKey:
     def to_text(self) -> str:
         """Return it as Kafka's tools up to 3.9 print it."""
         return f"transaction_metadata::transactionalId={self.transactional_id}"
+
+    def to_bytes(self) -> bytes:
+        """Return the key of a record. Raises ProtocolError for a name that is too long."""
+        return write_stored(TransactionLogKey(transactional_id=self.transactional_id), KEY_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,25 @@ class TransactionValue:
             f"state={self.status if state is None else state.label},partitions=[{','.join(partitions)}],"
             f"txnLastUpdateTimestamp={self.last_update_timestamp},txnTimeoutMs={self.timeout_ms}"
         )
+
+    def to_bytes(self) -> bytes:
+        """Return the value of a record, in its version; what that does not hold is left out."""
+        partitions, tagged = self.partitions, self.version >= 1
+        value = TransactionLogValue(
+            producer_id=self.producer_id,
+            previous_producer_id=self.previous_producer_id if tagged else -1,
+            next_producer_id=self.next_producer_id if tagged else -1,
+            producer_epoch=self.producer_epoch,
+            transaction_timeout_ms=self.timeout_ms,
+            transaction_status=self.status,
+            transaction_partitions=None
+            if partitions is None
+            else [PartitionsSchema(topic=topic, partition_ids=tuple(ids)) for topic, ids in partitions],
+            transaction_last_update_timestamp_ms=self.last_update_timestamp,
+            transaction_start_timestamp_ms=self.start_timestamp,
+            client_transaction_version=self.client_transaction_version if tagged else 0,
+        )
+        return write_stored(value, self.version)
 
 
 Key: TypeAlias = TransactionKey | UnknownKey

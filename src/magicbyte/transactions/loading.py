@@ -1,0 +1,54 @@
+"""What a partition of `__transaction_state` says of its transactional ids: of each the last record counts."""
+
+from __future__ import annotations
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records.decode import DecodeOptions, decode_rows
+from magicbyte.records.scan import scan
+from magicbyte.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
+from magicbyte.transactions.rules import STORED
+
+_OPTIONS = DecodeOptions(headers=False)
+
+
+class Loading:
+    """Reads the log of a partition, piece by piece.
+
+    Keys of later versions are passed over, as Kafka does. Values of later versions are not: an id that is taken for a
+    new one would leave its transaction open for ever.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, bytes | None] = {}
+
+    def read(self, data: memoryview) -> int:
+        """Take in the whole entries of `data`, which follow those that were read before.
+
+        Return the last offset, -1 where there are none. Raises CorruptRecordError.
+        """
+        table, last = scan(data), -1
+        for columns in decode_rows(table, range(len(table)), _OPTIONS):
+            for record in columns:
+                last = record.offset
+                if record.key is None:
+                    place = (record.offset, record.offset)
+                    raise CorruptRecordError("key", expected="one in every record", found="null").locate(offsets=place)
+                self._last[record.key] = record.value
+        if table.damage is not None:
+            raise table.damage
+        return last
+
+    def finish(self) -> dict[str, TransactionValue]:
+        """Return what all that was read says, by transactional id. Raises CorruptRecordError."""
+        found: dict[str, TransactionValue] = {}
+        for raw, data in self._last.items():
+            key = decode_key(raw)
+            value = decode_value(key, data)
+            if value is None or not isinstance(key, TransactionKey):
+                continue
+            if not isinstance(value, TransactionValue):
+                raise CorruptRecordError("version of a value", expected="0 or 1", found=value.version)
+            if value.state not in STORED:
+                raise CorruptRecordError("state of a transactional id", expected="one of 0 to 5", found=value.status)
+            found[key.transactional_id] = value
+        return found

@@ -1,0 +1,123 @@
+"""One transactional id: where it stands, as its last record says, and what is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from magicbyte.ports import TopicPartition
+from magicbyte.transactions.records import TopicPartitions, TransactionState, TransactionValue
+
+NO_ID: Final = -1
+NO_EPOCH: Final = -1
+LAST_EPOCH: Final = 0x7FFF - 1  # that a client gets; a fence may still add one
+PROTOCOL_1: Final = 0  # version of the values
+
+
+@dataclass(slots=True)
+class Transaction:
+    """`value` is what was stored last. `pending`: the state whose record is being appended, or is to follow.
+
+    `unmarked`: partitions whose marker has not been acknowledged. `prepared_ms`: when the end that is under
+    way was stored, as a date. `epoch_was_raised`: by a fence that was not stored.
+    """
+
+    transactional_id: str
+    partition: int
+    term: int
+    value: TransactionValue
+    last_epoch: int = NO_EPOCH
+    pending: TransactionState | None = None
+    unmarked: set[TopicPartition] = field(default_factory=set)
+    prepared_ms: int = -1
+    epoch_was_raised: bool = False
+
+    @property
+    def state(self) -> TransactionState:
+        """The state that was stored last."""
+        return TransactionState(self.value.status)
+
+    @property
+    def places(self) -> set[TopicPartition]:
+        """The partitions of the transaction."""
+        return places_of(self.value)
+
+    def renewed(self, given_epoch: int | None, timeout_ms: int, date_ms: int) -> tuple[TransactionValue, int] | None:
+        """Return what a producer that begins has, with the epoch before; None for one that was fenced.
+
+        `given_epoch` is the one that it had, if it says so (KIP-360).
+        """
+        epoch, last = self.value.producer_epoch, NO_EPOCH
+        if given_epoch is not None and epoch not in (NO_EPOCH, given_epoch):
+            if given_epoch != self.last_epoch:
+                return None
+            last = self.last_epoch  # the answer was lost: the same again
+        else:
+            last = NO_EPOCH if given_epoch is None else epoch
+            epoch += 1
+        return replace(self._empty(timeout_ms, date_ms), producer_epoch=epoch), last
+
+    def rotated(
+        self, producer_id: int, given_epoch: int | None, timeout_ms: int, date_ms: int
+    ) -> tuple[TransactionValue, int]:
+        """Return what a producer has that begins when all epochs of its id are used up: a new id."""
+        last = NO_EPOCH if given_epoch is None else self.value.producer_epoch
+        value = replace(
+            self._empty(timeout_ms, date_ms),
+            producer_id=producer_id,
+            previous_producer_id=self.value.producer_id,
+            producer_epoch=0,
+        )
+        return value, last
+
+    def _empty(self, timeout_ms: int, date_ms: int) -> TransactionValue:
+        return replace(
+            self.value,
+            status=int(TransactionState.EMPTY),
+            partitions=None,
+            timeout_ms=timeout_ms,
+            start_timestamp=-1,
+            last_update_timestamp=date_ms,
+        )
+
+    def extended(self, places: Iterable[TopicPartition], date_ms: int) -> TransactionValue:
+        """Return what holds when these partitions are in the transaction, too."""
+        goes_on = self.state is TransactionState.ONGOING
+        return replace(
+            self.value,
+            status=int(TransactionState.ONGOING),
+            partitions=_by_topic({*self.places, *places}),
+            start_timestamp=self.value.start_timestamp if goes_on else date_ms,
+            last_update_timestamp=date_ms,
+        )
+
+    def prepared(self, state: TransactionState, date_ms: int) -> TransactionValue:
+        """Return what holds when the end of the transaction is decided."""
+        return replace(self.value, status=int(state), last_update_timestamp=date_ms)
+
+    def completed(self, state: TransactionState) -> tuple[TransactionValue, int]:
+        """Return what holds when all markers are written. A next producer id is there only of later brokers."""
+        value = replace(self.value, status=int(state), partitions=[], last_update_timestamp=self.prepared_ms)
+        if value.next_producer_id == NO_ID:
+            return value, self.last_epoch
+        rotated = replace(
+            value,
+            producer_id=value.next_producer_id,
+            previous_producer_id=value.producer_id,
+            next_producer_id=NO_ID,
+            producer_epoch=0,
+        )
+        return rotated, LAST_EPOCH
+
+
+def places_of(value: TransactionValue) -> set[TopicPartition]:
+    """Return the partitions that a value names."""
+    return {TopicPartition(topic, each) for topic, ids in value.partitions or () for each in ids}
+
+
+def _by_topic(places: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in sorted(places):
+        found.setdefault(topic, []).append(partition)
+    return [TopicPartitions(topic, ids) for topic, ids in found.items()]
