@@ -172,3 +172,16 @@ def test_next_prints_what_apply_then_does() -> None:
         assert run(*command[1:]).exit_code == 0
         steps = json.loads(run(*asked, "--format", "json").stdout)
         assert (steps["phase"], [each["command"] for each in steps["steps"]]) == ("done", [None])
+
+
+def test_rollback_of_a_broker_of_ours_is_one_command() -> None:
+    with Broker({"log.message.format.version": "1"}) as broker:
+        server = broker.bootstrap_servers
+        assert run("topics", "create", "-b", server, "orders").exit_code == 0
+        text = run("migrate", "rollback", "-b", server, "--broker", "0", "--to", "0").stdout
+        (command,) = [line.split() for line in text.splitlines() if "configs set" in line]
+        assert run(*command[1:]).exit_code == 0
+        found = json.loads(run("migrate", "status", "-b", server, "--rehearse", "0", "--format", "json").stdout)
+        assert [each["format"] for each in found["clusterBrokers"]] == ["0"]
+        done = run("migrate", "rollback", "-b", server, "--broker", "7", "--to", "0")
+        assert (done.exit_code, "no broker 7 is alive: expected one of 0" in done.stderr) == (2, True)

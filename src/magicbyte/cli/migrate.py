@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.migration.check import Check, Finding
     from magicbyte.migration.planner import Plan
+    from magicbyte.migration.procedure import Instruction
+    from magicbyte.migration.rollback import RollBack
     from magicbyte.migration.sightings import Sightings
     from magicbyte.migration.status import BrokerFacts, ClusterStage, OldClient
     from magicbyte.releases import Release
@@ -288,8 +290,7 @@ def next_step(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...],
         say_json({**found.stage.to_json(), "steps": [each.to_json() for each in steps]})
     else:
         say(_stage_text(found.stage))
-        for number, step in enumerate(steps, 1):
-            say(f"{number}. {step.do}", *([f"   {step.command}"] if step.command else []))
+        say(*_numbered(steps))
 
 
 @migrate.command()
@@ -350,3 +351,56 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> boo
                     complain(f"{topic}: the brokers have not taken {FORMAT} over")
                     done = False
     return done
+
+
+# ---- rollback
+
+
+@migrate.command()
+@bootstrap_option
+@click.option("--broker", type=click.IntRange(0), required=True, metavar="ID", help="The broker that goes back.")
+@click.option("--to", "target", type=_FORMATS, required=True, help="The format that it goes back to.")
+@click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
+              help="Places of a partition at which to look for the new format.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Print the procedure in spite of what is said against it.")
+@format_option
+def rollback(bootstrap: str, broker: int, target: str, looks: int, form: str, *, force: bool) -> None:
+    """Print how a canary goes back to an older format, and what that would lose. Nothing is changed.
+
+    Exit status: 0 it can go back, 1 it would lose records or bring nothing, 2 wrong use.
+    """
+    found = asyncio.run(_roll_back(bootstrap, broker, target, looks))
+    if form == "json":
+        say_json(found.to_json())
+    else:
+        for reason in found.refused:
+            complain(f"{'in spite of' if force else 'refused'}: {reason}")
+        for name, others in found.spread.items():
+            say(f"{name}: the copies on brokers {', '.join(map(str, others))} hold the new format, too")
+        if force or not found.refused:
+            say(*_numbered(found.steps))
+    click.get_current_context().exit(BREAKS if found.refused and not force else 0)
+
+
+async def _roll_back(bootstrap: str, broker: int, target: str, looks: int) -> RollBack:
+    from magicbyte.migration import look
+    from magicbyte.migration.rollback import roll_back
+    from magicbyte.migration.sightings import CLIENT_ID
+    from magicbyte.records.encode import Format
+
+    with explained("migrate rollback", "brokers from 0.8.2 on can be asked"):
+        async with client_of(bootstrap, client_id=CLIENT_ID) as client:
+            brokers = await look.look_at_brokers(client)
+            canary = next((each for each in brokers if each.id == broker), None)
+            if canary is None:
+                known = ", ".join(str(each.id) for each in brokers)
+                raise click.BadParameter(f"no broker {broker} is alive: expected one of {known}", param_hint="--broker")
+            led = await look.look_at_led(client, broker, looks)
+    return roll_back(canary, brokers, led, Format(target), bootstrap)
+
+
+def _numbered(steps: Iterable[Instruction]) -> Iterator[str]:
+    for number, step in enumerate(steps, 1):
+        yield f"{number}. {step.do}"
+        if step.command is not None:
+            yield f"   {step.command}"

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.client.admin import Resource, Setting, describe_configs
+from magicbyte.client.topic_report import report_partitions
 from magicbyte.errors import BrokerError, NetworkError, UnsupportedVersionError
 from magicbyte.migration import planner
 from magicbyte.migration.check import Facts
 from magicbyte.migration.exporter import read_numbers
 from magicbyte.migration.request_log import lines_of, read_request_log
+from magicbyte.migration.rollback import LedPartition
 from magicbyte.migration.status import BrokerFacts
 from magicbyte.net.scrape import scrape
 from magicbyte.records.encode import Format
@@ -104,3 +106,15 @@ async def _broker(client: Client, number: int, node: Node, *, tells: bool) -> Br
 
 def _value(settings: Mapping[str, Setting], name: str) -> str | None:
     return settings[name].value if name in settings else None
+
+
+async def look_at_led(client: Client, broker: int, looks: int) -> list[LedPartition]:
+    """Return the partitions that a broker leads, and the newest format in `looks` places of each."""
+    topics = await client.topics()
+    found = []
+    for each in await report_partitions(client, [topic for _, topic in sorted(topics.items())]):
+        if each.leader == broker:
+            stored = await planner.look_at_partition(client, each.topic, each.partition, looks, at_end=True)
+            newest = max((form for form, _ in stored), key=lambda form: form.magic, default=None)
+            found.append(LedPartition(each.topic, each.partition, each.replicas, each.in_sync, newest))
+    return found

@@ -236,19 +236,27 @@ async def tells_settings(client: Client) -> bool:
 
 async def _look_at_topic(client: Client, facts: TopicFacts, topic: Topic, looks: int) -> None:
     for number in topic.partitions:
-        start, end = await bounds(client, topic.name, number)
-        if start == end:
-            continue
         if not looks:
             continue
-        places = sorted({start + (end - start) * at // looks for at in range(looks)})
-        for offset in places:
-            found = await fetch_sets(client, topic.name, number, offset, FetchOptions(max_bytes=LOOK_BYTES))
-            _add(facts.stored, _stored_in(found.table))
-        if facts.sample is None:
+        _add(facts.stored, await look_at_partition(client, topic.name, number, looks))
+        if facts.sample is None and facts.stored:
+            start, end = await bounds(client, topic.name, number)
             place = max(start, end - MOST_RECORDS)
             found = await fetch_sets(client, topic.name, number, place, FetchOptions(max_bytes=SAMPLE_BYTES))
             facts.sample = _sample(found.data)
+
+
+async def look_at_partition(
+    client: Client, topic: str, number: int, looks: int, *, at_end: bool = False
+) -> dict[tuple[Format, Codec], Stored]:
+    """Return what a partition holds in `looks` places, at even distances, and, with `at_end`, in its last entry."""
+    start, end = await bounds(client, topic, number)
+    stored: dict[tuple[Format, Codec], Stored] = {}
+    places = {start + (end - start) * at // looks for at in range(looks)} | ({end - 1} if at_end else set())
+    for offset in sorted(places) if start < end else ():
+        found = await fetch_sets(client, topic, number, offset, FetchOptions(max_bytes=LOOK_BYTES))
+        _add(stored, _stored_in(found.table))
+    return stored
 
 
 def _stored_in(table: BatchTable) -> dict[tuple[Format, Codec], Stored]:

@@ -73,7 +73,12 @@ def procedure(
                     f"to keep it: log.message.format.version={MAGIC_NAMES[stage.target.magic]} on the other brokers, "
                     "restarted one after the other"
                 ),
-                Instruction("to roll back: docs/migration.md, Roll back"),
+                *(
+                    Instruction(
+                        "to roll it back", f"magicbyte migrate rollback -b {bootstrap} --broker {number} --to OLD"
+                    )
+                    for number in stage.brokers
+                ),
             ]
         case ClusterStep.TOPICS:
             found += [each for name, topic in sorted(topics.items()) for each in _topic(name, topic, bootstrap)]

@@ -1,0 +1,117 @@
+"""Rolling a canary back: which copies hold the new format, what has to be removed, and where that would lose records.
+
+Source: KIP-31, "To canary a broker": stop it, remove the data that it led, lower its format, start it, and let it
+replicate. Brokers of ours convert by what is stored, so that nothing has to be removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magicbyte.archive.migration import format_read_by
+from magicbyte.migration.procedure import Instruction
+from magicbyte.migration.status import BrokerFacts
+from magicbyte.records.encode import Format
+from magicbyte.releases import MAGIC_NAMES, inter_broker_versions
+
+_FETCH: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """A partition that the canary leads. `newest`: the newest format that was seen in it, None where it is empty."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    newest: Format | None
+
+    @property
+    def name(self) -> str:
+        """Its folder in a log directory."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """The verdict. `refused`: why it would lose records or bring nothing; `removed`: the folders to remove.
+
+    `spread`: by folder, the other brokers whose copies hold the new format, too.
+    """
+
+    broker: int
+    refused: tuple[str, ...]
+    removed: tuple[str, ...]
+    spread: dict[str, tuple[int, ...]]
+    steps: tuple[Instruction, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte migrate rollback --format json` prints."""
+        return {
+            "broker": self.broker,
+            "refused": list(self.refused),
+            "remove": list(self.removed),
+            "spread": {name: list(brokers) for name, brokers in self.spread.items()},
+            "steps": [each.to_json() for each in self.steps],
+        }
+
+
+def roll_back(
+    canary: BrokerFacts, brokers: Sequence[BrokerFacts], led: Sequence[LedPartition], to: Format, bootstrap: str
+) -> RollBack:
+    """Return how a broker goes back to storing `to`, and what is against it."""
+    changed = [each for each in led if each.newest is not None and each.newest.magic > to.magic]
+    spread = {each.name: others for each in changed if (others := _holders(canary, brokers, each))}
+    setting = f"log.message.format.version={MAGIC_NAMES[to.magic]}"
+    status = Instruction("see that it stores the old format", f"magicbyte migrate status -b {bootstrap}")
+    if canary.is_ours:
+        command = f"magicbyte configs set -b {bootstrap} --broker {canary.id} {setting}"
+        keep = Instruction("nothing has to be removed: it converts by what is stored, not by the setting")
+        return RollBack(canary.id, (), (), spread, (Instruction("set its format back", command), keep, status))
+    refused = tuple(reason for each in changed for reason in _reasons(canary, each, spread.get(each.name, ())))
+    removed = tuple(each.name for each in changed)
+    steps = [Instruction(f"stop broker {canary.id}, and wait until other brokers lead its partitions")]
+    if removed:
+        steps.append(Instruction(f"remove these folders from its log.dirs: {' '.join(removed)}"))
+    steps += [
+        Instruction(f"in its server.properties: {setting}"),
+        Instruction("start it; it replicates what was removed"),
+        Instruction("wait until every replica is in sync", f"magicbyte cluster status -b {bootstrap}"),
+        status,
+    ]
+    return RollBack(canary.id, refused, removed, spread, tuple(steps))
+
+
+def _holders(canary: BrokerFacts, brokers: Sequence[BrokerFacts], led: LedPartition) -> tuple[int, ...]:
+    """Return the followers that fetch in a version which brings the new format: their copies are the canary's bytes.
+
+    Those of which the protocol is not known are taken for such.
+    """
+    assert led.newest is not None, "it holds something"
+    by_id = {each.id: each for each in brokers}
+    found = []
+    for number in led.replicas:
+        if number == canary.id:
+            continue
+        protocol = by_id[number].protocol if number in by_id else None
+        reads = Format.V2 if protocol is None else format_read_by(inter_broker_versions(protocol)[_FETCH])
+        if reads.magic >= led.newest.magic:
+            found.append(number)
+    return tuple(found)
+
+
+def _reasons(canary: BrokerFacts, led: LedPartition, spread: tuple[int, ...]) -> Iterator[str]:
+    others = [each for each in led.in_sync if each != canary.id]
+    if not others:
+        yield (
+            f"{led.name}: broker {canary.id} alone is in sync, and removing its data would lose records: wait until "
+            "another replica is in sync"
+        )
+    elif set(others) <= set(spread):
+        yield (
+            f"{led.name}: the copies on brokers {', '.join(map(str, others))} hold the new format, too, and would come "
+            "back: leave the format of this topic until retention takes them; old consumers are converted for meanwhile"
+        )
