@@ -66,8 +66,8 @@ NO_PLACES = {
     "delete_retention", "delimiter", "depth", "dialect", "end", "group", "groups", "headers", "http", "ignore",
     "index_interval", "jars", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
     "max_message_bytes", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",
-    "retention_bytes", "retention_ms", "segment_bytes", "settings", "since", "source", "target", "template", "text",
-    "throttle", "to_datetime", "topic", "topics", "until", "value_decoder_class", "version", "x_settings",
+    "retention_bytes", "retention_ms", "segment_bytes", "settings", "since", "source", "states", "target", "template",
+    "text", "throttle", "to_datetime", "topic", "topics", "until", "value_decoder_class", "version", "x_settings",
     "zookeeper",
 }  # fmt: skip
 """Names of parameters that are texts, and neither a file nor a folder."""
