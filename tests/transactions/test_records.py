@@ -29,6 +29,17 @@ def unbase64(text: str | None) -> bytes | None:
 
 
 @pytest.mark.parametrize("case", log_cases(topic="__transaction_state"), ids=str)
+def test_every_record_of_real_brokers_is_written_again_byte_for_byte(case: Case) -> None:
+    for record in case.records():
+        raw, data = base64.b64decode(record["key"]), unbase64(record["value"])
+        key = decode_key(raw)
+        value = decode_value(key, data)
+        assert isinstance(key, TransactionKey)
+        assert isinstance(value, TransactionValue)
+        assert (key.to_bytes(), value.to_bytes()) == (raw, data)
+
+
+@pytest.mark.parametrize("case", log_cases(topic="__transaction_state"), ids=str)
 def test_every_record_of_real_producers_reads_as_kafkas_decoder_prints_it(case: Case) -> None:
     expected = [line.partition(" key: ")[2] for line in case.decoded() if " key: " in line]
     records = case.records()

@@ -87,7 +87,7 @@ class Transaction:
         return replace(
             self.value,
             status=int(TransactionState.ONGOING),
-            partitions=_by_topic({*self.places, *places}),
+            partitions=by_topic({*self.places, *places}),
             start_timestamp=self.value.start_timestamp if goes_on else date_ms,
             last_update_timestamp=date_ms,
         )
@@ -116,7 +116,8 @@ def places_of(value: TransactionValue) -> set[TopicPartition]:
     return {TopicPartition(topic, each) for topic, ids in value.partitions or () for each in ids}
 
 
-def _by_topic(places: Iterable[TopicPartition]) -> list[TopicPartitions]:
+def by_topic(places: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    """Return partitions in their order, those of a topic together."""
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(places):
         found.setdefault(topic, []).append(partition)

@@ -1,0 +1,65 @@
+"""What a coordinator tells of its transactional ids: DescribeTransactions and ListTransactions."""
+
+from __future__ import annotations
+
+from magicbyte.errors import ErrorCode
+from magicbyte.groups.terms import LoadState
+from magicbyte.protocol.messages import describe_transactions, list_transactions
+from magicbyte.transactions.coordinator import Coordinator
+from magicbyte.transactions.records import TransactionState
+from magicbyte.transactions.rules import COMPLETION, STORED
+from magicbyte.transactions.transaction import by_topic
+
+_BY_LABEL = {each.label: each for each in STORED}
+
+
+def describe(
+    coordinator: Coordinator, request: describe_transactions.DescribeTransactionsRequest
+) -> describe_transactions.DescribeTransactionsResponse:
+    """Tell where each of some ids stands; while its markers are out, the partitions that have none yet."""
+    states = [_described(coordinator, each) for each in request.transactional_ids]
+    return describe_transactions.DescribeTransactionsResponse(transaction_states=states)
+
+
+def _described(coordinator: Coordinator, transactional_id: str) -> describe_transactions.TransactionState:
+    code, found = coordinator.status(transactional_id), coordinator.transactions.get(transactional_id)
+    if not code and (found is None or found.pending is TransactionState.DEAD):
+        code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    if code or found is None:
+        return describe_transactions.TransactionState(error_code=code, transactional_id=transactional_id)
+    value = found.value
+    places = found.unmarked if found.state in COMPLETION else found.places
+    return describe_transactions.TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state.label,
+        transaction_timeout_ms=value.timeout_ms,
+        transaction_start_time_ms=value.start_timestamp,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        topics=[describe_transactions.TopicData(topic=topic, partitions=tuple(ids)) for topic, ids in by_topic(places)],
+    )
+
+
+def list_all(
+    coordinator: Coordinator, request: list_transactions.ListTransactionsRequest, date_ms: int
+) -> list_transactions.ListTransactionsResponse:
+    """Tell all ids that every filter of the request lets pass. An unknown state is no error: it is told as such."""
+    if any(each.state is LoadState.LOADING for each in coordinator.terms.values()):
+        return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    states = {_BY_LABEL[each] for each in request.state_filters if each in _BY_LABEL}
+    ids, duration_ms = set(request.producer_id_filters), request.duration_filter
+    return list_transactions.ListTransactionsResponse(
+        unknown_state_filters=[each for each in request.state_filters if each not in _BY_LABEL],
+        transaction_states=[
+            list_transactions.TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.value.producer_id,
+                transaction_state=each.state.label,
+            )
+            for each in coordinator.transactions.values()
+            if each.pending is not TransactionState.DEAD
+            and (not request.state_filters or each.state in states)
+            and (not ids or each.value.producer_id in ids)
+            and (duration_ms < 0 or date_ms - each.value.start_timestamp > duration_ms)
+        ],
+    )

@@ -1,0 +1,52 @@
+"""What is told of transactional ids. Numbers in names are those of checks that were run against real brokers."""
+
+from __future__ import annotations
+
+from magicbyte.errors import ErrorCode
+from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest
+from magicbyte.transactions.reports import describe, list_all
+from transactions.world import A, B, World
+
+P = (1000, 0)
+
+
+def half_marked() -> World:
+    world = World()
+    world.init()
+    world.add(P, A, B)
+    world.holds_markers = True
+    world.end(P)
+    world.coordinator.marked(world.sent[0], A, ErrorCode.NONE)
+    world.init("y")
+    return world
+
+
+def test_71_an_id_is_described_with_the_partitions_that_have_no_marker_yet() -> None:
+    request = DescribeTransactionsRequest(transactional_ids=["x", "nobody", ""])
+    known, unknown, empty = describe(half_marked().coordinator, request).transaction_states
+    assert (known.transaction_state, known.producer_id, known.transaction_timeout_ms) == ("PrepareCommit", 1000, 60_000)
+    assert [(each.topic, each.partitions) for each in known.topics] == [("t", (1,))]
+    assert (unknown.error_code, empty.error_code) == (105, 42)
+
+
+def test_72_filters_hold_together_and_unknown_states_are_told() -> None:
+    world = half_marked()
+
+    def listed(**filters: object) -> list[str]:
+        request = ListTransactionsRequest(**filters)  # type: ignore[arg-type] # as each test says
+        return [each.transactional_id for each in list_all(world.coordinator, request, world.now_ms).transaction_states]
+
+    assert listed() == ["x", "y"]
+    assert listed(state_filters=["Foo", "Empty"]) == ["y"]
+    assert listed(state_filters=["Foo"]) == []
+    assert listed(producer_id_filters=(1000,)) == ["x"]
+    assert listed(duration_filter=0) == ["y"]  # without a start it is as old as can be
+    request = ListTransactionsRequest(state_filters=["Foo", "Empty"])
+    assert list_all(world.coordinator, request, world.now_ms).unknown_state_filters == ["Foo"]
+
+
+def test_nothing_is_listed_while_a_partition_is_being_loaded() -> None:
+    world = half_marked()
+    world.coordinator.begin_loading(0, 2)
+    assert list_all(world.coordinator, ListTransactionsRequest(), world.now_ms).error_code == 14
