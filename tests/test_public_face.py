@@ -30,17 +30,9 @@ from magicbyte import Codec, CorruptRecordError, Format, LogDirectoryError, Reco
 from magicbyte.archive.convert import PartitionConversion
 from magicbyte.archive.diff import Difference, DiffReport, PartitionComparison, What
 from magicbyte.archive.findings import Finding, Severity
-from magicbyte.archive.inventory import (
-    FetchedInventory,
-    FormatCount,
-    Holes,
-    Lz4Headers,
-    OpenTransaction,
-    PartitionInventory,
-    RecordFacts,
-    Tally,
-)
+from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
 from magicbyte.archive.salvage import Aside, Loss, SalvagedPartition, SalvageReport
+from magicbyte.archive.tally import FormatCount, Holes, Lz4Headers, OpenTransaction, RecordFacts, Tally
 from magicbyte.client import admin
 from magicbyte.client.produce import send
 from magicbyte.log.files.directory import PartitionDirectory

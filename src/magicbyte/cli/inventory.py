@@ -15,7 +15,8 @@ from magicbyte.cli.render import many, size_text, time_text
 from magicbyte.public.sources import doubts, is_topic
 
 if TYPE_CHECKING:
-    from magicbyte.archive.inventory import FetchedInventory, FormatCount, PartitionInventory, Tally
+    from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
+    from magicbyte.archive.tally import FormatCount, Tally
     from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
