@@ -33,7 +33,7 @@ def planted(protocol: str, first_seed: int) -> Callable[[Callable[[Patch], None]
     return take
 
 
-@planted("2.8", 1)
+@planted("2.8", 2)
 def a_leader_that_acknowledges_what_it_alone_has(patch: Patch) -> None:
     def advance(self: LeaderPartition, now_ms: int) -> bool:
         before, self.high_watermark = self.high_watermark, self.log_end_offset
@@ -55,7 +55,7 @@ def truncation_by_the_high_watermark_which_is_kip_101(_patch: Patch) -> None:
     """What brokers before 0.11 do."""
 
 
-@planted("2.8", 8)
+@planted("2.8", 10)
 def a_leader_that_does_not_tell_where_logs_diverge(patch: Patch) -> None:
     patch.setattr(fetch._Partition, "_diverging", lambda *_: None)
 
@@ -70,7 +70,7 @@ def an_election_of_any_replica_that_lives(patch: Patch) -> None:
     patch.setattr(election, "offline", offline)
 
 
-@planted("2.8", 13)
+@planted("2.8", 25)
 def a_deposed_leader_that_goes_on_acknowledging(patch: Patch) -> None:
     real = LeaderPartition.isr_refused
 
