@@ -97,7 +97,7 @@ def test_the_finest_unit_that_is_given_counts(given: dict[str, str], expected: i
         ("listeners", "PLAINTEXT://localhost:99999"),
         ("listeners", ""),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2"),
-        ("listeners", "PLAINTEXT://a:1,SSL://b:2"),
+        ("listeners", "PLAINTEXT://a:1,TLS://b:2"),
         ("listeners", "OTHER://a:1"),
         ("listener.security.protocol.map", "PLAINTEXT"),
         ("advertised.listeners", "OTHER://a:1"),
@@ -108,11 +108,6 @@ def test_the_finest_unit_that_is_given_counts(given: dict[str, str], expected: i
 def test_a_value_that_cannot_be_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InvalidConfigError, match=name.replace(".", r"\.") if name != "log.dirs" else "log.dirs"):
         BrokerConfig({name: value})
-
-
-def test_only_plaintext_is_listened_on_and_who_asks_for_more_is_told() -> None:
-    with pytest.raises(InvalidConfigError, match="INSIDE is SASL_SSL: only PLAINTEXT can be listened on"):
-        BrokerConfig({"listeners": "INSIDE://:1", "listener.security.protocol.map": "INSIDE:SASL_SSL"})
 
 
 def test_several_listeners_have_names_addresses_and_dialects_of_their_own() -> None:

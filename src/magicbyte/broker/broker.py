@@ -48,7 +48,7 @@ from magicbyte.net import descriptors
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.memory import Budget
 from magicbyte.net.network import Network, SocketNetwork
-from magicbyte.net.server import Handler, Limits, Server
+from magicbyte.net.server import Entrance, Handler, Limits, Server
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
@@ -272,7 +272,12 @@ class Broker:
     async def _listen(self) -> None:
         config = self.config
         self._server = Server(
-            _limits(config), self._connected, budget=self.memory, complaints=self.complaints, network=self.network
+            _limits(config),
+            self._connected,
+            budget=self.memory,
+            complaints=self.complaints,
+            network=self.network,
+            entrance_of=await _entrances(self),
         )
         if self.membership is not None:  # until the controller knows of this broker, clients do better with the others
             await self.membership.wait_for_earlier_session()
@@ -301,7 +306,10 @@ class Broker:
         return dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version)
 
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
-        connection = Connection(host, peer, listener)
+        return self.handler_of(Connection(host, peer, listener))
+
+    def handler_of(self, connection: Connection) -> Handler:
+        """Return who handles the requests of a connection."""
         self._clients.add(connection)
         handler = Dispatcher(self, connection)
         return handler if self._around is None else self._around(self, handler)
@@ -512,6 +520,16 @@ def _zookeeper(config: BrokerConfig) -> OpenSession | None:
         raise InvalidConfigError("zookeeper.connect needs an extra: pip install 'magicbyte[cluster]'") from error
 
     return partial(ZooKeeperStore, config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms)
+
+
+async def _entrances(broker: Broker) -> Callable[[Listener], Entrance | None]:
+    """Return what connections pass before they are served: nothing, where no listener is secured."""
+    if all(each.security_protocol == "PLAINTEXT" for each in broker.config.listeners):
+        return lambda _listener: None
+    from magicbyte.broker.entrance import entrances
+
+    made = await broker.reading.run(entrances, broker)
+    return lambda listener: made.get(listener.name)
 
 
 def _slow_ns(config: BrokerConfig) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from magicbyte.broker.cluster_settings import ClusterSettings
+from magicbyte.broker.listener_security import is_of_security
 from magicbyte.broker.listeners import Listener, http_address, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
 from magicbyte.broker.settings import (
@@ -68,7 +69,15 @@ class BrokerConfig(ClusterSettings):
     protocol_map_text = text(
         "listener.security.protocol.map",
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "The security protocol of each listener, by its name. Only PLAINTEXT can be listened on.",
+        "The security protocol of each listener, by its name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+    )
+    connection_failed_authentication_delay_ms = integer(
+        "connection.failed.authentication.delay.ms",
+        100,
+        "How long the answer to a login that is refused is held back.",
+        least=0,
+        most=10_000,
+        kind=_INT,
     )
     inter_broker_protocol_version = protocol_version(
         "inter.broker.protocol.version", "2.8-IV1", "The Kafka version that brokers speak with each other."
@@ -453,6 +462,8 @@ class BrokerConfig(ClusterSettings):
         wanted = self.inter_broker_listener_name
         if wanted is not None and wanted not in {each.name for each in self.listeners}:
             raise InvalidConfigError(f"inter.broker.listener.name: there is no listener {wanted}")
+        if self.zookeeper_connect is not None and self.inter_broker_listener.security_protocol != "PLAINTEXT":
+            raise InvalidConfigError("inter.broker.listener.name: expected a listener that is PLAINTEXT")
         self.log_directory = _only_directory(self)
         self.http = http_address(self.texts["http.address"])
         _check_together(self)
@@ -509,10 +520,14 @@ class BrokerConfig(ClusterSettings):
 
     def warnings(self) -> list[str]:
         """Return what whoever starts the broker should know of these settings, a line each."""
-        unknown = sorted(name for name in self.static if name not in SETTINGS and not _DIALECT.fullmatch(name))
+        unknown = sorted(
+            name
+            for name in self.static
+            if name not in SETTINGS and not _DIALECT.fullmatch(name) and not is_of_security(name)
+        )
         found = [f"{name}: unknown, or without effect here{_meant(name)}" for name in unknown]
         for each in self.listeners:
-            if not each.is_loopback:
+            if not each.is_loopback and not each.security_protocol.startswith("SASL"):
                 where = each.host or "all interfaces"
                 found.append(
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "

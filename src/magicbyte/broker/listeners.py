@@ -9,8 +9,8 @@ from typing import Final
 
 from magicbyte.errors import InvalidConfigError
 from magicbyte.records.layout import Dialect
+from magicbyte.security.settings import PROTOCOLS
 
-_PLAINTEXT: Final = "PLAINTEXT"
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})")
 _LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 
@@ -55,8 +55,9 @@ def listeners(
         protocol = protocols.get(name)
         if protocol is None:
             raise InvalidConfigError(f"listeners: listener.security.protocol.map does not say what {name} is")
-        if protocol != _PLAINTEXT:
-            raise InvalidConfigError(f"listeners: {name} is {protocol}: only PLAINTEXT can be listened on")
+        if protocol not in PROTOCOLS:
+            known = ", ".join(PROTOCOLS)
+            raise InvalidConfigError(f"listener.security.protocol.map: {name}: expected {known}, found {protocol}")
         told = advertised.pop(name, (host or "localhost", port))
         if told[0] in ("", "0.0.0.0", "::"):  # noqa: S104 a client cannot connect to this: refused or replaced
             told = ("localhost", told[1])

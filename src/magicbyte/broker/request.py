@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from magicbyte.broker.metrics import UNNAMED, Asked, Client
 from magicbyte.broker.turns import Turns
 from magicbyte.protocol import Message
+from magicbyte.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -21,8 +22,9 @@ M = TypeVar("M")
 class Connection:
     """A client's connection. `peer` is its name for messages; what the client says of itself comes with ApiVersions.
 
-    `client` is who the last request was counted for, `asked` its counters by API key and version. `waited_ns`: how long
-    the one in work has waited for others so far, for records to come or for members of a group.
+    `principal` is who it has proved to be. `client` is who the last request was counted for, `asked` its counters by
+    API key and version. `waited_ns`: how long the one in work has waited for others so far, for records to come or for
+    members of a group.
     """
 
     host: str
@@ -33,6 +35,7 @@ class Connection:
     client: Client | None = None
     asked: dict[tuple[int, int], Asked] = field(default_factory=dict)
     waited_ns: int = 0
+    principal: Principal = ANONYMOUS
 
     @property
     def enriched(self) -> bool:

@@ -33,6 +33,7 @@ T = TypeVar("T")
 READ_BYTES: Final = 64 << 10
 SMALL_FRAME: Final = 64 << 10  # bytes of a frame that waits for no memory
 HEAD: Final = 4  # bytes: what says which request a frame is
+MOST_ENTERING: Final = 1024  # connections whose peers have not said yet who they are
 STALL_MS: Final = 60_000  # for a peer that has begun a frame and sends nothing more of it
 _SIZE = struct.Struct(">i")
 _EMPTY = memoryview(b"")
@@ -54,6 +55,18 @@ Handler: TypeAlias = Callable[[memoryview], Awaitable[Answer | None]]
 """Takes a frame without its size, returns the whole answer, None where there is none. The frame is its to keep."""
 
 
+class Entered(NamedTuple):
+    """A connection that was let in: its stream from now on, its frames, and who handles them."""
+
+    stream: Stream
+    incoming: Incoming
+    handler: Handler
+
+
+Entrance: TypeAlias = Callable[[Stream, str], Awaitable[Entered]]
+"""Finds out who a peer is, given its stream and its host, before its requests are served. Raises MagicbyteError."""
+
+
 class Terms(NamedTuple):
     """What holds for a large frame. `is_kept`: its handler needs its bytes to the end, not only to read a message."""
 
@@ -63,7 +76,7 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What peers may take: sizes in bytes, times in ms.
+    """What peers may take: sizes in bytes, times in ms. `entrance_ms`: until a peer has said who it is.
 
     `terms_of` is given the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes: what holds for such a one.
     `descriptors`: the number that those of connections stay below; the others are for files.
@@ -74,6 +87,7 @@ class Limits:
     connections: int = (1 << 31) - 1
     connections_per_host: int = (1 << 31) - 1
     idle_ms: int = 600_000
+    entrance_ms: int = 30_000
     descriptors: int = 1 << 30
 
 
@@ -81,10 +95,11 @@ class Incoming:
     """The frames of one connection."""
 
     def __init__(self, stream: Stream, limits: Limits, budget: Budget) -> None:
+        self.limits = limits
         self.held = 0  # bytes of the budget, of the frame that is read or was returned last
         self.is_kept = True  # whether they are needed until that one is answered
         self.begun = False  # whether a frame is half there
-        self._stream, self._limits, self._budget = stream, limits, budget
+        self._stream, self._budget = stream, budget
         self._rest = _EMPTY
 
     async def next(self) -> memoryview | None:
@@ -97,13 +112,13 @@ class Incoming:
         if not len(rest):
             return None
         (size,) = _SIZE.unpack_from(rest)
-        self._check(size, self._limits.largest_frame)
+        self._check(size, self.limits.largest_frame)
         self.begun = True
         if size > SMALL_FRAME:
-            if self._limits.terms_of is not None:
+            if self.limits.terms_of is not None:
                 rest = await self._at_least(rest, _SIZE.size + HEAD)
-                largest, self.is_kept = self._limits.terms_of(rest[_SIZE.size : _SIZE.size + HEAD])
-                self._check(size, min(largest, self._limits.largest_frame))
+                largest, self.is_kept = self.limits.terms_of(rest[_SIZE.size : _SIZE.size + HEAD])
+                self._check(size, min(largest, self.limits.largest_frame))
             self.begun = False  # it is not the peer who is waited for
             await self._budget.take(size)
             self.held, self.begun = size, True
@@ -170,7 +185,7 @@ class Server(Generic[T]):
 
     `connected` is given a peer's host, its name for messages and the listener, and returns who handles its requests.
     `budget` is that of the whole process, where there is one, as are `complaints`. `network` is this machine's unless
-    given.
+    given. `entrance_of` says what connections of a listener pass before; there `connected` is not asked.
     """
 
     def __init__(
@@ -181,11 +196,14 @@ class Server(Generic[T]):
         budget: Budget | None = None,
         complaints: Complaints | None = None,
         network: Network | None = None,
+        entrance_of: Callable[[T], Entrance | None] = lambda _listener: None,
     ) -> None:
         self.limits = limits
         self.budget = budget or Budget(-1)
         self.complaints = complaints or Complaints()
         self._connected = connected
+        self._entrance_of = entrance_of
+        self._entering: dict[_Connection, None] = {}  # in the order of their coming
         self._network = network or SocketNetwork()
         self._listening: list[Listening] = []
         self._connections: dict[_Connection, None] = {}  # in the order of their coming
@@ -253,14 +271,40 @@ class Server(Generic[T]):
         connection = _Connection(stream, host, incoming, loop.time())
         self._connections[connection] = None
         self._hosts[host] += 1
-        handler = self._connected(host, stream.peer, listener)
-        connection.task = loop.create_task(self._serve(connection, handler))
+        entrance = self._entrance_of(listener)
+        handler = self._connected(host, stream.peer, listener) if entrance is None else None
+        connection.task = loop.create_task(self._serve(connection, handler, entrance))
         connection.task.add_done_callback(_complain)
 
-    async def _serve(self, connection: _Connection, handler: Handler) -> None:
+    async def _let_in(self, connection: _Connection, entrance: Entrance) -> Handler:
+        """Return who handles the requests of a connection when it is known who sends them.
+
+        Of too many that are not that far the oldest is closed, so that others have their turn.
+        """
+        self._entering[connection] = None
+        if len(self._entering) > MOST_ENTERING:
+            oldest = next(iter(self._entering))
+            del self._entering[oldest]
+            oldest.stream.close()
+        try:
+            async with asyncio.timeout(self.limits.entrance_ms / 1000):
+                connection.stream, connection.incoming, handler = await entrance(connection.stream, connection.host)
+        except TimeoutError:
+            late = f"it has not said who it is within {self.limits.entrance_ms} ms"
+            raise NetworkError(f"{connection.stream.peer}: {late}") from None
+        finally:
+            self._entering.pop(connection, None)
+        connection.incoming.limits = self.limits
+        return handler
+
+    async def _serve(self, connection: _Connection, handler: Handler | None, entrance: Entrance | None) -> None:
         """Answer one connection's requests until the peer ends it, or breaks the rules."""
         stream, incoming = connection.stream, connection.incoming
         try:
+            if handler is None:
+                assert entrance is not None, "one of the two"
+                handler = await self._let_in(connection, entrance)
+                stream, incoming = connection.stream, connection.incoming
             while (frame := await incoming.next()) is not None:
                 connection.busy = True
                 answering = handler(frame)

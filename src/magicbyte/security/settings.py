@@ -88,7 +88,7 @@ class ClientSecurity:
         for name in settings:
             if name not in SETTINGS:
                 raise InvalidConfigError(unknown(name, SETTINGS))
-        found = {name: _resolved(name, value, environment) for name, value in settings.items()}
+        found = {name: resolved(name, value, environment) for name, value in settings.items()}
         protocol = found.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
             raise InvalidConfigError(f"security.protocol: expected {', '.join(PROTOCOLS)}, found {protocol!r}")
@@ -134,7 +134,9 @@ def _counts(name: str, protocol: str) -> bool:
     return protocol.endswith("SSL") if "ssl." in name else protocol.startswith("SASL")
 
 
-def _resolved(name: str, value: str, environment: Mapping[str, str] | None) -> str:
+def resolved(name: str, value: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return a value with what its references stand for. Reads files. Raises InvalidConfigError."""
+
     def replace(match: re.Match[str]) -> str:
         if match[1] == "env":
             known = os.environ if environment is None else environment

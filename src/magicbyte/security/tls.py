@@ -13,6 +13,7 @@ from typing import Final
 
 from magicbyte.errors import InvalidConfigError
 
+CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -56,6 +57,23 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
         _trust(context, settings.trusted)
     if settings.own is not None:
         _identify(context, settings.own)
+    return context
+
+
+def server_context(settings: TlsSettings, client_auth: str = "none") -> ssl.SSLContext:
+    """Return the context of a listener. `client_auth`: Kafka's `ssl.client.auth`. Raises InvalidConfigError."""
+    if settings.own is None:
+        raise InvalidConfigError("ssl.keystore.location: a TLS listener needs a certificate and its key")
+    if client_auth not in CLIENT_AUTH:
+        raise InvalidConfigError(f"ssl.client.auth: expected none, requested or required, found {client_auth!r}")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _limit(context, settings)
+    _identify(context, settings.own)
+    if client_auth != "none":
+        if settings.trusted is None:
+            raise InvalidConfigError("ssl.truststore.location: ssl.client.auth needs to know whom to trust")
+        _trust(context, settings.trusted)
+        context.verify_mode = CLIENT_AUTH[client_auth]
     return context
 
 

@@ -24,15 +24,31 @@ from magicbyte.errors import ErrorCode
 if TYPE_CHECKING:
     from magicbyte.net.server import Answer, Handler
     from magicbyte.testing.faults import Fault, Faults
+    from magicbyte.testing.security import Security
 
 _DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
 
 
 class Broker:
-    """A broker on a free port of this machine. `settings` are Kafka's, by name; `directory` keeps the logs if given."""
+    """A broker on a free port of this machine. `settings` are Kafka's, by name; `directory` keeps the logs if given.
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, directory: Path | None = None) -> None:
-        self._settings = {**_DEFAULTS, **(settings or {})}
+    `security` is SSL, SASL_PLAINTEXT or SASL_SSL, `users` passwords by name, for PLAIN and SCRAM; the attribute
+    `security` then has the settings of clients. A name that no JAAS text can hold, as with a comma, is SCRAM's alone.
+    """
+
+    security: Security | None = None
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        directory: Path | None = None,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
+        self._secured = None if security is None else (security, dict(users or {}))
+        self._certificates: str | None = None
+        self._settings = dict(settings or {})
         self._directory = directory
         self._temporary: str | None = None
         self._broker: Served | None = None
@@ -99,13 +115,27 @@ class Broker:
         """Start it on the running loop."""
         if self._directory is None:
             self._temporary = tempfile.mkdtemp(prefix="magicbyte-")
-        broker = self._made(BrokerConfig({"log.dirs": str(self._directory or self._temporary), **self._settings}))
         try:
+            secured = self._secure()
+            logs = {"log.dirs": str(self._directory or self._temporary)}
+            broker = self._made(BrokerConfig({**logs, **_DEFAULTS, **secured, **self._settings}))
             await broker.start()
         except BaseException:
             self._clear()
             raise
+        if self.security is not None:
+            self.security.add_users(broker.metadata)
         self._broker = broker
+
+    def _secure(self) -> dict[str, str]:
+        """Return the settings of a secured listener, nothing for one that is not."""
+        if self._secured is None:
+            return {}
+        from magicbyte.testing.security import Security
+
+        self._certificates = tempfile.mkdtemp(prefix="magicbyte-")
+        self.security = Security(*self._secured, Path(self._certificates))
+        return self.security.broker_settings()
 
     def _made(self, config: BrokerConfig) -> Served:
         return Served(config, around=self._faulty)
@@ -120,9 +150,10 @@ class Broker:
             self._clear()
 
     def _clear(self) -> None:
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
+        for folder in (self._temporary, self._certificates):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+        self._temporary = self._certificates = None
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -1,0 +1,128 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from magicbyte.broker.cluster import tell_of_config_change
+from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.scram_users import USERS, change_of, sanitised
+from magicbyte.broker.topic_nodes import children, settings_of
+from magicbyte.errors import ErrorCode, SecurityError
+from magicbyte.metadata import layout
+from magicbyte.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from magicbyte.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from magicbyte.security.scram import LEAST_ITERATIONS
+from magicbyte.security.server import Credential
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_STEPS: Final = 10  # for a user
+_MOST_ITERATIONS: Final = 16_384
+
+
+async def describe(
+    broker: Broker, request: Request[DescribeUserScramCredentialsRequest]
+) -> DescribeUserScramCredentialsResponse:
+    """Say which mechanisms users have a password for, and never more of it."""
+    asked = Counter(each.name for each in request.message.users or ())
+    stored = children(broker.metadata, f"{layout.CONFIG}/{USERS}")
+    names = asked or [unquote(each) for each in sorted(stored) if each != layout.DEFAULT_ENTITY]
+    results = []
+    async for name in request.turns.over(names, _STEPS):
+        result = DescribeUserScramCredentialsResult(user=name, error_message=None)
+        if asked[name] > 1:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = "Cannot describe SCRAM credentials for the same user twice in a single request"
+        else:
+            try:
+                result.credential_infos = _infos(broker, name)
+            except SecurityError as error:
+                result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+            if not result.credential_infos and not result.error_code:
+                if not asked:
+                    continue
+                result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+                result.error_message = "Attempt to describe a user credential that does not exist"
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _infos(broker: Broker, user: str) -> list[CredentialInfo]:
+    own = settings_of(broker.metadata, USERS, sanitised(user))
+    return [
+        CredentialInfo(mechanism=number, iterations=Credential.load(own[name]).iterations)
+        for number, name in _MECHANISMS.items()
+        if name in own
+    ]
+
+
+async def alter(
+    broker: Broker, request: Request[AlterUserScramCredentialsRequest]
+) -> AlterUserScramCredentialsResponse:
+    """Set and take away passwords: of each user all that is asked, or nothing."""
+    message, wanted = request.message, dict[str, dict[str, str | None]]()
+    faults: dict[str, tuple[ErrorCode, str]] = {}
+    named: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*message.deletions, *message.upsertions]
+    async for each in request.turns.over(named, _STEPS):
+        changes = wanted.setdefault(each.name, {})
+        mechanism = _MECHANISMS.get(each.mechanism, "")
+        if not each.name:
+            faults[each.name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+        elif not mechanism:
+            faults.setdefault(each.name, (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"))
+        elif mechanism in changes:
+            faults[each.name] = (
+                ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+            )  # fmt: skip
+        changes[mechanism] = None
+    async for user in request.turns.over(message.upsertions, _STEPS):
+        if user.name in faults:
+            continue
+        if not LEAST_ITERATIONS <= user.iterations <= _MOST_ITERATIONS:
+            why = f"expected {LEAST_ITERATIONS} to {_MOST_ITERATIONS} iterations, found {user.iterations}"
+            faults[user.name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, why
+        elif not user.salt or not user.salted_password:
+            faults[user.name] = ErrorCode.UNKNOWN_SERVER_ERROR, "expected a salt and a salted password"
+        else:
+            name = _MECHANISMS[user.mechanism]
+            kept = Credential.of_salted(name, bytes(user.salted_password), bytes(user.salt), user.iterations)
+            wanted[user.name][name] = kept.dump()
+    async for gone in request.turns.over(message.deletions, _STEPS):
+        own = settings_of(broker.metadata, USERS, sanitised(gone.name)) if gone.name not in faults else {}
+        if gone.name not in faults and _MECHANISMS[gone.mechanism] not in own:
+            why = "Attempt to delete a user credential that does not exist"
+            faults[gone.name] = ErrorCode.RESOURCE_NOT_FOUND, why
+    for name, changes in wanted.items():
+        if name not in faults:
+            store = broker.metadata
+            told = tell_of_config_change(store, USERS, sanitised(name), broker.clock.now_ms())
+            await broker.writing.run(store.transaction, [change_of(store, name, changes), *told])
+    return AlterUserScramCredentialsResponse(results=[_result(name, faults.get(name)) for name in wanted])
+
+
+def _result(name: str, fault: tuple[ErrorCode, str] | None) -> AlterUserScramCredentialsResult:
+    code, why = fault or (ErrorCode.NONE, None)
+    return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=why)
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    DescribeUserScramCredentialsRequest: describe,
+    AlterUserScramCredentialsRequest: alter,
+}

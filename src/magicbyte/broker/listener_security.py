@@ -1,0 +1,78 @@
+"""What secures a listener: the texts of Kafka's settings, its own before those of all, read when the broker starts."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.errors import InvalidConfigError
+from magicbyte.security.jaas import parse_jaas
+from magicbyte.security.sasl import PLAIN
+from magicbyte.security.scram import HASHES
+from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, resolved, stores
+from magicbyte.security.tls import TlsSettings, server_context
+
+if TYPE_CHECKING:
+    from magicbyte.broker.listeners import Listener
+
+_OWN: Final = re.compile(r"listener\.name\.[a-z0-9_.-]+?\.((?:ssl|sasl)\..*|[a-z0-9-]+\.sasl\.jaas\.config)")
+_TLS: Final = (*TRUSTSTORE, *KEYSTORE, "ssl.enabled.protocols", "ssl.cipher.suites")
+_MAPPING: Final = "ssl.principal.mapping.rules"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """How a listener is secured. `passwords` are those of PLAIN, by user."""
+
+    context: ssl.SSLContext | None
+    mechanisms: tuple[str, ...]
+    passwords: Mapping[str, str] = field(repr=False)
+
+
+def is_of_security(name: str) -> bool:
+    """Whether a setting is read here, for all listeners or for one. Users are of one listener."""
+    own = _OWN.fullmatch(name)
+    if own is not None and own[1].endswith(".sasl.jaas.config"):
+        return True
+    return (name if own is None else own[1]) in (*_TLS, "ssl.client.auth", "sasl.enabled.mechanisms", _MAPPING)
+
+
+def security_of(listener: Listener, static: Mapping[str, str]) -> ListenerSecurity:
+    """Return how a listener is secured, by the settings that are given. Reads files. Raises InvalidConfigError."""
+    prefix = f"listener.name.{listener.name.lower()}."
+    protocol = listener.security_protocol
+
+    def given(name: str) -> str | None:
+        found = static.get(prefix + name, static.get(name))
+        return None if found is None else resolved(name, found)
+
+    if given(_MAPPING) not in (None, "", "DEFAULT"):
+        raise InvalidConfigError(f"{_MAPPING}: only DEFAULT is there yet: the whole name of the certificate's owner")
+    context = None
+    if protocol.endswith("SSL"):
+        trusted, own = stores({name: value for name in _TLS if (value := given(name)) is not None})
+        versions = tuple(each.strip() for each in (given("ssl.enabled.protocols") or "TLSv1.2,TLSv1.3").split(","))
+        wanted = static.get(f"{prefix}ssl.client.auth") if protocol.startswith("SASL") else given("ssl.client.auth")
+        settings = TlsSettings(trusted, own, versions=versions, ciphers=given("ssl.cipher.suites"))
+        context = server_context(settings, wanted or "none")
+    if not protocol.startswith("SASL"):
+        return ListenerSecurity(context, (), {})
+    mechanisms = tuple(each.strip() for each in (given("sasl.enabled.mechanisms") or "").split(",") if each.strip())
+    known = (PLAIN, *HASHES)
+    if not mechanisms or not set(mechanisms) <= set(known):
+        raise InvalidConfigError(
+            f"sasl.enabled.mechanisms: listener {listener.name} needs one or more of {', '.join(known)}, found "
+            f"{', '.join(mechanisms) or 'none'}"
+        )
+    return ListenerSecurity(context, mechanisms, _passwords(prefix, static) if PLAIN in mechanisms else {})
+
+
+def _passwords(prefix: str, static: Mapping[str, str]) -> dict[str, str]:
+    name = f"{prefix}plain.sasl.jaas.config"
+    if name not in static:
+        raise InvalidConfigError(f'{name}: expected a login module with user_NAME="PASSWORD" for each user of PLAIN')
+    options = parse_jaas(name, resolved(name, static[name])).options
+    return {key.removeprefix("user_"): value for key, value in options.items() if key.startswith("user_")}

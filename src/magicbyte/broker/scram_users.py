@@ -1,0 +1,45 @@
+"""SCRAM users in the tree, where Kafka keeps them: /config/users/NAME."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from magicbyte.broker.topic_nodes import settings_of
+from magicbyte.errors import MetadataError, SecurityError
+from magicbyte.metadata import layout
+from magicbyte.ports import CreateNode, NodeChange, SetNode
+from magicbyte.printable import logger
+from magicbyte.security.server import Credential
+
+if TYPE_CHECKING:
+    from magicbyte.ports import MetadataStore
+
+log = logger(__name__)
+
+USERS: Final = "users"
+
+
+def sanitised(user: str) -> str:
+    """Return a user's name as the tree has it."""
+    return quote(user, safe="").replace("~", "%7E")
+
+
+def credential_of(metadata: MetadataStore, mechanism: str, user: str) -> Credential | None:
+    """Return what is kept of a user's password, None if that is nothing; damage is told in the log."""
+    name = sanitised(user)
+    try:
+        text = settings_of(metadata, USERS, name).get(mechanism)
+        return None if text is None else Credential.load(text)
+    except (SecurityError, MetadataError) as error:
+        log.warning("the %s credential of user %s: %s", mechanism, name, error)
+        return None
+
+
+def change_of(metadata: MetadataStore, user: str, changes: Mapping[str, str | None]) -> NodeChange:
+    """Return what gives a user these credentials, by mechanism, and takes away those that are None."""
+    path = layout.config_path(USERS, sanitised(user))
+    kept = {name: text for name, text in settings_of(metadata, USERS, sanitised(user)).items() if name not in changes}
+    data = layout.dump_config(kept | {name: text for name, text in changes.items() if text is not None})
+    return CreateNode(path, data) if metadata.exists(path) is None else SetNode(path, data)

@@ -1,0 +1,119 @@
+"""A secured listener for a test's broker: a throw-away authority, users, and the settings of clients by library."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.broker.scram_users import change_of
+from magicbyte.security.sasl import PLAIN
+from magicbyte.security.scram import HASHES
+from magicbyte.security.server import Credential
+from magicbyte.security.settings import PROTOCOLS, ClientSecurity
+from magicbyte.testing.certificates import Authority
+
+if TYPE_CHECKING:
+    from magicbyte.ports import MetadataStore
+
+_MECHANISMS: Final = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+_WORD: Final = re.compile(r"[\w.@-]+")
+_MODULES: Final = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+class Security:
+    """How a broker's listener is secured, and what its clients are to be given. Certificates lie in `folder`."""
+
+    def __init__(self, protocol: str, users: Mapping[str, str], folder: Path) -> None:
+        """Make an authority and a certificate where the protocol has TLS. Raises ValueError."""
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"security: expected {', '.join(PROTOCOLS)}, found {protocol!r}")
+        if bool(users) != protocol.startswith("SASL"):
+            raise ValueError(f"users: expected some with SASL_PLAINTEXT and SASL_SSL, and none else: it is {protocol}")
+        self.protocol, self.users = protocol, dict(users)
+        self.authority: Path | None = None
+        if protocol.endswith("SSL"):
+            made = Authority()
+            self.authority = folder / "ca.pem"
+            self.authority.write_text(made.certificate)
+            self._own = made.write(folder, "broker")
+
+    def broker_settings(self) -> dict[str, str]:
+        """Return the settings of the broker."""
+        found = {"listeners": f"{self.protocol}://127.0.0.1:0"}
+        if self.authority is not None:
+            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self._own)}
+        if self.users:
+            plain = {name: password for name, password in self.users.items() if _WORD.fullmatch(name)}
+            named = "".join(f" user_{name}={_quoted(password)}" for name, password in plain.items())
+            own = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
+            found |= {"sasl.enabled.mechanisms": _MECHANISMS, own: f"{_MODULES[PLAIN]} required{named};"}
+        return found
+
+    def add_users(self, metadata: MetadataStore) -> None:
+        """Let the users log in by SCRAM, too."""
+        for name, password in self.users.items():
+            kept = {each: Credential.of(each, password, secrets.token_bytes(16)).dump() for each in HASHES}
+            metadata.transaction([change_of(metadata, name, kept)])
+
+    def java(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:
+        """Return settings of Java clients, and of ours."""
+        found = {"security.protocol": self.protocol}
+        if self.authority is not None:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
+        if self.users:
+            name, password = self._user(user)
+            module = _MODULES[PLAIN if mechanism == PLAIN else "SCRAM"]
+            text = f"{module} required username={_quoted(name)} password={_quoted(password)};"
+            found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": text}
+        return found
+
+    def librdkafka(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:
+        """Return settings of librdkafka and what is built on it, confluent-kafka and kcat among them."""
+        found = {"security.protocol": self.protocol}
+        if self.authority is not None:
+            found["ssl.ca.location"] = str(self.authority)
+        if self.users:
+            name, password = self._user(user)
+            found |= {"sasl.mechanism": mechanism, "sasl.username": name, "sasl.password": password}
+        return found
+
+    def kafka_python(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, Any]:
+        """Return arguments of kafka-python's clients."""
+        found = self._plain(user, mechanism)
+        if self.authority is not None:
+            found["ssl_cafile"] = str(self.authority)
+        return found
+
+    def aiokafka(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, Any]:
+        """Return arguments of aiokafka's clients."""
+        found = self._plain(user, mechanism)
+        if self.authority is not None:
+            found["ssl_context"] = ssl.create_default_context(cafile=self.authority)
+        return found
+
+    def client(self, user: str | None = None, mechanism: str = PLAIN) -> ClientSecurity:
+        """Return what `magicbyte.Client` is given as `security`."""
+        return ClientSecurity.of(self.java(user, mechanism))
+
+    def _plain(self, user: str | None, mechanism: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.users:
+            name, password = self._user(user)
+            found |= {"sasl_mechanism": mechanism, "sasl_plain_username": name, "sasl_plain_password": password}
+        return found
+
+    def _user(self, user: str | None) -> tuple[str, str]:
+        name = next(iter(self.users)) if user is None else user
+        return name, self.users[name]
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
