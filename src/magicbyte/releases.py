@@ -257,7 +257,8 @@ def protocol_version(name: str) -> tuple[int, ...]:
 
     `0.9.0-1` is 0.10.0-IV0. Raises ValueError for a name that no release has.
     """
-    numbered, behind, internal = ("0.10.0-IV0" if name == "0.9.0-1" else name).partition("-IV")
+    known_as = "0.10.0-IV0" if name == "0.9.0-1" else name.removesuffix(".X")  # 0.9.0.X, as brokers of 1.x tell it
+    numbered, behind, internal = known_as.partition("-IV")
     parts = numbered.split(".")
     length = 3 if parts[0] == "0" else 2
     known = ".".join(parts[:length]) in LINES and all(part.isdigit() for part in parts)

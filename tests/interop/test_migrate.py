@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,20 @@ from interop import jvm
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.migration.check import Facts, Weight, check
+from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
+from magicbyte.records.scan import scan
 from magicbyte.releases import Release
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 RELEASE = "4.3.1"
+START = 1_700_000_000_000
+SECONDS = 60
 STORED = {"v0": "0.8.2.2/basic-gzip", "v1": "0.10.2.2/basic-lz4"}
 FORGOTTEN = {
     "inter.broker.protocol.version": "3.9",
@@ -103,3 +110,66 @@ def test_status_tells_release_protocol_and_format_of_a_real_broker_and_apply_goe
     assert (broker["software"], broker["knowsFormat"]) == ("Kafka 2.8", "2")
     assert (broker["protocol"], broker["format"]) == ("0.10.2", "1")
     assert "Kafka 2.8" in text
+
+
+def test_a_real_canary_goes_back_by_the_procedure_and_loses_nothing(tmp_path: Path) -> None:
+    """The first variant of KIP-31: the canary's peer fetches in version 1, so that its copy is converted."""
+
+    async def fill(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            await create_topic(client, NewTopic("topic", assignments=[[1, 0]]))
+            rows = [Record(at, START + at, 0, b"key", b"value %d" % at) for at in range(50)]
+            await send(client, "topic", 0, rows, ProduceOptions(codec=Codec.GZIP))
+
+    async def all_in_sync(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            for _ in range(SECONDS * 2):
+                (partition,) = (await client.topics(["topic"]))["topic"].partitions.values()
+                if set(partition.isr) == {0, 1}:
+                    return
+                await asyncio.sleep(0.5)
+        raise AssertionError("the canary did not come back into sync")
+
+    async def values(bootstrap: str) -> list[bytes | None]:
+        async with Client(bootstrap) as client:
+            found = await fetch_sets(client, "topic", 0, 0, FetchOptions(max_bytes=1 << 20))
+            return [record.value for columns in decode(found.data[: found.table.end]) for record in columns]
+
+    def stored(number: int) -> set[int]:
+        data = (tmp_path / str(number) / "data/topic-0" / f"{0:020}.log").read_bytes()
+        return set(scan(memoryview(data)).magic)
+
+    def set_of_canary(protocol: str, form: str) -> None:
+        start = tmp_path / "1/start.json"
+        command = json.loads(start.read_text())
+        for setting in (f"inter.broker.protocol.version={protocol}", f"log.message.format.version={form}"):
+            command += ["--prop", setting]
+        start.write_text(json.dumps(command))
+
+    old = ("inter.broker.protocol.version=0.9.0", "log.message.format.version=0.9.0")
+    with jvm.brokers("1.1.1", tmp_path, 2, *old) as states:
+        server = states[0]["bootstrap"]
+        jvm.stop(tmp_path / "1")
+        set_of_canary("0.10.0", "0.10.0")
+        jvm.restart(tmp_path / "1")
+        asyncio.run(fill(server))
+        asyncio.run(all_in_sync(server))
+        assert (stored(0), stored(1)) == ({0}, {1})
+        done = run("migrate", "status", "-b", server, "--to", "1", "--rehearse", "0", "--format", "json")
+        assert done.stderr == ""
+        canary = json.loads(done.stdout)
+        assert (canary["phase"], canary["brokers"]) == ("phase 1", [0])  # whose protocol is still to be raised
+        done = run("migrate", "rollback", "-b", server, "--broker", "1", "--to", "0", "--format", "json")
+        assert done.stderr == ""
+        found = json.loads(done.stdout)
+        assert (done.exit_code, found["refused"], found["remove"], found["spread"]) == (0, [], ["topic-0"], {})
+        jvm.stop(tmp_path / "1")
+        alone = run("migrate", "rollback", "-b", server, "--broker", "0", "--to", "0")
+        assert alone.exit_code == 0  # it holds nothing newer
+        for folder in found["remove"]:
+            shutil.rmtree(tmp_path / "1/data" / folder)
+        set_of_canary("0.9.0", "0.9.0")
+        jvm.restart(tmp_path / "1")
+        asyncio.run(all_in_sync(server))
+        assert asyncio.run(values(server)) == [b"value %d" % at for at in range(50)]
+        assert (stored(0), stored(1)) == ({0}, {0})

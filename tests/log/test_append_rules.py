@@ -526,6 +526,7 @@ def test_a_marker_of_an_old_producer_or_coordinator_is_refused(epoch: int, coord
 @pytest.mark.parametrize(
     ("version", "expected"),
     [("0", Format.V0), ("1", Format.V1), ("2", Format.V2), ("0.8.2", Format.V0), ("0.9.0", Format.V0),
+     ("0.9.0.X", Format.V0),
      ("0.10.0-IV0", Format.V1), ("0.10.0-IV1", Format.V1), ("0.10.2", Format.V1), ("0.10.2-IV0", Format.V1),
      ("0.11.0-IV0", Format.V2), ("0.11.0", Format.V2), ("1.0", Format.V2), ("2.8", Format.V2),
      ("3.0-IV1", Format.V2)],
