@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: there is no authorizer, and each is answered so, in fields of its own."""
+"""DescribeAcls, CreateAcls, DeleteAcls; without an authorizer each is answered so, in fields of its own."""
 
 from __future__ import annotations
 
@@ -6,32 +6,165 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.request import Handler, Request
-from magicbyte.errors import ErrorCode
-from magicbyte.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-from magicbyte.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-from magicbyte.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from magicbyte.errors import ErrorCode, InvalidRequestError, MagicbyteError
+from magicbyte.protocol.messages.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
+from magicbyte.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from magicbyte.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from magicbyte.security.acls import (
+    CLUSTER_NAME,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    Permission,
+    Resource,
+    ResourceType,
+)
+from magicbyte.security.principal import Principal
 
 if TYPE_CHECKING:
+    from magicbyte.broker.authorizer import Authorizer
     from magicbyte.broker.broker import Broker
 
 _WHY: Final = "No Authorizer is configured."
 
 
-async def describe_acls(_broker: Broker, _request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
-    """Say that there are no rules to describe."""
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
+async def describe_acls(broker: Broker, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
+    """Return the ACLs that a filter takes."""
+    if broker.authorizer is None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
+    wanted = _filter(request.message)
+    resources = []
+    async for resource, entries in request.turns.over(broker.authorizer.acls.of.items()):
+        acls = [
+            AclDescription(
+                principal=str(each.principal),
+                host=each.host,
+                operation=each.operation,
+                permission_type=each.permission,
+            )
+            for each in sorted(entries)
+            if wanted.takes(resource, each)
+        ]
+        if acls:
+            resources.append(
+                DescribeAclsResource(
+                    resource_type=resource.type,
+                    resource_name=resource.name,
+                    pattern_type=resource.pattern,
+                    acls=acls,
+                )
+            )
+    return DescribeAclsResponse(error_message=None, resources=resources)
 
 
-async def create_acls(_broker: Broker, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
-    """Refuse each rule."""
-    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
-    return CreateAclsResponse(results=[refused] * len(request.message.creations))
+async def create_acls(broker: Broker, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
+    """Add ACLs. As in Kafka, what one resource is refused for all of the request's ACLs about it are refused for."""
+    creations = request.message.creations
+    if (authorizer := broker.authorizer) is None:
+        refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
+        return CreateAclsResponse(results=[refused] * len(creations))
+    results = [AclCreationResult(error_message=None) for _ in creations]
+    by_resource: dict[Resource, list[int]] = {}
+    for index, each in enumerate(creations):
+        by_resource.setdefault(_resource(each), []).append(index)
+    for resource, indexes in by_resource.items():
+        try:
+            _check_name(resource)
+            await authorizer.change(resource, add=frozenset(_entry(creations[index]) for index in indexes))
+        except MagicbyteError as error:
+            for index in indexes:
+                results[index] = AclCreationResult(error_code=error.code, error_message=str(error))
+    return CreateAclsResponse(results=results)
 
 
-async def delete_acls(_broker: Broker, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
-    """Refuse each filter."""
-    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
-    return DeleteAclsResponse(filter_results=[refused] * len(request.message.filters))
+def _resource(said: AclCreation) -> Resource:
+    """Return what an ACL is about. Raises InvalidRequestError for numbers that stand for nothing."""
+    try:
+        Permission(said.permission_type), Operation(said.operation)
+        return Resource(ResourceType(said.resource_type), said.resource_name, Pattern(said.resource_pattern_type))
+    except ValueError as error:
+        raise InvalidRequestError(f"expected a type, a pattern, an operation and a permission: {error}") from error
+
+
+def _check_name(resource: Resource) -> None:
+    """Raise InvalidRequestError for a name that no node can have, or that the cluster does not have."""
+    is_cluster = resource.name == CLUSTER_NAME or resource.type is not ResourceType.CLUSTER
+    if not resource.name or "/" in resource.name or not is_cluster:
+        raise InvalidRequestError(f"{resource.name[:80]!r} cannot be the name of a {resource.type.name} in an ACL")
+
+
+def _entry(said: AclCreation) -> Entry:
+    try:
+        principal = Principal.parse(said.principal)
+    except InvalidRequestError as error:  # for which Kafka has no code
+        raise MagicbyteError(str(error)) from error
+    return Entry(principal, Permission(said.permission_type), Operation(said.operation), said.host)
+
+
+async def delete_acls(broker: Broker, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
+    """Take away the ACLs that filters take, and say which these were."""
+    filters = request.message.filters
+    if (authorizer := broker.authorizer) is None:
+        refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
+        return DeleteAclsResponse(filter_results=[refused] * len(filters))
+    return DeleteAclsResponse(filter_results=[await _delete(authorizer, _filter(each)) for each in filters])
+
+
+async def _delete(authorizer: Authorizer, wanted: Filter) -> DeleteAclsFilterResult:
+    matching = []
+    for resource, entries in list(authorizer.acls.of.items()):
+        taken = frozenset(each for each in entries if wanted.takes(resource, each))
+        if not taken:
+            continue
+        code, why = ErrorCode.NONE, None
+        try:
+            await authorizer.change(resource, remove=taken)
+        except MagicbyteError as error:
+            code, why = error.code, str(error)
+        matching += [
+            DeleteAclsMatchingAcl(
+                error_code=code,
+                error_message=why,
+                resource_type=resource.type,
+                resource_name=resource.name,
+                pattern_type=resource.pattern,
+                principal=str(each.principal),
+                host=each.host,
+                operation=each.operation,
+                permission_type=each.permission,
+            )
+            for each in sorted(taken)
+        ]
+    return DeleteAclsFilterResult(error_message=None, matching_acls=matching)
+
+
+def _filter(said: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
+    return Filter(
+        said.resource_type_filter,
+        said.resource_name_filter,
+        said.pattern_type_filter,
+        said.principal_filter,
+        said.host_filter,
+        said.operation,
+        said.permission_type,
+    )
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {

@@ -61,7 +61,7 @@ _MADE_AT_ONCE: Final = 100  # logs of a topic
 _SETTINGS_STEPS: Final = 30  # to list all settings of a topic
 
 
-def _check_controller(broker: Broker) -> None:
+def check_controller(broker: Broker) -> None:
     """Raise NotControllerError where another broker is to be asked."""
     if not broker.cluster_view.is_controller:
         raise NotControllerError(f"the controller is broker {broker.cluster_view.controller_id}")
@@ -95,7 +95,7 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
                 continue
             left -= len(each.assignments) or max(each.num_partitions, 1)
             try:
-                _check_controller(broker)
+                check_controller(broker)
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
                 topic = await broker.writing.run(_create, broker, each, validate_only=message.validate_only)
@@ -194,7 +194,7 @@ async def create_partitions(broker: Broker, request: Request[CreatePartitionsReq
                 if names[each.name] > 1:
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
-                    _check_controller(broker)
+                    check_controller(broker)
                     await broker.writing.run(_grow, broker, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
@@ -261,7 +261,7 @@ async def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> Del
     try:
         topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
         result.name, result.topic_id = topic.name, topic.id
-        _check_controller(broker)
+        check_controller(broker)
         if broker.membership is not None:
             await broker.writing.run(broker.topics.delete, topic.name)
             return result

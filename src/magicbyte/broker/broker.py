@@ -57,6 +57,7 @@ from magicbyte.releases import registration_version
 if TYPE_CHECKING:
     from random import Random
 
+    from magicbyte.broker.authorizer import Authorizer
     from magicbyte.broker.cluster_view import ClusterView
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.controller import ControllerService
@@ -107,6 +108,8 @@ class Broker:
     producer_ids: cluster.ProducerIds
     appends: Appends
     http_port: int
+    authorizer: Authorizer | None = None
+    """What knows the ACLs; None: everybody may do everything."""
 
     def __init__(
         self,
@@ -175,6 +178,11 @@ class Broker:
                 await self._join_session(self._session)
             self._open()
             self._background = Background(self)
+            if self.config.authorizer_class_name:
+                from magicbyte.broker.authorizer import Authorizer
+
+                self.authorizer = Authorizer(self)
+                await self.authorizer.start()
             await self._listen()
             await loading
         except BaseException:

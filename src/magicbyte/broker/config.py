@@ -14,6 +14,7 @@ from magicbyte.broker.cluster_settings import ClusterSettings
 from magicbyte.broker.listener_security import is_of_security
 from magicbyte.broker.listeners import Listener, http_address, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
+from magicbyte.broker.security_settings import SecuritySettings
 from magicbyte.broker.settings import (
     INT_MAX,
     LONG_MAX,
@@ -42,7 +43,7 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")
 
 
-class BrokerConfig(ClusterSettings):
+class BrokerConfig(ClusterSettings, SecuritySettings):
     """A broker's settings. Each attribute below is the value in force, which changes with `change`.
 
     `static` are those from the file and the command line, `of_all` and `of_this` those that were set while it ran, for
@@ -529,9 +530,10 @@ class BrokerConfig(ClusterSettings):
         for each in self.listeners:
             if not each.is_loopback and not each.security_protocol.startswith("SASL"):
                 where = each.host or "all interfaces"
+                may = "is User:ANONYMOUS" if self.authorizer_class_name else "can read, write and delete everything"
                 found.append(
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
-                    "whoever reaches it can read, write and delete everything"
+                    f"whoever reaches it {may}"
                 )
         if self.http is not None and not is_loopback(self.http[0]):
             found.append(f"the pages at {self.http_address} are open to the network: they name topics and clients")
@@ -540,14 +542,13 @@ class BrokerConfig(ClusterSettings):
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
     each.name: each
-    for kind in (BrokerConfig, ClusterSettings)
+    for kind in (BrokerConfig, ClusterSettings, SecuritySettings)
     for each in vars(kind).values()
     if isinstance(each, Setting)
 }
 """The table of the broker's settings, by Kafka's names."""
 
 REFUSED: Final = {
-    "authorizer.class.name": "there are no ACLs here: everybody who is connected may do everything",
     "create.topic.policy.class.name": "Java classes cannot be loaded",
     "alter.config.policy.class.name": "Java classes cannot be loaded",
 }

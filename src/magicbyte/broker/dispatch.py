@@ -7,7 +7,7 @@ start waits for its disk.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -117,7 +117,7 @@ class Dispatcher:
             return await answering
         del body
         request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
-        response = await route.handler(self._broker, request)
+        response = await self._handle(route, request)
         if request.turns.is_long:
             return await self._answer_long(route, request, response, header.correlation_id, started)
         answer = None
@@ -128,6 +128,15 @@ class Dispatcher:
                 route.codes(response, self._broker.metrics.apis[api.key].codes)
         self._count(route, version, started)
         return answer
+
+    def _handle(self, route: _Route, request: Request[Any]) -> Awaitable[Message | None]:
+        """Return what answers a request: the handler, as far as the authorizer lets it."""
+        broker = self._broker
+        if broker.authorizer is None:
+            return route.handler(broker, request)
+        from magicbyte.broker.rights import answer
+
+        return answer(broker, route.api.key, request, route.handler)
 
     async def _answer_large(
         self, route: _Route, header: RequestHeader, body: memoryview, started: int
@@ -141,7 +150,7 @@ class Dispatcher:
             client = self._client(header.client_id or "")
             request = Request(message, version, header.client_id, self._connection, client, is_large=True)
             del message
-            response = await route.handler(broker, request)
+            response = await self._handle(route, request)
             return await self._answer_long(route, request, response, header.correlation_id, started)
 
     async def _answer_long(

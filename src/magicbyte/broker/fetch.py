@@ -114,9 +114,14 @@ class _Reading:
         """Give back what was found, as it will not be sent."""
         for each in self.found:
             each.finish = None
-            for piece in each.data.records or ():
-                if isinstance(piece, FilePart | ConvertedPart):
-                    piece.close()
+            give_back(each.data)
+
+
+def give_back(data: PartitionData) -> None:
+    """Close what an answer about a partition holds, as it will not be sent."""
+    for piece in data.records or ():
+        if isinstance(piece, FilePart | ConvertedPart):
+            piece.close()
 
 
 async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse:

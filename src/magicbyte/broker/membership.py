@@ -84,6 +84,8 @@ class Membership:
                 await self._register()
                 await self.controller.renew(self.store)
                 await self._look_at_config_changes()
+                if self._broker.authorizer is not None:
+                    self._broker.authorizer.look_again()
             except MagicbyteError as error:
                 log.warning("cannot go on in a new session of the metadata tree yet: %s", error)
                 await asyncio.sleep(_RETRY_S)

@@ -1,1 +1,1 @@
-"""Who speaks, and whether others can listen: settings, TLS contexts, SASL. No network; sockets are `net/`'s."""
+"""Who speaks, whether others can listen, who may do what: TLS, SASL, ACLs. No network; sockets are `net/`'s."""

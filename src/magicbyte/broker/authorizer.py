@@ -1,0 +1,205 @@
+"""Who may do what: the cluster's ACLs as this broker knows them, changes of them, and the audit log.
+
+A node that cannot be read denies everybody but super users what it is about, and an error says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.errors import (
+    BadVersionError,
+    MagicbyteError,
+    MetadataError,
+    NodeExistsError,
+    NoNodeError,
+)
+from magicbyte.metadata.on_loop import LoopStore
+from magicbyte.ports import CreateNode, DeleteNode, NodeChange, NodeEvent, SetNode
+from magicbyte.printable import logger
+from magicbyte.security import acls
+from magicbyte.security.acls import Acls, Entries, Operation, Pattern, Resource, ResourceType
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.request import Connection
+    from magicbyte.ports import Node
+
+log = logger(__name__)
+audit = logger("magicbyte.audit")
+
+_ATTEMPTS: Final = 10
+_NOTES_KEPT_MS: Final = 15 * 60_000
+_RETRY_S: Final = 1.0
+_DAMAGED: Final = frozenset({acls.DENY_ALL})
+
+
+class Authorizer:
+    """Decides by the ACLs in the tree. `start` it before anything is served."""
+
+    acls: Acls
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._super_users = broker.config.super_users
+        self._alone = LoopStore(broker.metadata, broker.writing.run)
+        self._is_reading = self._is_stale = False
+
+    @property
+    def _store(self) -> LoopStore:
+        membership = self._broker.membership
+        return self._alone if membership is None else membership.store
+
+    async def start(self) -> None:
+        """Read all ACLs, and follow their changes from now on."""
+        for path in (*_TYPE_PATHS, acls.LITERAL_CHANGES, acls.PREFIXED_CHANGES):
+            if await self._store.exists(path) is None:
+                try:
+                    await self._store.create(path, parents=True)
+                except NodeExistsError:
+                    log.debug("%s was made by another broker meanwhile", path)
+        await self._read()
+
+    # ---- decisions
+
+    def allows(self, connection: Connection, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Return whether a connection may do something to what has this name; the audit log says so."""
+        is_allowed = self.acls.allows(connection.principal, connection.host, operation, kind, name)
+        self._note(connection, operation, kind, name, is_allowed=is_allowed)
+        return is_allowed
+
+    def allows_any(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
+        """Return whether a connection may do something to any name of a type; the audit log says so."""
+        is_allowed = self.acls.allows_any(connection.principal, connection.host, operation, kind)
+        self._note(connection, operation, kind, "(any)", is_allowed=is_allowed)
+        return is_allowed
+
+    def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
+        """Return all that a connection may do to what has this name, as bits."""
+        may = (
+            each
+            for each in acls.OPERATIONS[kind]
+            if self.acls.allows(connection.principal, connection.host, each, kind, name)
+        )
+        return sum(1 << each for each in may)
+
+    def _note(
+        self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, is_allowed: bool
+    ) -> None:
+        level = logging.DEBUG if is_allowed else logging.INFO
+        if audit.isEnabledFor(level):
+            facts = {
+                "principal": str(connection.principal),
+                "host": connection.host,
+                "listener": connection.listener.name,
+                "operation": operation.name,
+                "resource_type": kind.name,
+                "resource": name,
+                "allowed": is_allowed,
+            }
+            said = " ".join(f"{key}={value!r}" for key, value in facts.items())
+            audit.log(level, "%s: %s", "allowed" if is_allowed else "denied", said, extra={"fields": facts})
+
+    # ---- what the tree says
+
+    def _changed(self, _event: NodeEvent, _path: str) -> None:
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Read the ACLs again soon: they have changed, or may have while there was no session."""
+        self._is_stale = True
+        if not self._is_reading:
+            self._is_reading = True
+            self._broker.spawn(self._read_until_fresh())
+
+    async def _read_until_fresh(self) -> None:
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                try:
+                    await self._read()
+                except MagicbyteError as error:
+                    log.warning("changed ACLs cannot be read yet, those of before hold: %s", error)
+                    self._is_stale = True
+                    await asyncio.sleep(_RETRY_S)
+        finally:
+            self._is_reading = False
+
+    async def _read(self) -> None:
+        store = self._store
+        for path in (acls.LITERAL_CHANGES, acls.PREFIXED_CHANGES):
+            await store.children(path, self._changed)
+        resources = [
+            Resource(kind, name, pattern)
+            for (pattern, kind), names in zip(_PLACES, await store.children_many(_TYPE_PATHS), strict=True)
+            for name in names or ()
+        ]
+        nodes = await store.get_many([each.path for each in resources])
+        found = {
+            resource: _entries(resource, node)
+            for resource, node in zip(resources, nodes, strict=True)
+            if node is not None
+        }
+        self.acls = self._acls(found)
+
+    def _acls(self, found: dict[Resource, Entries]) -> Acls:
+        return Acls(found, self._super_users, or_else=self._broker.config.allow_everyone_if_no_acl_found)
+
+    async def change(self, resource: Resource, *, add: Entries = frozenset(), remove: Entries = frozenset()) -> None:
+        """Change what the tree says of a resource, tell all brokers, and go by it. Raises MetadataError."""
+        async with self._broker.directory:
+            for _ in range(_ATTEMPTS):
+                try:
+                    await self._change(resource, add, remove)
+                except (BadVersionError, NodeExistsError, NoNodeError) as error:
+                    log.debug("another one changes ACLs at the same time: %s", error)
+                else:
+                    return
+        raise MetadataError(resource.path, f"others have changed it {_ATTEMPTS} times meanwhile")
+
+    async def _change(self, resource: Resource, add: Entries, remove: Entries) -> None:
+        store, path = self._store, resource.path
+        node = await store.exists(path)
+        before = frozenset[acls.Entry]() if node is None else acls.load_entries(path, node.data)
+        after = (before | add) - remove
+        if after == before:
+            return
+        data = acls.dump_entries(after)
+        if len(data) > acls.MOST_NODE_BYTES:
+            raise MetadataError(path, f"expected at most {acls.MOST_NODE_BYTES} bytes of ACLs, found {len(data)}")
+        change: NodeChange
+        if node is None:
+            change = CreateNode(path, data)
+        elif after:
+            change = SetNode(path, data, node.version)
+        else:
+            change = DeleteNode(path, node.version)
+        note, said = resource.note
+        old = await self._old_notes(note.rpartition("/")[0], self._broker.clock.now_ms())
+        await store.transaction([change, *old, CreateNode(note, said, sequence=True)])
+        self.acls = self._acls({**self.acls.of, resource: after})
+
+    async def _old_notes(self, parent: str, now_ms: int) -> list[NodeChange]:
+        paths = [f"{parent}/{each}" for each in (await self._store.children(parent))[:_MOST_NOTES]]
+        nodes = await self._store.get_many(paths)
+        return [
+            DeleteNode(path)
+            for path, node in zip(paths, nodes, strict=True)
+            if node is not None and node.ctime_ms < now_ms - _NOTES_KEPT_MS
+        ]
+
+
+_MOST_NOTES: Final = 100  # that are looked at when one is written
+_PLACES: Final = [(pattern, kind) for pattern in Pattern for kind in ResourceType]
+_TYPE_PATHS: Final = [Resource(kind, "", pattern).path.rstrip("/") for pattern, kind in _PLACES]
+
+
+def _entries(resource: Resource, node: Node) -> Entries:
+    try:
+        return acls.load_entries(resource.path, node.data)
+    except MetadataError as error:
+        why = "nobody but super users has access to what this node is about until it is mended: %s"
+        log.error(why, error)  # noqa: TRY400 (a trace says nothing more)
+        return _DAMAGED

@@ -1,0 +1,376 @@
+"""What each API needs, and how who lacks it is answered: a table, read by the dispatcher where there is an authorizer.
+
+What a caller may not name is taken out of the request before the handler sees it, and refused in the answer. Source:
+Kafka's KafkaApis of 2.8; docs/acls.md has the table in words, and where it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from magicbyte.broker.rights_special import SPECIAL, Caller, Need, Special, is_controller
+from magicbyte.errors import ErrorCode, ProtocolError
+from magicbyte.protocol.messages import alter_partition_reassignments as reassign
+from magicbyte.protocol.messages import (
+    delete_groups,
+    delete_records,
+    describe_groups,
+    elect_leaders,
+    list_offsets,
+    offset_commit,
+    offset_delete,
+    produce,
+)
+from magicbyte.protocol.messages import describe_producers as producers
+from magicbyte.protocol.messages import offset_for_leader_epoch as epochs
+from magicbyte.protocol.messages.alter_partition import AlterPartitionResponse
+from magicbyte.protocol.messages.controlled_shutdown import ControlledShutdownResponse
+from magicbyte.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
+from magicbyte.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from magicbyte.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from magicbyte.protocol.messages.describe_acls import DescribeAclsResponse
+from magicbyte.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from magicbyte.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
+from magicbyte.protocol.messages.heartbeat import HeartbeatResponse
+from magicbyte.protocol.messages.join_group import JoinGroupResponse
+from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from magicbyte.protocol.messages.leave_group import LeaveGroupResponse
+from magicbyte.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from magicbyte.protocol.messages.stop_replica import StopReplicaResponse
+from magicbyte.protocol.messages.sync_group import SyncGroupResponse
+from magicbyte.protocol.messages.update_metadata import UpdateMetadataResponse
+from magicbyte.security.acls import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.request import Handler, Request
+    from magicbyte.protocol import Message
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class Parts(NamedTuple):
+    """The partitions in a row of a request and of a response; `number` is "" where a request has numbers alone."""
+
+    asked: str
+    number: str
+    answered: str
+    row: type[Any]
+    said_number: str
+    values: Mapping[str, Any] = _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a request lists, and what the response says of each. `name` is "" where a request has names alone."""
+
+    asked: str
+    name: str
+    answered: str
+    row: type[Any]
+    said_name: str = "name"
+    parts: Parts | None = None
+
+    def name_of(self, asked: Any) -> str:
+        """Return the name in a row of a request."""
+        return str(getattr(asked, self.name) if self.name else asked)
+
+    def refused(self, asked: Any, code: ErrorCode) -> Any:
+        """Return the row of a response for one that is refused."""
+        named = {self.said_name: self.name_of(asked)} if self.said_name else {}
+        if (parts := self.parts) is None:
+            return self.row(**named, error_code=code)
+        rows = []
+        for each in getattr(asked, parts.asked):
+            number = getattr(each, parts.number) if parts.number else each
+            rows.append(parts.row(**{parts.said_number: number}, error_code=code, **parts.values))
+        return self.row(**named, **{parts.answered: rows})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What one API needs: `whole` for a request, `each` for what it lists; `name` is the field with the former's name.
+
+    `top`: from which version on the response has a code of its own, None: never. `values`: other fields of it where
+    all is refused.
+    """
+
+    response: type[Any]
+    whole: Need | None = None
+    name: str | None = None
+    rows: Rows | None = None
+    each: Need | None = None
+    top: int | None = 0
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    async def answer(self, broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+        """Return the handler's answer to what the caller may ask for, and refuse the rest."""
+        message, rows = request.message, self.rows
+        if self.whole is not None:
+            name = CLUSTER_NAME if self.name is None else getattr(message, self.name)
+            if not caller.may(self.whole, name):
+                return self._refuse_all(message, request.version, self.whole.code)
+        if self.each is None or rows is None:
+            return await handler(broker, request)
+        asked = getattr(message, rows.asked)
+        allowed, refused = caller.split(self.each, asked, rows.name_of)
+        if not refused:
+            return await handler(broker, request)
+        response = await handler(broker, replace(request, message=replace(message, **{rows.asked: allowed})))
+        if response is None:
+            raise ProtocolError("a request without an answer", expected="topics that may be written to", found="others")
+        getattr(response, rows.answered).extend(rows.refused(each, self.each.code) for each in refused)
+        return response
+
+    def _refuse_all(self, message: Any, version: int, code: ErrorCode) -> Message:
+        values = dict(self.values)
+        if self.top is not None and version >= self.top:
+            values["error_code"] = code
+        if (rows := self.rows) is not None:
+            values[rows.answered] = [rows.refused(each, code) for each in getattr(message, rows.asked) or ()]
+        response: Message = self.response(**values)
+        return response
+
+
+def _cluster(operation: Operation) -> Need:
+    return Need(operation, ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _group(operation: Operation) -> Need:
+    return Need(operation, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+
+def _topic(operation: Operation) -> Need:
+    return Need(operation, ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+_ACT: Final = _cluster(Operation.CLUSTER_ACTION)
+_READ_GROUP: Final = _group(Operation.READ)
+_PRODUCED: Final = Rows(
+    "topic_data",
+    "name",
+    "responses",
+    produce.TopicProduceResponse,
+    parts=Parts(
+        "partition_data",
+        "index",
+        "partition_responses",
+        produce.PartitionProduceResponse,
+        "index",
+        {"base_offset": -1},
+    ),
+)
+_COMMITTED: Final = Rows(
+    "topics",
+    "name",
+    "topics",
+    offset_commit.OffsetCommitResponseTopic,
+    parts=Parts(
+        "partitions", "partition_index", "partitions", offset_commit.OffsetCommitResponsePartition, "partition_index"
+    ),
+)
+
+RULES: Final[Mapping[int, Rule]] = {
+    0: Rule(produce.ProduceResponse, rows=_PRODUCED, each=_topic(Operation.WRITE), top=None),
+    2: Rule(
+        list_offsets.ListOffsetsResponse,
+        rows=Rows(
+            "topics",
+            "name",
+            "topics",
+            list_offsets.ListOffsetsTopicResponse,
+            parts=Parts(
+                "partitions",
+                "partition_index",
+                "partitions",
+                list_offsets.ListOffsetsPartitionResponse,
+                "partition_index",
+                {"timestamp": -1, "offset": -1},
+            ),
+        ),
+        each=_topic(Operation.DESCRIBE),
+        top=None,
+    ),
+    4: Rule(LeaderAndIsrResponse, _ACT),
+    5: Rule(StopReplicaResponse, _ACT),
+    6: Rule(UpdateMetadataResponse, _ACT),
+    7: Rule(ControlledShutdownResponse, _ACT),
+    8: Rule(
+        offset_commit.OffsetCommitResponse,
+        _READ_GROUP,
+        "group_id",
+        _COMMITTED,
+        _topic(Operation.READ),
+        top=None,
+    ),
+    11: Rule(JoinGroupResponse, _READ_GROUP, "group_id", values={"generation_id": -1}),
+    12: Rule(HeartbeatResponse, _READ_GROUP, "group_id"),
+    13: Rule(LeaveGroupResponse, _READ_GROUP, "group_id"),
+    14: Rule(SyncGroupResponse, _READ_GROUP, "group_id"),
+    15: Rule(
+        describe_groups.DescribeGroupsResponse,
+        rows=Rows("groups", "", "groups", describe_groups.DescribedGroup, "group_id"),
+        each=_group(Operation.DESCRIBE),
+        top=None,
+    ),
+    21: Rule(
+        delete_records.DeleteRecordsResponse,
+        rows=Rows(
+            "topics",
+            "name",
+            "topics",
+            delete_records.DeleteRecordsTopicResult,
+            parts=Parts(
+                "partitions",
+                "partition_index",
+                "partitions",
+                delete_records.DeleteRecordsPartitionResult,
+                "partition_index",
+                {"low_watermark": -1},
+            ),
+        ),
+        each=_topic(Operation.DELETE),
+        top=None,
+    ),
+    29: Rule(DescribeAclsResponse, _cluster(Operation.DESCRIBE)),
+    30: Rule(
+        CreateAclsResponse,
+        _cluster(Operation.ALTER),
+        rows=Rows("creations", "", "results", AclCreationResult, ""),
+        top=None,
+    ),
+    31: Rule(
+        DeleteAclsResponse,
+        _cluster(Operation.ALTER),
+        rows=Rows("filters", "", "filter_results", DeleteAclsFilterResult, ""),
+        top=None,
+    ),
+    35: Rule(DescribeLogDirsResponse, _cluster(Operation.DESCRIBE)),
+    37: Rule(
+        CreatePartitionsResponse,
+        rows=Rows("topics", "name", "results", CreatePartitionsTopicResult),
+        each=_topic(Operation.ALTER),
+        top=None,
+    ),
+    42: Rule(
+        delete_groups.DeleteGroupsResponse,
+        rows=Rows("groups_names", "", "results", delete_groups.DeletableGroupResult, "group_id"),
+        each=_group(Operation.DELETE),
+        top=None,
+    ),
+    43: Rule(
+        elect_leaders.ElectLeadersResponse,
+        _cluster(Operation.ALTER),
+        rows=Rows(
+            "topic_partitions",
+            "topic",
+            "replica_election_results",
+            elect_leaders.ReplicaElectionResult,
+            "topic",
+            Parts("partitions", "", "partition_result", elect_leaders.PartitionResult, "partition_id"),
+        ),
+        top=1,
+    ),
+    45: Rule(
+        reassign.AlterPartitionReassignmentsResponse,
+        _cluster(Operation.ALTER),
+        rows=Rows(
+            "topics",
+            "name",
+            "responses",
+            reassign.ReassignableTopicResponse,
+            parts=Parts(
+                "partitions", "partition_index", "partitions", reassign.ReassignablePartitionResponse, "partition_index"
+            ),
+        ),
+    ),
+    46: Rule(ListPartitionReassignmentsResponse, _cluster(Operation.DESCRIBE)),
+    47: Rule(
+        offset_delete.OffsetDeleteResponse,
+        _group(Operation.DELETE),
+        "group_id",
+        Rows(
+            "topics",
+            "name",
+            "topics",
+            offset_delete.OffsetDeleteResponseTopic,
+            parts=Parts(
+                "partitions",
+                "partition_index",
+                "partitions",
+                offset_delete.OffsetDeleteResponsePartition,
+                "partition_index",
+            ),
+        ),
+        _topic(Operation.READ),
+    ),
+    50: Rule(DescribeUserScramCredentialsResponse, _cluster(Operation.DESCRIBE)),
+    56: Rule(AlterPartitionResponse, _ACT),
+    61: Rule(
+        producers.DescribeProducersResponse,
+        rows=Rows(
+            "topics",
+            "name",
+            "topics",
+            producers.TopicResponse,
+            parts=Parts("partition_indexes", "", "partitions", producers.PartitionResponse, "partition_index"),
+        ),
+        each=_topic(Operation.READ),
+        top=None,
+    ),
+}
+"""By API key; the rest is in `SPECIAL`, or free for everybody: `FREE`."""
+
+FREE: Final = frozenset({17, 18, 36})
+_EPOCHS: Final = Rule(
+    epochs.OffsetForLeaderEpochResponse,
+    rows=Rows(
+        "topics",
+        "topic",
+        "topics",
+        epochs.OffsetForLeaderTopicResult,
+        "topic",
+        Parts("partitions", "partition", "partitions", epochs.EpochEndOffset, "partition"),
+    ),
+    each=_topic(Operation.DESCRIBE),
+    top=None,
+)
+_DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 15, 23, 37
+
+
+async def answer(broker: Broker, key: int, request: Request[Any], handler: Handler) -> Message | None:
+    """Return the handler's answer as far as the connection has the right to it."""
+    assert broker.authorizer is not None, "asked for by the dispatcher"
+    caller = Caller(broker.authorizer, request.connection)
+    if key in FREE or (key == _CREATE_PARTITIONS and not is_controller(broker)):
+        return await handler(broker, request)
+    if (special := SPECIAL_OF_KEY.get(key)) is not None:
+        return await special(broker, request, handler, caller)
+    return await RULES[key].answer(broker, request, handler, caller)
+
+
+async def _leader_epochs(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Let brokers ask about all topics, consumers about those that they may describe."""
+    if caller.may(_ACT, CLUSTER_NAME):
+        return await handler(broker, request)
+    return await _EPOCHS.answer(broker, request, handler, caller)
+
+
+async def _described_groups(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Describe groups, and say what may be done with them where that is asked for."""
+    response: Any = await RULES[_DESCRIBE_GROUPS].answer(broker, request, handler, caller)
+    if request.message.include_authorized_operations:
+        for each in response.groups:
+            if each.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                each.authorized_operations = caller.operations(ResourceType.GROUP, each.group_id)
+    answered: Message = response
+    return answered
+
+
+SPECIAL_OF_KEY: Final[Mapping[int, Special]] = {
+    **SPECIAL,
+    _DESCRIBE_GROUPS: _described_groups,
+    _LEADER_EPOCHS: _leader_epochs,
+}

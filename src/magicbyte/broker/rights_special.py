@@ -1,0 +1,440 @@
+"""What APIs need whose rules are no rows of the table in `broker/rights.py`; and who asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from magicbyte.broker.admin_topics import check_controller
+from magicbyte.broker.fetch import give_back
+from magicbyte.errors import ErrorCode, NotControllerError
+from magicbyte.protocol.fields import NULL_UUID
+from magicbyte.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from magicbyte.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
+from magicbyte.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
+from magicbyte.protocol.messages.delete_topics import DeletableTopicResult
+from magicbyte.protocol.messages.describe_configs import DescribeConfigsResult
+from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, FetchTopic, PartitionData
+from magicbyte.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from magicbyte.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from magicbyte.protocol.messages.init_producer_id import InitProducerIdResponse
+from magicbyte.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from magicbyte.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from magicbyte.security.acls import CLUSTER_NAME, Operation, ResourceType
+
+if TYPE_CHECKING:
+    from magicbyte.broker.authorizer import Authorizer
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.request import Connection, Handler, Request
+    from magicbyte.protocol import Message
+
+T = TypeVar("T")
+
+_TOPIC, _GROUP, _CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+_TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_GROUP_REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_CLUSTER_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+_TRANSACTION_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_NEW_SESSION: Final = 0
+_NO_SESSION: Final = -1
+_FIRST_WITH_TOP_CODE: Final = 2  # of OffsetFetch
+_FIRST_WITH_GROUPS: Final = 8
+_FIRST_WITH_KEYS: Final = 4  # of FindCoordinator
+_FIRST_WITH_CONFIGS: Final = 5  # of CreateTopics
+_FIRST_WITH_IDS: Final = 6  # of DeleteTopics
+_FIRST_OF_ALL_BY_NULL: Final = 1  # of Metadata
+_TOPIC_CONFIGS, _BROKER_CONFIGS, _LOGGER_CONFIGS = 2, 4, 8
+
+
+class Need(NamedTuple):
+    """A right, and the code for who lacks it."""
+
+    operation: Operation
+    type: ResourceType
+    code: ErrorCode
+
+
+class Caller:
+    """Who asks: a connection, seen by the authorizer."""
+
+    __slots__ = ("_authorizer", "_connection")
+
+    def __init__(self, authorizer: Authorizer, connection: Connection) -> None:
+        self._authorizer, self._connection = authorizer, connection
+
+    def may(self, need: Need, name: str) -> bool:
+        """Return whether there is this right."""
+        return self._authorizer.allows(self._connection, need.operation, need.type, name)
+
+    def has(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+        """Return whether an operation is allowed."""
+        return self._authorizer.allows(self._connection, operation, kind, name)
+
+    def has_any(self, operation: Operation, kind: ResourceType) -> bool:
+        """Return whether an operation is allowed on any name."""
+        return self._authorizer.allows_any(self._connection, operation, kind)
+
+    def operations(self, kind: ResourceType, name: str) -> int:
+        """Return what is allowed, as bits."""
+        return self._authorizer.operations(self._connection, kind, name)
+
+    def split(self, need: Need, asked: Iterable[T], name_of: Callable[[T], str]) -> tuple[list[T], list[T]]:
+        """Return those of which the name may be used so, and the others."""
+        allowed: list[T] = []
+        refused: list[T] = []
+        for each in asked:
+            (allowed if self.may(need, name_of(each)) else refused).append(each)
+        return allowed, refused
+
+
+Special: TypeAlias = Callable[["Broker", "Request[Any]", "Handler", Caller], Awaitable["Message | None"]]
+
+
+async def _fetch(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Let brokers fetch everything, others topics that they may read; rights end a session, which the client renews."""
+    message = request.message
+    if message.replica_id >= 0:
+        if caller.has(Operation.CLUSTER_ACTION, _CLUSTER):
+            return await handler(broker, request)
+        return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
+    need = Need(Operation.READ, _TOPIC, _TOPIC_REFUSED)
+    allowed, refused = caller.split(need, message.topics, lambda each: str(each.topic))
+    is_whole = message.session_epoch in (_NEW_SESSION, _NO_SESSION)
+    if refused and not is_whole:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if refused:
+        some = replace(message, topics=allowed, session_epoch=_NO_SESSION, max_wait_ms=0)
+        request = replace(request, message=some)
+    response: Any = await handler(broker, request)
+    kept, lost = caller.split(need, response.responses, lambda each: str(each.topic))
+    if lost:  # the right was taken away after the session began, or while it was waited
+        for topic in response.responses:
+            for part in topic.partitions:
+                give_back(part)
+        if not is_whole:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
+    response.responses = kept + [_not_fetched(each) for each in refused]
+    answered: Message = response
+    return answered
+
+
+def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
+    parts = [
+        PartitionData(partition_index=each.partition, error_code=_TOPIC_REFUSED, high_watermark=-1)
+        for each in asked.partitions
+    ]
+    return FetchableTopicResponse(topic=asked.topic, partitions=parts)
+
+
+async def _metadata(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Tell of topics that may be described, and make none without the right to."""
+    message, version = request.message, request.version
+    is_all = message.topics is None or (not message.topics and version < _FIRST_OF_ALL_BY_NULL)
+    refused: list[MetadataRequestTopic] = []
+    if not is_all:
+        may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+        allowed = []
+        for each in message.topics:
+            name = _name_of(broker, each)
+            if name is None or _may_ask(broker, caller, name, may_create=may_create):
+                allowed.append(each)
+            else:
+                refused.append(each)
+        some = replace(message, topics=allowed)
+        request = replace(request, message=some, version=max(version, _FIRST_OF_ALL_BY_NULL))
+    response: Any = await handler(broker, request)
+    if is_all:
+        response.topics = [each for each in response.topics if caller.has(Operation.DESCRIBE, _TOPIC, each.name)]
+    if message.include_topic_authorized_operations:
+        for told in response.topics:
+            if told.name is not None:
+                told.topic_authorized_operations = caller.operations(_TOPIC, told.name)
+    response.topics = [
+        *response.topics,
+        *(
+            MetadataResponseTopic(
+                error_code=_TOPIC_REFUSED,
+                name=None if each.topic_id != NULL_UUID else each.name,
+                topic_id=each.topic_id,
+            )
+            for each in refused
+        ),
+    ]
+    _tell_cluster_operations(message, response, caller)
+    answered: Message = response
+    return answered
+
+
+def _name_of(broker: Broker, asked: Any) -> str | None:
+    """Return the name of a topic that is asked for by its name or its id; None for an id that nobody has."""
+    if asked.topic_id == NULL_UUID:
+        return asked.name or ""
+    topic = broker.topics.by_id(asked.topic_id)
+    return None if topic is None else topic.name
+
+
+def _may_ask(broker: Broker, caller: Caller, name: str, *, may_create: bool) -> bool:
+    if not caller.has(Operation.DESCRIBE, _TOPIC, name):
+        return False
+    if not may_create or broker.topics.get(name) is not None:
+        return True
+    return caller.has(Operation.CREATE, _CLUSTER) or caller.has(Operation.CREATE, _TOPIC, name)
+
+
+async def _describe_cluster(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Tell everybody who is in the cluster, and those who may describe it what they may do."""
+    response: Any = await handler(broker, request)
+    _tell_cluster_operations(request.message, response, caller)
+    answered: Message = response
+    return answered
+
+
+def _tell_cluster_operations(message: Any, response: Any, caller: Caller) -> None:
+    if message.include_cluster_authorized_operations:
+        is_told = caller.has(Operation.DESCRIBE, _CLUSTER)
+        response.cluster_authorized_operations = caller.operations(_CLUSTER, CLUSTER_NAME) if is_told else 0
+
+
+async def _offset_fetch(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Tell offsets of groups and topics that may be described."""
+    message, version = request.message, request.version
+    if version < _FIRST_WITH_GROUPS:
+        if not caller.has(Operation.DESCRIBE, _GROUP, message.group_id):
+            each_code = _GROUP_REFUSED if version < _FIRST_WITH_TOP_CODE else None
+            topics = [] if each_code is None else _offsets_refused(message.topics or (), each_code)
+            return OffsetFetchResponse(error_code=_GROUP_REFUSED, topics=topics)
+        allowed, refused = _describable(caller, message.topics)
+        response: Any = await handler(broker, replace(request, message=replace(message, topics=allowed)))
+        if allowed is None:
+            response.topics = _describable(caller, response.topics)[0]
+        response.topics = [*response.topics, *_offsets_refused(refused, _TOPIC_REFUSED)]
+        first: Message = response
+        return first
+    groups, no_groups, withheld = [], [], dict[str, list[Any]]()
+    for group in message.groups:
+        if caller.has(Operation.DESCRIBE, _GROUP, group.group_id):
+            allowed, withheld[group.group_id] = _describable(caller, group.topics)
+            groups.append(replace(group, topics=allowed))
+        else:
+            no_groups.append(group)
+    response = OffsetFetchResponse()
+    if groups:
+        response = await handler(broker, replace(request, message=replace(message, groups=groups)))
+    all_of = {each.group_id for each in groups if each.topics is None}
+    for told in response.groups:
+        if told.group_id in all_of:
+            told.topics = _describable(caller, told.topics)[0]
+        told.topics = [*told.topics, *map(_topic_offsets_refused, withheld.get(told.group_id, ()))]
+    response.groups = [*response.groups, *map(_group_refused, no_groups)]
+    answered: Message = response
+    return answered
+
+
+def _describable(caller: Caller, topics: Any) -> tuple[Any, list[Any]]:
+    """Return the topics that may be described, and the others; None, which stands for all, stays that."""
+    if topics is None:
+        return None, []
+    need = Need(Operation.DESCRIBE, _TOPIC, _TOPIC_REFUSED)
+    return caller.split(need, topics, lambda each: str(each.name))
+
+
+def _offsets_refused(topics: Iterable[Any], code: ErrorCode) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=each.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+                for index in each.partition_indexes
+            ],
+        )
+        for each in topics
+    ]
+
+
+def _topic_offsets_refused(asked: Any) -> OffsetFetchResponseTopics:
+    parts = [
+        OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=-1, metadata="", error_code=_TOPIC_REFUSED
+        )
+        for index in asked.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=parts)
+
+
+def _group_refused(asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=_GROUP_REFUSED)
+
+
+async def _find_coordinator(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Name the coordinators of groups and transactional ids that may be described."""
+    message = request.message
+    kind, code = _GROUP, _GROUP_REFUSED
+    if message.key_type == 1:
+        kind, code = ResourceType.TRANSACTIONAL_ID, _TRANSACTION_REFUSED
+    need = Need(Operation.DESCRIBE, kind, code)
+    if request.version < _FIRST_WITH_KEYS:
+        if caller.may(need, message.key):
+            return await handler(broker, request)
+        return FindCoordinatorResponse(error_code=code, node_id=-1, port=-1)
+    allowed, refused = caller.split(need, message.coordinator_keys, str)
+    response: Any = FindCoordinatorResponse()  # without what makes the topic of offsets, where it is missing
+    if allowed:
+        response = await handler(broker, replace(request, message=replace(message, coordinator_keys=allowed)))
+    response.coordinators = [
+        *response.coordinators,
+        *(Coordinator(key=each, node_id=-1, port=-1, error_code=code) for each in refused),
+    ]
+    answered: Message = response
+    return answered
+
+
+async def _list_groups(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """List all groups for those who may describe the cluster, for others those that they may describe."""
+    response: Any = await handler(broker, request)
+    if not caller.has(Operation.DESCRIBE, _CLUSTER):
+        response.groups = [each for each in response.groups if caller.has(Operation.DESCRIBE, _GROUP, each.group_id)]
+    answered: Message = response
+    return answered
+
+
+def is_controller(broker: Broker) -> bool:
+    """Return whether a broker may change topics: who asks another one is told that before anything else."""
+    try:
+        check_controller(broker)
+    except NotControllerError:
+        return False
+    return True
+
+
+async def _create_topics(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Make topics for those who may make all, or these; their settings are told to those who may see them."""
+    if not is_controller(broker):
+        return await handler(broker, request)
+    message = request.message
+    allowed: list[CreatableTopic] = message.topics
+    refused: list[CreatableTopic] = []
+    if not caller.has(Operation.CREATE, _CLUSTER):
+        twice = {name for name, count in Counter(each.name for each in message.topics).items() if count > 1}
+        allowed = []
+        for each in message.topics:
+            is_passed = each.name in twice or caller.has(Operation.CREATE, _TOPIC, each.name)
+            (allowed if is_passed else refused).append(each)
+    response: Any = await handler(broker, replace(request, message=replace(message, topics=allowed)))
+    response.topics = [
+        *response.topics,
+        *(CreatableTopicResult(name=each.name, error_code=_TOPIC_REFUSED, configs=[]) for each in refused),
+    ]
+    if request.version >= _FIRST_WITH_CONFIGS:
+        hiding = (ErrorCode.NONE, _TOPIC_REFUSED, ErrorCode.INVALID_REQUEST)
+        for told in response.topics:
+            if told.error_code in hiding and not caller.has(Operation.DESCRIBE_CONFIGS, _TOPIC, told.name):
+                told.topic_config_error_code, told.configs = _TOPIC_REFUSED, []
+                told.num_partitions = told.replication_factor = -1
+    answered: Message = response
+    return answered
+
+
+async def _delete_topics(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Delete topics that may be; of an id that may not even be described the name is not told."""
+    if not is_controller(broker):
+        return await handler(broker, request)
+    message = request.message
+    by_ids = request.version >= _FIRST_WITH_IDS
+    asked = message.topics if by_ids else message.topic_names
+    allowed, refused = [], []
+    for each in asked:
+        name = _name_of(broker, each) if by_ids else each
+        if name is None or caller.has(Operation.DELETE, _TOPIC, name):
+            allowed.append(each)
+            continue
+        result = DeletableTopicResult(name=name, error_code=_TOPIC_REFUSED)
+        if by_ids and each.topic_id != NULL_UUID:
+            result.topic_id = each.topic_id
+            result.name = name if caller.has(Operation.DESCRIBE, _TOPIC, name) else None
+        refused.append(result)
+    some = replace(message, **{"topics" if by_ids else "topic_names": allowed})
+    response: Any = await handler(broker, replace(request, message=some))
+    response.responses = [*response.responses, *refused]
+    answered: Message = response
+    return answered
+
+
+def _of_configs(operation: Operation, listed: str, row: type[Any]) -> Special:
+    """Return what answers a request about settings: a topic's, or the cluster's."""
+
+    async def answer(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+        message = request.message
+        allowed, refused = [], []
+        for each in message.resources:
+            code = ErrorCode.NONE
+            if each.resource_type == _TOPIC_CONFIGS:
+                code = _TOPIC_REFUSED if not caller.has(operation, _TOPIC, each.resource_name) else code
+            elif each.resource_type in (_BROKER_CONFIGS, _LOGGER_CONFIGS):
+                code = _CLUSTER_REFUSED if not caller.has(operation, _CLUSTER) else code
+            if code:
+                refused.append(row(error_code=code, resource_type=each.resource_type, resource_name=each.resource_name))
+            else:
+                allowed.append(each)
+        response: Any = await handler(broker, replace(request, message=replace(message, resources=allowed)))
+        setattr(response, listed, [*getattr(response, listed), *refused])
+        answered: Message = response
+        return answered
+
+    return answer
+
+
+async def _init_producer_id(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Give ids to those who may write: any topic, or with their transactional id."""
+    name = request.message.transactional_id
+    code = ErrorCode.NONE
+    if name is not None:
+        if not caller.has(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+            code = _TRANSACTION_REFUSED
+    elif not (caller.has(Operation.IDEMPOTENT_WRITE, _CLUSTER) or caller.has_any(Operation.WRITE, _TOPIC)):
+        code = _CLUSTER_REFUSED
+    if code:
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return await handler(broker, request)
+
+
+async def _alter_scram(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Let those who may alter the cluster change what users log in with."""
+    if caller.has(Operation.ALTER, _CLUSTER):
+        return await handler(broker, request)
+    names = dict.fromkeys(each.name for each in (*request.message.deletions, *request.message.upsertions))
+    results = [AlterUserScramCredentialsResult(user=each, error_code=_CLUSTER_REFUSED) for each in names]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+SPECIAL: Final[Mapping[int, Special]] = {
+    1: _fetch,
+    3: _metadata,
+    9: _offset_fetch,
+    10: _find_coordinator,
+    16: _list_groups,
+    19: _create_topics,
+    20: _delete_topics,
+    22: _init_producer_id,
+    32: _of_configs(Operation.DESCRIBE_CONFIGS, "results", DescribeConfigsResult),
+    33: _of_configs(Operation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
+    44: _of_configs(Operation.ALTER_CONFIGS, "responses", IncrementalResourceResponse),
+    51: _alter_scram,
+    60: _describe_cluster,
+}
+"""By API key."""

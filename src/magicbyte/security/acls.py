@@ -1,0 +1,268 @@
+"""Kafka's ACLs: what they say, how they decide, and their nodes in the metadata tree.
+
+Sources: Kafka's AclAuthorizer and AclEntry of 2.8, and the nodes that 2.8.2 and 3.9.1 wrote.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from magicbyte.errors import InvalidRequestError, MetadataError
+from magicbyte.metadata.layout import dump, load
+from magicbyte.security.principal import EVERYBODY, Principal
+
+LITERAL_ROOT: Final = "/kafka-acl"
+PREFIXED_ROOT: Final = "/kafka-acl-extended/prefixed"
+LITERAL_CHANGES: Final = "/kafka-acl-changes"
+PREFIXED_CHANGES: Final = "/kafka-acl-extended-changes"
+CHANGE_NAME: Final = "acl_changes_"
+CLUSTER_NAME: Final = "kafka-cluster"
+ANY_NAME: Final = "*"
+MOST_NODE_BYTES: Final = 1 << 20
+"""Of the ACLs of one resource: what ZooKeeper takes in a node."""
+
+
+class ResourceType(enum.IntEnum):
+    """What ACLs are about, by its number in the protocol; `node` is its name in the tree."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+    @property
+    def node(self) -> str:
+        """The type's name in paths: TransactionalId."""
+        return _words(self.name)
+
+
+class Operation(enum.IntEnum):
+    """What is done to a resource, by its number in the protocol."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class Permission(enum.IntEnum):
+    """What an ACL says, by its number in the protocol."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+class Pattern(enum.IntEnum):
+    """How a name of an ACL is meant, by its number in the protocol."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+_IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
+    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+"""What else allows an operation. A denial implies nothing."""
+
+OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
+    ResourceType.TOPIC: tuple(map(Operation, (3, 4, 5, 6, 7, 8, 10, 11))),
+    ResourceType.GROUP: tuple(map(Operation, (3, 6, 8))),
+    ResourceType.CLUSTER: tuple(map(Operation, (5, 7, 8, 9, 10, 11, 12))),
+}
+"""Those that an answer about authorised operations lists."""
+
+
+class Resource(NamedTuple):
+    """What an ACL is about: a name, all names (`*`), or all that begin so."""
+
+    type: ResourceType
+    name: str
+    pattern: Pattern = Pattern.LITERAL
+
+    @property
+    def path(self) -> str:
+        """Where its ACLs are in the tree. Names are not escaped there: groups may hold slashes."""
+        root = LITERAL_ROOT if self.pattern is Pattern.LITERAL else PREFIXED_ROOT
+        return f"{root}/{self.type.node}/{self.name}"
+
+    @property
+    def note(self) -> tuple[str, bytes]:
+        """The node, without its number, by which brokers are told that its ACLs have changed; and the data."""
+        if self.pattern is Pattern.LITERAL:
+            return f"{LITERAL_CHANGES}/{CHANGE_NAME}", f"{self.type.name}:{self.name}".encode()
+        said = {"version": 1, "resourceType": self.type.name, "name": self.name, "patternType": "PREFIXED"}
+        return f"{PREFIXED_CHANGES}/{CHANGE_NAME}", dump(said)
+
+
+class Entry(NamedTuple):
+    """What one ACL says of its resource. `host` is an address as text, or `*`."""
+
+    principal: Principal
+    permission: Permission
+    operation: Operation
+    host: str = ANY_NAME
+
+    def is_about(self, who: Principal, host: str) -> bool:
+        """Return whether it is about a caller."""
+        return self.principal in (who, EVERYBODY) and self.host in (host, ANY_NAME)
+
+
+Entries = frozenset[Entry]
+DENY_ALL: Final = Entry(EVERYBODY, Permission.DENY, Operation.ALL)
+
+
+def dump_entries(entries: Entries) -> bytes:
+    """Return the data of a node, as Kafka 2.8 writes it."""
+    acls = [
+        {
+            "principal": str(each.principal),
+            "permissionType": _words(each.permission.name),
+            "operation": _words(each.operation.name),
+            "host": each.host,
+        }
+        for each in sorted(entries)
+    ]
+    return dump({"version": 1, "acls": acls})
+
+
+def load_entries(path: str, data: bytes) -> Entries:
+    """Return what a node of any release of Kafka says. Raises MetadataError."""
+    if len(data) > MOST_NODE_BYTES:
+        raise MetadataError(path, f"expected at most {MOST_NODE_BYTES} bytes of ACLs, found {len(data)}")
+    try:
+        found = load(path, data)
+    except MetadataError:  # Kafka 1.0 and older did not escape the backslashes of certificates' names
+        found = load(path, data.replace(b"\\", b"\\\\"))
+    if found.get("version") != 1:
+        raise MetadataError(path, f"expected ACLs of version 1, found {data[:80]!r}")
+    try:
+        return frozenset(_entry(each) for each in found["acls"])
+    except (KeyError, TypeError, AttributeError, InvalidRequestError) as error:
+        raise MetadataError(path, f"expected ACLs, found {data[:80]!r}") from error
+
+
+def _entry(said: Any) -> Entry:
+    permission, operation = _member(Permission, said["permissionType"]), _member(Operation, said["operation"])
+    return Entry(Principal.parse(said["principal"]), permission, operation, str(said["host"]))
+
+
+def _words(name: str) -> str:
+    return "".join(each.capitalize() for each in name.split("_"))
+
+
+def _member(kind: Any, text: str) -> Any:
+    return kind[{_words(each.name).lower(): each.name for each in kind}[text.lower()]]
+
+
+class Acls:
+    """The ACLs of a cluster, as of one moment."""
+
+    def __init__(self, of: Mapping[Resource, Entries], super_users: frozenset[Principal], *, or_else: bool) -> None:
+        self.of = {resource: entries for resource, entries in of.items() if entries}
+        self._super_users, self._or_else = super_users, or_else
+        self._prefixes = dict[ResourceType, dict[int, None]]()  # lengths of those that there are
+        for resource in self.of:
+            if resource.pattern is Pattern.PREFIXED:
+                self._prefixes.setdefault(resource.type, {})[len(resource.name)] = None
+
+    def about(self, kind: ResourceType, name: str) -> list[Entry]:
+        """Return what is said of a name: literally, of all, and of its beginnings."""
+        resources = [Resource(kind, name)]
+        if name != ANY_NAME:
+            resources.append(Resource(kind, ANY_NAME))
+        lengths = self._prefixes.get(kind, ())
+        resources += [Resource(kind, name[:each], Pattern.PREFIXED) for each in lengths if each <= len(name)]
+        return [entry for each in resources for entry in self.of.get(each, ())]
+
+    def allows(self, who: Principal, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
+        """Return whether a caller may do something: a denial wins over all that allow it."""
+        if who in self._super_users:
+            return True
+        entries = self.about(kind, name)
+        if not entries:
+            return self._or_else
+        ours = [each for each in entries if each.is_about(who, host)]
+        denying = (operation, Operation.ALL)
+        if any(each.permission is Permission.DENY and each.operation in denying for each in ours):
+            return False
+        allowing = {operation, Operation.ALL, *_IMPLIED_BY.get(operation, ())}
+        return any(each.permission is Permission.ALLOW and each.operation in allowing for each in ours)
+
+    def allows_any(self, who: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+        """Return whether there may be a name of this type to which a caller may do something."""
+        if who in self._super_users:
+            return True
+        ours = [
+            (resource, each.permission)
+            for resource, entries in self.of.items()
+            if resource.type is kind
+            for each in entries
+            if each.operation in (operation, Operation.ALL) and each.is_about(who, host)
+        ]
+        denied = {resource for resource, permission in ours if permission is Permission.DENY}
+        if Resource(kind, ANY_NAME) in denied:
+            return False
+        return self._or_else or any(
+            permission is Permission.ALLOW and not _is_covered(resource, denied) for resource, permission in ours
+        )
+
+
+def _is_covered(resource: Resource, denied: Iterable[Resource]) -> bool:
+    """Return whether a denial covers all that a resource stands for; those of `*` are looked at before."""
+    if resource == Resource(resource.type, ANY_NAME):
+        return False
+    return any(
+        each == resource or (each.pattern is Pattern.PREFIXED and resource.name.startswith(each.name))
+        for each in denied
+    )
+
+
+class Filter(NamedTuple):
+    """Which ACLs a request is about, by the numbers of the protocol: 1 is any; None any text; pattern 2 matches."""
+
+    type: int
+    name: str | None
+    pattern: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def takes(self, resource: Resource, entry: Entry) -> bool:
+        """Return whether an ACL is one of them."""
+        return (
+            self.type in (_ANY, resource.type)
+            and self._takes_name(resource)
+            and self.principal in (None, str(entry.principal))
+            and self.host in (None, entry.host)
+            and self.operation in (_ANY, entry.operation)
+            and self.permission in (_ANY, entry.permission)
+        )
+
+    def _takes_name(self, resource: Resource) -> bool:
+        if self.pattern not in (_ANY, _MATCH, resource.pattern):
+            return False
+        if self.name is None or self.name == resource.name:
+            return True
+        if self.pattern != _MATCH:
+            return False
+        if resource.pattern is Pattern.LITERAL:
+            return resource.name == ANY_NAME
+        return self.name.startswith(resource.name)
+
+
+_ANY, _MATCH = 1, 2

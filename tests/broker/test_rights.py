@@ -1,0 +1,419 @@
+"""Who may do what, over a connection. Numbers in brackets are those of the specification's checks."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.serving import CLOSED, Peer, Running
+from magicbyte.broker import rights
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.versions import SERVED
+from magicbyte.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
+from magicbyte.protocol import APIS, Message, write_request
+from magicbyte.protocol.messages import alter_configs as alter
+from magicbyte.protocol.messages import alter_partition_reassignments as reassign
+from magicbyte.protocol.messages import alter_user_scram_credentials as rescram
+from magicbyte.protocol.messages import (
+    create_acls,
+    create_topics,
+    delete_acls,
+    describe_acls,
+    describe_cluster,
+    describe_groups,
+    fetch,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    metadata,
+    produce,
+    sync_group,
+)
+from magicbyte.protocol.messages import create_partitions as grow
+from magicbyte.protocol.messages import delete_groups as drop
+from magicbyte.protocol.messages import delete_records as cut
+from magicbyte.protocol.messages import delete_topics as remove
+from magicbyte.protocol.messages import describe_configs as configs
+from magicbyte.protocol.messages import describe_log_dirs as disks
+from magicbyte.protocol.messages import describe_producers as producers
+from magicbyte.protocol.messages import describe_user_scram_credentials as scram
+from magicbyte.protocol.messages import elect_leaders as elect
+from magicbyte.protocol.messages import find_coordinator as find
+from magicbyte.protocol.messages import incremental_alter_configs as increment
+from magicbyte.protocol.messages import list_offsets as offsets
+from magicbyte.protocol.messages import list_partition_reassignments as moves
+from magicbyte.protocol.messages import offset_commit as commit
+from magicbyte.protocol.messages import offset_delete as forget
+from magicbyte.protocol.messages import offset_fetch as committed
+from magicbyte.protocol.messages import offset_for_leader_epoch as epochs
+from magicbyte.protocol.outcomes import codes_of
+from magicbyte.security.acls import Entry, Operation, Pattern, Permission, Resource, ResourceType
+from magicbyte.security.principal import ANONYMOUS
+
+ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+NO_TOPIC, NO_GROUP, NO_CLUSTER = (
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+)
+
+
+async def give(broker: Broker, operation: Operation, kind: ResourceType = TOPIC, name: str = "t", **named: Any) -> None:
+    """Let everybody, or nobody, do something."""
+    assert broker.authorizer is not None
+    permission = named.get("permission", Permission.ALLOW)
+    resource = Resource(kind, "kafka-cluster" if kind is CLUSTER else name, named.get("pattern", Pattern.LITERAL))
+    await broker.authorizer.change(resource, add=frozenset({Entry(ANONYMOUS, permission, operation)}))
+
+
+def serving(
+    folder: Path, work: Callable[[Broker, Peer], Awaitable[None]], settings: dict[str, str] | None = None
+) -> None:
+    """Do something with a broker that has ACLs, of which topics `t` and `u` are, and a connection to it."""
+
+    async def run() -> None:
+        async with Running(folder, {**ACLS, **(settings or {})}) as broker:
+            await broker.create_topic("t")
+            await broker.create_topic("u")
+            peer = await Peer.of(broker)
+            try:
+                await work(broker, peer)
+            finally:
+                peer.close()
+
+    asyncio.run(run())
+
+
+def test_each_api_that_is_served_is_in_the_table_once() -> None:
+    assert sorted([*rights.RULES, *rights.SPECIAL_OF_KEY, *rights.FREE]) == sorted(
+        [*SERVED, 15]  # described groups are a row, and say besides what may be done with them
+    )
+
+
+REFUSED: list[tuple[Message, set[ErrorCode]]] = [
+    (
+        produce.ProduceRequest(
+            acks=1,
+            topic_data=[produce.TopicProduceData(name="t", partition_data=[produce.PartitionProduceData(index=0)])],
+        ),
+        {NO_TOPIC},
+    ),
+    (
+        fetch.FetchRequest(topics=[fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition()])]),
+        {NO_TOPIC},
+    ),
+    (
+        fetch.FetchRequest(replica_id=3, topics=[fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition()])]),
+        {NO_TOPIC},
+    ),
+    (
+        offsets.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[offsets.ListOffsetsTopic(name="t", partitions=[offsets.ListOffsetsPartition(timestamp=-1)])],
+        ),
+        {NO_TOPIC},
+    ),
+    (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")]), {NO_TOPIC}),
+    (metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="missing")]), {NO_TOPIC}),
+    (
+        commit.OffsetCommitRequest(
+            group_id="g",
+            topics=[commit.OffsetCommitRequestTopic(name="t", partitions=[commit.OffsetCommitRequestPartition()])],
+        ),
+        {NO_GROUP},
+    ),
+    (
+        committed.OffsetFetchRequest(
+            group_id="g",
+            topics=[committed.OffsetFetchRequestTopic(name="t", partition_indexes=(0,))],
+        ),
+        {NO_GROUP},
+    ),
+    (committed.OffsetFetchRequest(groups=[committed.OffsetFetchRequestGroup(group_id="g", topics=[])]), {NO_GROUP}),
+    (find.FindCoordinatorRequest(key="g"), {NO_GROUP}),
+    (find.FindCoordinatorRequest(coordinator_keys=["g"]), {NO_GROUP}),
+    (join_group.JoinGroupRequest(group_id="g"), {NO_GROUP}),
+    (heartbeat.HeartbeatRequest(group_id="g"), {NO_GROUP}),
+    (leave_group.LeaveGroupRequest(group_id="g"), {NO_GROUP}),
+    (sync_group.SyncGroupRequest(group_id="g"), {NO_GROUP}),
+    (describe_groups.DescribeGroupsRequest(groups=["g"]), {NO_GROUP}),
+    (drop.DeleteGroupsRequest(groups_names=["g"]), {NO_GROUP}),
+    (create_topics.CreateTopicsRequest(topics=[create_topics.CreatableTopic(name="new")]), {NO_TOPIC}),
+    (remove.DeleteTopicsRequest(topic_names=["t", "missing"]), {NO_TOPIC}),
+    (remove.DeleteTopicsRequest(topics=[remove.DeleteTopicState(name="t")]), {NO_TOPIC}),
+    (
+        cut.DeleteRecordsRequest(topics=[cut.DeleteRecordsTopic(name="t", partitions=[cut.DeleteRecordsPartition()])]),
+        {NO_TOPIC},
+    ),
+    (init_producer_id.InitProducerIdRequest(transactional_id=None), {NO_CLUSTER}),
+    (
+        init_producer_id.InitProducerIdRequest(transactional_id="x"),
+        {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED},
+    ),
+    (
+        epochs.OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[epochs.OffsetForLeaderTopic(topic="t", partitions=[epochs.OffsetForLeaderPartition()])],
+        ),
+        {NO_TOPIC},
+    ),
+    (describe_acls.DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1), {NO_CLUSTER}),
+    (
+        create_acls.CreateAclsRequest(
+            creations=[
+                create_acls.AclCreation(
+                    resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3
+                )
+            ]
+        ),
+        {NO_CLUSTER},
+    ),
+    (
+        delete_acls.DeleteAclsRequest(
+            filters=[delete_acls.DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1)]
+        ),
+        {NO_CLUSTER},
+    ),
+    (
+        configs.DescribeConfigsRequest(
+            resources=[
+                configs.DescribeConfigsResource(resource_type=2, resource_name="t"),
+                configs.DescribeConfigsResource(resource_type=4, resource_name="0"),
+            ]
+        ),
+        {NO_TOPIC, NO_CLUSTER},
+    ),
+    (
+        alter.AlterConfigsRequest(
+            resources=[
+                alter.AlterConfigsResource(resource_type=2, resource_name="t"),
+                alter.AlterConfigsResource(resource_type=4, resource_name="0"),
+            ]
+        ),
+        {NO_TOPIC, NO_CLUSTER},
+    ),
+    (
+        increment.IncrementalAlterConfigsRequest(
+            resources=[increment.AlterConfigsResource(resource_type=2, resource_name="t")]
+        ),
+        {NO_TOPIC},
+    ),
+    (scram.DescribeUserScramCredentialsRequest(users=None), {NO_CLUSTER}),
+    (
+        rescram.AlterUserScramCredentialsRequest(deletions=[rescram.ScramCredentialDeletion(name="a", mechanism=1)]),
+        {NO_CLUSTER},
+    ),
+    (disks.DescribeLogDirsRequest(topics=None), {NO_CLUSTER}),
+    (
+        grow.CreatePartitionsRequest(topics=[grow.CreatePartitionsTopic(name="t", count=3, assignments=None)]),
+        {NO_TOPIC},
+    ),
+    (
+        elect.ElectLeadersRequest(topic_partitions=[elect.TopicPartitions(topic="t", partitions=(0,))]),
+        {NO_CLUSTER},
+    ),
+    (
+        reassign.AlterPartitionReassignmentsRequest(
+            topics=[reassign.ReassignableTopic(name="t", partitions=[reassign.ReassignablePartition(replicas=(0,))])]
+        ),
+        {NO_CLUSTER},
+    ),
+    (moves.ListPartitionReassignmentsRequest(), {NO_CLUSTER}),
+    (
+        forget.OffsetDeleteRequest(
+            group_id="g",
+            topics=[forget.OffsetDeleteRequestTopic(name="t", partitions=[forget.OffsetDeleteRequestPartition()])],
+        ),
+        {NO_GROUP},
+    ),
+    (
+        producers.DescribeProducersRequest(topics=[producers.TopicRequest(name="t", partition_indexes=(0,))]),
+        {NO_TOPIC},
+    ),
+]
+
+
+def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothing_else(tmp_path: Path) -> None:
+    async def work(broker: Broker, peer: Peer) -> None:
+        asked = set[int]()
+        for message, codes in REFUSED:
+            assert message.API_KEY is not None
+            api, told = APIS[message.API_KEY], 0
+            collect = codes_of(api.response)
+            assert collect is not None
+            for version in SERVED[api.key].versions:
+                try:
+                    write_request(message, version, correlation_id=1, client_id="")
+                except UnsupportedVersionError:  # a field that the version does not have
+                    continue
+                response = await peer.ask(message, version, api.response)
+                found: list[int] = []
+                collect(response, found)
+                said = {each for each in found if each}
+                assert said <= codes, (api.name, version, found)
+                told += said == codes
+            assert told, api.name
+            asked.add(api.key)
+        brokers_only, without_codes = {4, 5, 6, 7, 56}, {16, 17, 18, 36, 60}
+        assert asked == set(SERVED) - brokers_only - without_codes
+        assert sorted(broker.topics.names()) == ["t", "u"]
+        listed = await peer.ask(list_groups.ListGroupsRequest(), 4, list_groups.ListGroupsResponse)  # [63]
+        assert (listed.error_code, listed.groups) == (0, [])
+
+    serving(tmp_path, work)
+
+
+def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Path) -> None:  # [55, 56, 58, 59]
+    async def work(broker: Broker, peer: Peer) -> None:
+        await give(broker, Operation.WRITE)
+        parts = [produce.PartitionProduceData(index=0)]
+        topics = [produce.TopicProduceData(name=each, partition_data=parts) for each in ("u", "t")]
+        told = await peer.ask(produce.ProduceRequest(acks=1, topic_data=topics), 8, produce.ProduceResponse)
+        codes = {each.name: each.partition_responses[0].error_code for each in told.responses}
+        assert codes["u"] == NO_TOPIC
+        assert codes["t"] != NO_TOPIC
+        asked = metadata.MetadataRequest(topics=None)
+        everything = await peer.ask(asked, 9, metadata.MetadataResponse)
+        assert [each.name for each in everything.topics] == ["t"]
+        await give(broker, Operation.DESCRIBE, name="missing")
+        named = [metadata.MetadataRequestTopic(name=each) for each in ("missing", "u")]
+        found = await peer.ask(metadata.MetadataRequest(topics=named), 9, metadata.MetadataResponse)
+        assert [(each.name, each.error_code) for each in found.topics] == [("missing", NO_TOPIC), ("u", NO_TOPIC)]
+        assert sorted(broker.topics.names()) == ["t", "u"]
+        silent = produce.ProduceRequest(acks=0, topic_data=topics[:1])
+        assert await peer.exchange(bytes(write_request(silent, 8, correlation_id=1, client_id=""))) == CLOSED
+
+    serving(tmp_path, work)
+
+
+def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
+    async def work(broker: Broker, peer: Peer) -> None:
+        await give(broker, Operation.READ)
+        topics = [fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])]
+        new = fetch.FetchRequest(session_epoch=0, topics=topics)
+        begun = await peer.ask(new, 11, fetch.FetchResponse)
+        assert begun.session_id
+        await give(broker, Operation.READ, permission=Permission.DENY)
+        again = fetch.FetchRequest(session_id=begun.session_id, session_epoch=1, topics=topics)
+        assert (await peer.ask(again, 11, fetch.FetchResponse)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        told = await peer.ask(new, 11, fetch.FetchResponse)
+        assert [part.error_code for each in told.responses for part in each.partitions] == [NO_TOPIC]
+        assert told.session_id == 0
+
+    serving(tmp_path, work)
+
+
+def test_operations_that_are_allowed_are_told_where_they_are_asked_for(tmp_path: Path) -> None:  # [67]
+    async def work(broker: Broker, peer: Peer) -> None:
+        await give(broker, Operation.READ)
+        asked = metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name="t")],
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        told = await peer.ask(asked, 8, metadata.MetadataResponse)
+        assert told.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8
+        assert told.cluster_authorized_operations == 0
+        await give(broker, Operation.ALL, CLUSTER)
+        about = describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True)
+        cluster = await peer.ask(about, 0, describe_cluster.DescribeClusterResponse)
+        assert cluster.cluster_authorized_operations == 8096
+        await give(broker, Operation.ALL, GROUP, "g")
+        group = describe_groups.DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
+        described = await peer.ask(group, 3, describe_groups.DescribeGroupsResponse)
+        assert described.groups[0].authorized_operations == 328
+
+    serving(tmp_path, work)
+
+
+def rule(name: str, principal: str = "User:alice", **other: int) -> create_acls.AclCreation:
+    values = {"resource_type": 2, "operation": 3, "permission_type": 3, **other}
+    return create_acls.AclCreation(resource_name=name, principal=principal, host="*", **values)
+
+
+def test_acls_are_made_described_and_taken_away_and_are_there_after_a_restart(tmp_path: Path) -> None:
+    anybody: dict[str, Any] = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    every = describe_acls.DescribeAclsRequest(
+        resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1, **anybody
+    )
+    settings = {"super.users": "User:ANONYMOUS"}
+
+    async def make(broker: Broker, peer: Peer) -> None:
+        wanted = [rule("t"), rule("t", "alice"), rule("u"), rule("a/b"), rule("te", resource_pattern_type=4)]
+        made = await peer.ask(create_acls.CreateAclsRequest(creations=wanted), 1, create_acls.CreateAclsResponse)
+        assert [each.error_code for each in made.results] == [-1, -1, 0, ErrorCode.INVALID_REQUEST, 0]  # [69]
+        data = broker.metadata.get("/kafka-acl/Topic/u").data
+        assert data == (
+            b'{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}]}'
+        )
+        assert broker.metadata.get("/kafka-acl-changes/acl_changes_0000000000").data == b"TOPIC:u"
+        impossible = create_acls.CreateAclsRequest(creations=[rule("t", operation=0)])
+        frame = bytes(write_request(impossible, 1, correlation_id=1, client_id=""))
+        assert await peer.exchange(frame) == CLOSED  # [70]
+
+    async def take(broker: Broker, peer: Peer) -> None:
+        told = await peer.ask(every, 1, describe_acls.DescribeAclsResponse)
+        assert [(each.resource_name, each.pattern_type) for each in told.resources] == [("u", 3), ("te", 4)]
+        match = delete_acls.DeleteAclsFilter(
+            resource_type_filter=2, resource_name_filter="test", pattern_type_filter=2, **anybody
+        )
+        gone = await peer.ask(delete_acls.DeleteAclsRequest(filters=[match]), 1, delete_acls.DeleteAclsResponse)
+        assert [each.resource_name for each in gone.filter_results[0].matching_acls] == ["te"]
+        assert broker.metadata.exists("/kafka-acl-extended/prefixed/Topic/te") is None  # [54]
+
+    serving(tmp_path, make, settings)
+    serving(tmp_path, take, settings)
+
+
+def test_what_a_damaged_node_is_about_is_closed_to_all_but_super_users(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def damage(broker: Broker, peer: Peer) -> None:
+        await give(broker, Operation.READ)
+        broker.metadata.set("/kafka-acl/Topic/t", b"{")
+
+    async def work(broker: Broker, peer: Peer) -> None:
+        asked = metadata.MetadataRequest(topics=None)
+        assert [each.name for each in (await peer.ask(asked, 9, metadata.MetadataResponse)).topics] == ["u"]
+        creation = create_acls.CreateAclsRequest(creations=[rule("t")])
+        made = await peer.ask(creation, 1, create_acls.CreateAclsResponse)
+        assert made.results[0].error_code
+        assert broker.metadata.get("/kafka-acl/Topic/t").data == b"{"
+
+    settings = {"allow.everyone.if.no.acl.found": "true"}
+    serving(tmp_path, damage, settings)
+    serving(tmp_path, work, settings)
+    assert "/kafka-acl/Topic/t" in caplog.text
+
+
+def test_the_audit_log_says_who_was_refused_what_from_where(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(broker: Broker, peer: Peer) -> None:
+        topics = [metadata.MetadataRequestTopic(name="t")]
+        await peer.ask(metadata.MetadataRequest(topics=topics), 9, metadata.MetadataResponse)
+
+    with caplog.at_level(logging.INFO, "magicbyte.audit"):
+        serving(tmp_path, work)
+    (line,) = [each for each in caplog.records if each.name == "magicbyte.audit"]
+    assert vars(line)["fields"] == {
+        "principal": "User:ANONYMOUS",
+        "host": "127.0.0.1",
+        "listener": "PLAINTEXT",
+        "operation": "DESCRIBE",
+        "resource_type": "TOPIC",
+        "resource": "t",
+        "allowed": False,
+    }
+
+
+def test_an_authorizer_of_another_name_is_refused_and_so_are_super_users_that_are_none() -> None:
+    with pytest.raises(InvalidConfigError):
+        BrokerConfig({"authorizer.class.name": "com.example.Own"})
+    with pytest.raises(InvalidConfigError):
+        BrokerConfig({"super.users": "alice"})
