@@ -107,6 +107,7 @@ def test_a_broker_that_stops_hands_over_what_it_leads_first(folder: Path) -> Non
             leaders = {members.leader("t", index).node_id for index in range(3)}
             assert leaders == {1, 2, 3}
             await members.stop(first)
+            await until(lambda: len(members.leaders("t")) == 1)  # the controller has changed the tree: the rest follows
             assert members.leader("t").node_id != first
             await send(client, "t", 0, records(10))
             assert len(await values(client, "t")) == 20
