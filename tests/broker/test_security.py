@@ -16,9 +16,13 @@ import pytest
 
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.client import Client, admin
+from magicbyte.client.fetch import read_records
+from magicbyte.client.offsets import bounds
+from magicbyte.client.produce import send
 from magicbyte.errors import InvalidConfigError, NetworkError, SecurityError
 from magicbyte.net.stream import SocketStream, Stream
 from magicbyte.net.tls import TlsStream
+from magicbyte.records.columns import Record
 from magicbyte.security.settings import ClientSecurity
 from magicbyte.testing import Broker
 
@@ -117,8 +121,11 @@ def test_what_is_written_over_a_secured_listener_is_read_again(protocol: str, me
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client(mechanism=mechanism)) as client:
             await admin.create_topic(client, admin.NewTopic("t"))
-            topics = await client.topics()
-            assert "t" in topics
+            written = [Record(at, 1_500_000_000_000 + at, 0, b"%d" % at, b"v" * 70_000) for at in range(5)]
+            await send(client, "t", 0, written)
+            _, end = await bounds(client, "t", 0)
+            read = [each async for columns in read_records(client, "t", 0, 0, end) for each in columns]
+            assert [(each.key, each.value) for each in read] == [(each.key, each.value) for each in written]
 
     run(work, secured(protocol))
 
