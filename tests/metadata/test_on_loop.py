@@ -11,7 +11,7 @@ import pytest
 from magicbyte.broker.threads import SystemThreads
 from magicbyte.errors import BadVersionError, NoNodeError, SessionExpiredError
 from magicbyte.metadata.memory import MemoryTree
-from magicbyte.metadata.on_loop import LoopStore, Run, directly
+from magicbyte.metadata.on_loop import LoopStore, Runner, directly
 from magicbyte.ports import CreateNode, NodeEvent, SetNode
 
 
@@ -24,7 +24,7 @@ class Clock:
 
 
 @pytest.fixture(params=["directly", "in a thread"])
-def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+def run(request: pytest.FixtureRequest) -> Iterator[Runner]:
     if request.param == "directly":
         yield directly
     else:
@@ -38,7 +38,7 @@ def tree() -> MemoryTree:
     return MemoryTree(Clock())
 
 
-def test_every_call_of_a_store_is_there(tree: MemoryTree, run: Run) -> None:
+def test_every_call_of_a_store_is_there(tree: MemoryTree, run: Runner) -> None:
     async def go() -> None:
         store = LoopStore(tree.session(), run)
         assert await store.create("/a/b", b"x", parents=True) == "/a/b"
@@ -63,7 +63,7 @@ def test_every_call_of_a_store_is_there(tree: MemoryTree, run: Run) -> None:
     asyncio.run(go())
 
 
-def test_a_watch_is_called_on_the_loop_before_a_read_shows_what_it_tells(tree: MemoryTree, run: Run) -> None:
+def test_a_watch_is_called_on_the_loop_before_a_read_shows_what_it_tells(tree: MemoryTree, run: Runner) -> None:
     told: list[tuple[NodeEvent, str]] = []
     threads: set[int] = set()
 
@@ -88,7 +88,7 @@ def test_a_watch_is_called_on_the_loop_before_a_read_shows_what_it_tells(tree: M
     assert threads == {threading.get_ident()}
 
 
-def test_a_watch_is_called_though_no_call_is_made(tree: MemoryTree, run: Run) -> None:
+def test_a_watch_is_called_though_no_call_is_made(tree: MemoryTree, run: Runner) -> None:
     async def go() -> None:
         store, other = LoopStore(tree.session(), run), LoopStore(tree.session(), run)
         came = asyncio.Event()
@@ -100,7 +100,7 @@ def test_a_watch_is_called_though_no_call_is_made(tree: MemoryTree, run: Run) ->
     asyncio.run(go())
 
 
-def test_a_watch_that_fails_hurts_neither_calls_nor_other_watches(tree: MemoryTree, run: Run) -> None:
+def test_a_watch_that_fails_hurts_neither_calls_nor_other_watches(tree: MemoryTree, run: Runner) -> None:
     told: list[str] = []
     failures: list[Any] = []
 

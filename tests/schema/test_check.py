@@ -10,9 +10,9 @@ from magicbyte.schema import (
     Encoding,
     FieldType,
     MessageSchema,
-    Place,
     Rule,
     SchemaErrors,
+    SourcePlace,
     Versions,
     check,
     load,
@@ -188,7 +188,11 @@ def test_a_sound_file_becomes_a_tree() -> None:
     assert message.structs["Source"].versions == Versions.parse("1+")
     sources, last = message.fields
     assert sources.type == FieldType("Source", array=True, struct=True)
-    assert (sources.json_name, sources.about, sources.place) == ("sources", "Where from.", Place("tick.json", 4, 7))
+    assert (sources.json_name, sources.about, sources.place) == (
+        "sources",
+        "Where from.",
+        SourcePlace("tick.json", 4, 7),
+    )
     assert message.structs["Source"].fields[0].map_key
     assert (last.tag, str(last.tagged_versions), last.default, last.null_by_default) == (0, "2+", None, True)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magicbyte.schema import MessageSchema, SchemaError, bundled, check
-from magicbyte.schema.scan import MAX_CHARACTERS, MAX_DEPTH, Source, Value, scan
+from magicbyte.schema.scan import MAX_CHARACTERS, MAX_DEPTH, SourceText, Value, scan
 from schema.random_schemas import random_schema
 
 PARTS = st.sampled_from(
@@ -109,7 +109,7 @@ def test_the_depth_and_the_length_of_a_file_are_bounded() -> None:
 ))  # fmt: skip
 def test_json_is_scanned_as_the_library_reads_it(value: object) -> None:
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
-        found, errors = scan(Source(text, "x.json"))
+        found, errors = scan(SourceText(text, "x.json"))
         assert errors == []
         assert plain(found) == value
 
@@ -129,7 +129,7 @@ def plain(value: Value | None) -> object:
 
 
 def test_every_key_and_value_has_its_place() -> None:
-    source = Source('// one\n{"a":\r\n  [1, /* two\n */ "é"], "b": {}}', "x.json")
+    source = SourceText('// one\n{"a":\r\n  [1, /* two\n */ "é"], "b": {}}', "x.json")
     found, errors = scan(source)
     assert errors == []
     assert found is not None

@@ -19,7 +19,7 @@ from magicbyte.ports import TopicPartition
 from magicbyte.replication.state import PartitionState
 
 if TYPE_CHECKING:
-    from magicbyte.metadata.tree import Stored
+    from magicbyte.metadata.tree import StoredNode
 
 BROKER_IDS: Final = "/brokers/ids"
 TOPICS: Final = "/brokers/topics"
@@ -364,7 +364,7 @@ def load_log_directory_event(path: str, data: bytes) -> int:
     return found
 
 
-def check_node(path: str, node: Stored) -> None:
+def check_node(path: str, node: StoredNode) -> None:
     """Raise MetadataError for a node that cannot be: its values, or what one of Kafka's own nodes says."""
     numbers = (
         *(node.version, node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magicbyte.metadata.tree import Session, Stored, Tree
+from magicbyte.metadata.tree import Session, StoredNode, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,5 +27,5 @@ class MemoryStore(Session):
         super().__init__(only.tree, only.session_id)
 
 
-def _forget(_nodes: Mapping[str, Stored | None], _zxid: int) -> None:
+def _forget(_nodes: Mapping[str, StoredNode | None], _zxid: int) -> None:
     """Keep nothing."""

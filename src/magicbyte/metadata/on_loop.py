@@ -17,7 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class Runner(Protocol):
     """Does the work of a call somewhere. It must not return before the work has ended, even if it is cancelled."""
 
     def __call__(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Awaitable[T]:
@@ -43,14 +43,14 @@ class LoopStore:
     They must not block. What one raises goes to the loop's exception handler.
     """
 
-    def __init__(self, store: MetadataStore, run: Run = directly, deliveries: _Deliveries | None = None) -> None:
+    def __init__(self, store: MetadataStore, run: Runner = directly, deliveries: _Deliveries | None = None) -> None:
         self._store, self._run = store, run
         self._deliveries = deliveries or _Deliveries()
         self._turn = asyncio.Lock()
 
     @classmethod
     async def open(
-        cls, session: OpenSession, run: Run = directly, listener: SessionListener | None = None
+        cls, session: OpenSession, run: Runner = directly, listener: SessionListener | None = None
     ) -> LoopStore:
         """Return a store over a new session."""
         deliveries = _Deliveries()

@@ -21,7 +21,7 @@ from magicbyte.log.files.names import QUARANTINE
 from magicbyte.log.live.log_directory import LOCK
 from magicbyte.metadata.layout import check_node
 from magicbyte.metadata.sqlite import FILE_NAME, READ_NODES, SqliteStore
-from magicbyte.metadata.tree import ROOT, Stored
+from magicbyte.metadata.tree import ROOT, StoredNode
 from magicbyte.ports import CreateNode, SetNode
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _put_aside(path: Path) -> Path:
     return target
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Stored]]:
+def _rows(path: Path) -> Iterator[tuple[str, StoredNode]]:
     """Yield the nodes that a damaged file still gives, from both ends."""
     try:
         for ending in _FILES:
@@ -110,10 +110,10 @@ def _rows(path: Path) -> Iterator[tuple[str, Stored]]:
             database.text_factory = bytes
             for name, *values in database.execute(f"{READ_NODES} ORDER BY path {order}"):
                 with suppress(UnicodeDecodeError, AttributeError):
-                    yield name.decode(), Stored(*values)
+                    yield name.decode(), StoredNode(*values)
 
 
-def _sound(rows: Iterator[tuple[str, Stored]]) -> tuple[dict[str, bytes], list[str]]:
+def _sound(rows: Iterator[tuple[str, StoredNode]]) -> tuple[dict[str, bytes], list[str]]:
     """Return the data of the nodes that say what they should, those above each first, and the paths of all others."""
     found, lost = dict[str, bytes](), list[str]()
     for path, node in rows:

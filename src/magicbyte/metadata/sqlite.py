@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, LogDirectoryOfflineError, MetadataError
 from magicbyte.metadata.layout import check_node
-from magicbyte.metadata.tree import ROOT, Session, Stored, Tree
+from magicbyte.metadata.tree import ROOT, Session, StoredNode, Tree
 from magicbyte.printable import logger
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FILE_NAME: Final = "magicbyte-metadata.sqlite"
 """What the file is called in a log directory."""
 
 _FORMAT: Final = 1  # the file's user_version
-_FIELDS: Final = [field.name for field in fields(Stored)]
+_FIELDS: Final = [field.name for field in fields(StoredNode)]
 _CREATE: Final = f"CREATE TABLE nodes (path TEXT PRIMARY KEY, {', '.join(_FIELDS)}) WITHOUT ROWID"
 READ_NODES: Final = f"SELECT path, {', '.join(_FIELDS)} FROM nodes"
 _PUT: Final = f"INSERT OR REPLACE INTO nodes VALUES ({', '.join('?' * (len(_FIELDS) + 1))})"
@@ -86,7 +86,7 @@ class SqliteTree(Tree):
         """Let go of the file."""
         self._database.close()
 
-    def _load(self) -> tuple[dict[str, Stored], int]:
+    def _load(self) -> tuple[dict[str, StoredNode], int]:
         run = self._database.execute
         run("PRAGMA locking_mode = EXCLUSIVE")  # also keeps the shared memory file away
         run("PRAGMA journal_mode = WAL")
@@ -98,11 +98,11 @@ class SqliteTree(Tree):
         if version == 0:
             run(_CREATE)
             run("CREATE TABLE last (id INTEGER PRIMARY KEY, zxid INTEGER NOT NULL)")
-            run(_PUT, (ROOT, *astuple(Stored(b"", 0, 0, 0, 0, 0, 0, 0, 0))))
+            run(_PUT, (ROOT, *astuple(StoredNode(b"", 0, 0, 0, 0, 0, 0, 0, 0))))
             run(_PUT_LAST, (0,))
             run(f"PRAGMA user_version = {_FORMAT}")
         run("COMMIT")
-        nodes = {path: Stored(*values) for path, *values in run(READ_NODES)}
+        nodes = {path: StoredNode(*values) for path, *values in run(READ_NODES)}
         last = run("SELECT zxid FROM last").fetchone()
         if ROOT not in nodes or last is None or not isinstance(last[0], int):
             raise MetadataError(ROOT, "the root, or the number of the last transaction, is not there")
@@ -112,7 +112,7 @@ class SqliteTree(Tree):
                 raise MetadataError(path, "the node above it is not there")
         return nodes, last[0]
 
-    def _write(self, nodes: Mapping[str, Stored | None], zxid: int) -> None:
+    def _write(self, nodes: Mapping[str, StoredNode | None], zxid: int) -> None:
         if self._error is not None:
             raise LogDirectoryOfflineError(f"{self.path}: {self._error}") from self._error
         run = self._database.execute

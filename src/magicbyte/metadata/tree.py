@@ -32,7 +32,7 @@ SESSION_TIMEOUT_MS = 18_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredNode:
     """A node as it is kept. `created` counts the children that it ever had: the next one's sequence number."""
 
     data: bytes
@@ -49,7 +49,7 @@ class Stored:
 _SessionWatch: TypeAlias = tuple[int, Watch]
 """A watch, and the session that set it."""
 
-Persist = Callable[[Mapping[str, Stored | None], int], None]
+Persist = Callable[[Mapping[str, StoredNode | None], int], None]
 """Makes a transaction durable: the nodes that it changed, None for those that it took away, and its number."""
 
 
@@ -59,7 +59,7 @@ class _Change:
 
     zxid: int
     now_ms: int
-    nodes: dict[str, Stored | None] = field(default_factory=dict)
+    nodes: dict[str, StoredNode | None] = field(default_factory=dict)
     children: dict[str, set[str]] = field(default_factory=dict)
     events: list[tuple[NodeEvent, str]] = field(default_factory=list)
 
@@ -68,11 +68,11 @@ class Tree:
     """The nodes, by path, and the sessions that look at them: each call of a session holds `lock`."""
 
     def __init__(
-        self, clock: Clock, persist: Persist, nodes: Mapping[str, Stored] | None = None, last_zxid: int = 0
+        self, clock: Clock, persist: Persist, nodes: Mapping[str, StoredNode] | None = None, last_zxid: int = 0
     ) -> None:
         self.lock = threading.RLock()
         self._clock, self._persist = clock, persist
-        self._nodes = dict(nodes or {ROOT: Stored(b"", 0, 0, 0, 0, 0, 0, 0, 0)})
+        self._nodes = dict(nodes or {ROOT: StoredNode(b"", 0, 0, 0, 0, 0, 0, 0, 0)})
         self._children: dict[str, set[str]] = {}
         for path in self._nodes:
             if path != ROOT:
@@ -148,7 +148,7 @@ class Tree:
             self._child_watches.setdefault(path, []).append((session, watch))
         return sorted(self._children.get(path, ()))
 
-    def _node(self, path: str, stored: Stored) -> Node:
+    def _node(self, path: str, stored: StoredNode) -> Node:
         count = len(self._children.get(path, ()))
         return Node(
             data=stored.data,
@@ -189,10 +189,10 @@ class Tree:
                 self._delete(change, asked.path, asked.version)
         return asked.path
 
-    def _find(self, change: _Change, path: str) -> Stored | None:
+    def _find(self, change: _Change, path: str) -> StoredNode | None:
         return change.nodes[path] if path in change.nodes else self._nodes.get(path)
 
-    def _known(self, change: _Change, path: str) -> Stored:
+    def _known(self, change: _Change, path: str) -> StoredNode:
         found = self._find(change, path)
         if found is None:
             raise NoNodeError(path, "there is no such node")
@@ -217,7 +217,7 @@ class Tree:
         if above.ephemeral_owner:
             raise NoChildrenForEphemeralsError(parent, "the node is ephemeral and has no children")
         zxid, now = change.zxid, change.now_ms
-        change.nodes[path] = Stored(asked.data, 0, zxid, zxid, zxid, now, now, 0, session if asked.ephemeral else 0)
+        change.nodes[path] = StoredNode(asked.data, 0, zxid, zxid, zxid, now, now, 0, session if asked.ephemeral else 0)
         change.nodes[parent] = replace(above, created=above.created + 1, pzxid=zxid)
         self._names(change, parent).add(name)
         change.events += [(NodeEvent.CREATED, path), (NodeEvent.CHILDREN_CHANGED, parent)]
@@ -354,7 +354,7 @@ def paths_above(path: str) -> list[str]:
     return ["/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
-def _check_version(path: str, node: Stored, expected: int) -> None:
+def _check_version(path: str, node: StoredNode, expected: int) -> None:
     if expected not in (-1, node.version):
         raise BadVersionError(path, f"expected version {expected}, found {node.version}")
 

@@ -16,7 +16,7 @@ from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, SchemaValue
 from magicbyte.schema.files import bundled, load, load_bundled, load_directory, read
 from magicbyte.schema.python import modules
 from magicbyte.schema.sizes import FieldSize, MessageSize, measure
-from magicbyte.schema.tree import Default, Encoding, FieldSchema, FieldType, MessageSchema, Place, StructSchema
+from magicbyte.schema.tree import Default, Encoding, FieldSchema, FieldType, MessageSchema, SourcePlace, StructSchema
 from magicbyte.schema.versions import Versions
 
 __all__ = [
@@ -30,11 +30,11 @@ __all__ = [
     "FieldType",
     "MessageSchema",
     "MessageSize",
-    "Place",
     "Rule",
     "SchemaError",
     "SchemaErrors",
     "SchemaValueError",
+    "SourcePlace",
     "StructSchema",
     "UnknownMessageError",
     "Versions",

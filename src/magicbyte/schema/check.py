@@ -8,8 +8,8 @@ from typing import Final
 
 from magicbyte.schema.errors import Rule, SchemaError
 from magicbyte.schema.fields import Around, FieldReader
-from magicbyte.schema.objects import Fields, KeyKind, Report, described, did_you_mean, objects, quoted
-from magicbyte.schema.scan import Source, Value, scan
+from magicbyte.schema.objects import Fields, KeyKind, SchemaReport, described, did_you_mean, objects, quoted
+from magicbyte.schema.scan import SourceText, Value, scan
 from magicbyte.schema.tree import FieldSchema, MessageSchema, StructSchema
 from magicbyte.schema.versions import Versions
 
@@ -51,11 +51,11 @@ def check(text: str, path: str = "<text>") -> tuple[MessageSchema | None, list[S
     `path` is what errors call the file. All errors that can be told in one go are: an error does not hide another
     unless what it is about cannot be read. Beside a schema there can be warnings. No text at all raises.
     """
-    source = Source(text, path)
+    source = SourceText(text, path)
     value, errors = scan(source)
     if value is None:
         return None, errors
-    report = Report(source)
+    report = SchemaReport(source)
     report.errors += errors
     message = None
     if value.kind == "object":
@@ -66,7 +66,7 @@ def check(text: str, path: str = "<text>") -> tuple[MessageSchema | None, list[S
 
 
 class _Checker:
-    def __init__(self, value: Value, report: Report) -> None:
+    def __init__(self, value: Value, report: SchemaReport) -> None:
         self.report = report
         self.name = next((each.value.text for each in value.members if each.key == "name"), "")
         self.keys = Fields(value, MESSAGE_KEYS, report, self.name)

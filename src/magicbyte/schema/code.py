@@ -26,7 +26,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CodeBlock:
     """Statements under a line such as `if …:`. `terms`: of a condition, one of which is to hold; of a loop, one."""
 
     keyword: str
@@ -39,23 +39,23 @@ class Block:
         return f"{self.keyword} {' or '.join(self.terms)}:" if self.terms else f"{self.keyword}:"
 
 
-Statement: TypeAlias = "str | Call | Block"
+Statement: TypeAlias = "str | Call | CodeBlock"
 Body: TypeAlias = "tuple[Statement, ...]"
 
 
-def when(terms: str | tuple[str, ...], *body: Statement) -> Block:
+def when(terms: str | tuple[str, ...], *body: Statement) -> CodeBlock:
     """Return statements under the condition that one of `terms` holds."""
-    return Block("if", (terms,) if isinstance(terms, str) else terms, body)
+    return CodeBlock("if", (terms,) if isinstance(terms, str) else terms, body)
 
 
-def otherwise(*body: Statement) -> Block:
+def otherwise(*body: Statement) -> CodeBlock:
     """Return statements for what no condition before holds of."""
-    return Block("else", (), body)
+    return CodeBlock("else", (), body)
 
 
-def loop(each: str, *body: Statement) -> Block:
+def loop(each: str, *body: Statement) -> CodeBlock:
     """Return a loop, such as over `each in many`."""
-    return Block("for", (each,), body)
+    return CodeBlock("for", (each,), body)
 
 
 def also(first: str, terms: tuple[str, ...]) -> str:
@@ -120,7 +120,7 @@ def lines(body: Iterable[Statement], indent: int) -> list[str]:
     found = []
     space = " " * indent
     for each in body:
-        if isinstance(each, Block):
+        if isinstance(each, CodeBlock):
             found += [space + each.head, *lines(each.body, indent + 4)]
         elif isinstance(each, Call) and indent + len(each.flat) > WIDTH:
             found.append(space + each.head)

@@ -6,7 +6,7 @@ import re
 from typing import Final, Literal, NamedTuple, cast
 
 from magicbyte.schema.errors import Rule
-from magicbyte.schema.objects import Report, described, did_you_mean, quoted
+from magicbyte.schema.objects import SchemaReport, described, did_you_mean, quoted
 from magicbyte.schema.scan import Value
 from magicbyte.schema.tree import ENCODABLE_BITS, Encoding, FieldType
 from magicbyte.schema.versions import Versions
@@ -14,7 +14,7 @@ from magicbyte.schema.versions import Versions
 Encodings = tuple[tuple[Versions, Encoding], ...]
 
 
-class _Part(NamedTuple):
+class _EncodingRange(NamedTuple):
     """One range of the object form; `at` is the position of its key."""
 
     versions: Versions
@@ -32,7 +32,7 @@ def read_encodings(
     value: Value,
     type_: FieldType,
     versions: Versions | None,
-    report: Report,
+    report: SchemaReport,
     field: str,
 ) -> Encodings:
     """Return the encodings that a field has, in the order of their versions; () where a rule is broken.
@@ -45,11 +45,11 @@ def read_encodings(
         found = f"type {quoted(str(type_))}"
         report.add(Rule.ENCODING_TYPE, value.at, field, expected=expected, found=found, mend=mend)
         return ()
-    parts: list[_Part] = []
+    parts: list[_EncodingRange] = []
     if value.kind == "string":
         encoding = _encoding(value, type_, report, field)
         if encoding is not None and versions is not None:
-            parts.append(_Part(versions, encoding, value.at))
+            parts.append(_EncodingRange(versions, encoding, value.at))
     elif value.kind == "object":
         parts = _by_versions(value, type_, report, field)
         _check_apart(parts, report, field)
@@ -77,9 +77,9 @@ def _wrong_type(key: str, type_: FieldType) -> tuple[str, str]:
     return "an array of int16, int32 or int64", mend
 
 
-def _by_versions(value: Value, type_: FieldType, report: Report, field: str) -> list[_Part]:
+def _by_versions(value: Value, type_: FieldType, report: SchemaReport, field: str) -> list[_EncodingRange]:
     """Return the encodings of the object form; report each range and each name that cannot be read."""
-    parts: list[_Part] = []
+    parts: list[_EncodingRange] = []
     keys: set[str] = set()
     for member in value.members:
         if member.key in keys:
@@ -98,11 +98,11 @@ def _by_versions(value: Value, type_: FieldType, report: Report, field: str) -> 
             continue
         encoding = _encoding(member.value, type_, report, field)
         if versions is not None and encoding is not None:
-            parts.append(_Part(versions, encoding, member.at))
+            parts.append(_EncodingRange(versions, encoding, member.at))
     return parts
 
 
-def _range(text: str, at: int, report: Report, field: str) -> Versions | None:
+def _range(text: str, at: int, report: SchemaReport, field: str) -> Versions | None:
     try:
         versions = Versions.parse(text)
         problem = "a version range that is not empty" if versions.is_empty else ""
@@ -115,7 +115,7 @@ def _range(text: str, at: int, report: Report, field: str) -> Versions | None:
     return versions
 
 
-def _encoding(value: Value, type_: FieldType, report: Report, field: str) -> Encoding | None:
+def _encoding(value: Value, type_: FieldType, report: SchemaReport, field: str) -> Encoding | None:
     name, bits = value.text, ENCODABLE_BITS[type_.name]
     match = _NAME.fullmatch(name)
     if match is None:
@@ -146,8 +146,8 @@ def _meant(name: str, bits: int) -> str:
     return did_you_mean(name, _NAMES) or f"the encodings are {', '.join(_NAMES)}"
 
 
-def _check_apart(parts: list[_Part], report: Report, field: str) -> None:
-    widest: _Part | None = None  # of those that begin further down, the one that reaches highest
+def _check_apart(parts: list[_EncodingRange], report: SchemaReport, field: str) -> None:
+    widest: _EncodingRange | None = None  # of those that begin further down, the one that reaches highest
     for part in sorted(parts, key=lambda each: (each.versions.lowest, each.versions.highest)):
         if widest is not None and widest.versions.highest >= part.versions.lowest:
             one, other = widest.versions, part.versions
@@ -160,7 +160,9 @@ def _check_apart(parts: list[_Part], report: Report, field: str) -> None:
             widest = part
 
 
-def _check_cover(parts: list[_Part], value: Value, versions: Versions, report: Report, field: str) -> None:
+def _check_cover(
+    parts: list[_EncodingRange], value: Value, versions: Versions, report: SchemaReport, field: str
+) -> None:
     ranges = [part.versions for part in parts]
     missing = versions.without(ranges)
     excess = [part for each in ranges for part in each.without([versions])]

@@ -11,7 +11,7 @@ from typing import Final
 
 from magicbyte.schema.encodings import read_encodings
 from magicbyte.schema.errors import Rule
-from magicbyte.schema.objects import Fields, KeyKind, Report, described, did_you_mean, place_of, quoted
+from magicbyte.schema.objects import Fields, KeyKind, SchemaReport, described, did_you_mean, place_of, quoted
 from magicbyte.schema.scan import Value
 from magicbyte.schema.tree import INTEGER_BITS, PRIMITIVE_TYPES, Default, Encoding, FieldSchema, FieldType
 from magicbyte.schema.versions import Versions
@@ -72,7 +72,7 @@ class Around:
 class FieldReader:
     """Reads one field; `schema` is None where it cannot be told what is meant, `type` where that is its type."""
 
-    def __init__(self, value: Value, around: Around, report: Report) -> None:
+    def __init__(self, value: Value, around: Around, report: SchemaReport) -> None:
         name = next(
             (each.value.text for each in value.members if each.key == "name" and each.value.kind == "string"), ""
         )

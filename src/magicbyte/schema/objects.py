@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from magicbyte.schema.errors import Rule, SchemaError
-from magicbyte.schema.scan import Kind, Source, Value
-from magicbyte.schema.tree import Place
+from magicbyte.schema.scan import Kind, SourceText, Value
+from magicbyte.schema.tree import SourcePlace
 from magicbyte.schema.versions import Versions
 
 KeyKind = Literal["text", "integer", "boolean", "versions", "list", "scalar", "any"]
@@ -25,10 +25,10 @@ _EXPECTED = {
 _SCALARS: tuple[Kind, ...] = ("string", "number", "boolean", "null")
 
 
-class Report:
+class SchemaReport:
     """Gathers what is wrong in one file."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
         self.errors: list[SchemaError] = []
 
@@ -54,7 +54,7 @@ class Fields:
     what is no list for a list of it alone: Kafka's generator takes `"tag": "0"`.
     """
 
-    def __init__(self, value: Value, keys: Mapping[str, KeyKind], report: Report, field: str) -> None:
+    def __init__(self, value: Value, keys: Mapping[str, KeyKind], report: SchemaReport, field: str) -> None:
         self.at, self.field = value.at, field
         self._report = report
         self._values: dict[str, Value] = {}
@@ -148,7 +148,7 @@ class Fields:
         self._report.add(rule, at, self.field, expected=expected, found=found, mend=mend)
 
 
-def objects(fields: Fields, key: str, report: Report) -> Iterator[Value]:
+def objects(fields: Fields, key: str, report: SchemaReport) -> Iterator[Value]:
     """Yield the objects that the list of a key has; report each item that is none."""
     for item in fields.items(key):
         if item.kind == "object":
@@ -187,6 +187,6 @@ def described(value: Value) -> str:
     return f"an {value.kind}"
 
 
-def place_of(report: Report, at: int) -> Place:
+def place_of(report: SchemaReport, at: int) -> SourcePlace:
     """Return the place of a position in the file that is reported on."""
     return report.source.place(at)

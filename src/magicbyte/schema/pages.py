@@ -44,7 +44,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _FieldRow:
     """A field where it is in a message: `path` has the names of the fields around it, and its own."""
 
     path: tuple[str, ...]
@@ -253,15 +253,15 @@ def _field_table(message: MessageSchema) -> Iterator[str]:
     yield ""
 
 
-def _rows(message: MessageSchema) -> Iterator[_Row]:
+def _rows(message: MessageSchema) -> Iterator[_FieldRow]:
     """Yield all fields in the order of the wire (tagged ones where the file has them), with those of their structs."""
 
-    def inside(fields: Iterable[FieldSchema], path: tuple[str, ...], around: Versions) -> Iterator[_Row]:
+    def inside(fields: Iterable[FieldSchema], path: tuple[str, ...], around: Versions) -> Iterator[_FieldRow]:
         for field in fields:
             versions = field.versions & around
             if versions.is_empty:
                 continue
-            yield _Row((*path, field.name), field, versions)
+            yield _FieldRow((*path, field.name), field, versions)
             if field.type.struct:
                 struct: StructSchema = message.structs[field.type.name]
                 yield from inside(struct.fields, (*path, field.name), versions & struct.versions)
@@ -269,7 +269,7 @@ def _rows(message: MessageSchema) -> Iterator[_Row]:
     return inside(message.fields, (), message.valid_versions)
 
 
-def _path(row: _Row) -> str:
+def _path(row: _FieldRow) -> str:
     return ".".join(row.path)
 
 
@@ -279,7 +279,7 @@ def _versions(versions: Versions, valid: Versions) -> str:
     return f"{versions.lowest}+" if versions.highest == valid.highest else str(versions)
 
 
-def _type(row: _Row, message: MessageSchema) -> str:
+def _type(row: _FieldRow, message: MessageSchema) -> str:
     field = row.field
     parts = [f"`{field.type}`"]
     nullable = field.nullable_versions & row.versions

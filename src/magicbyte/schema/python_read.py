@@ -11,7 +11,7 @@ from magicbyte.schema.code import Body, Call, Statement, call, loop, otherwise, 
 from magicbyte.schema.python_struct import NULL_IN_TAG, Struct
 from magicbyte.schema.spans import (
     NUMBERS,
-    Span,
+    VersionSpan,
     code_of,
     is_fixed,
     is_plain,
@@ -42,7 +42,7 @@ class Reading(Struct):
         found = self.chains([*(partial(self.read_run, run) for run in self.runs), self.read_tags])
         return self.asks_flexible(found), found
 
-    def read_run(self, run: Sequence[FieldSchema], span: Span) -> Body:
+    def read_run(self, run: Sequence[FieldSchema], span: VersionSpan) -> Body:
         """Return the statements that read the fields of a run, or a field that stands alone, in a span."""
         found: list[Statement] = []
         there = [field for field in run if is_plain(field, span)]
@@ -66,13 +66,13 @@ class Reading(Struct):
         """Return the assignment of a field's default."""
         return f"self.{self.attributes[field.name]} = {self.default(field)}"
 
-    def read_alone(self, field: FieldSchema, span: Span) -> Call:
+    def read_alone(self, field: FieldSchema, span: VersionSpan) -> Call:
         """Return the statement that reads one field."""
         name = self.attributes[field.name]
         function, arguments = self.read_call(field, span, "data", "at")
         return call(f"self.{name}, at = {function}(", arguments, ")")
 
-    def read_call(self, field: FieldSchema, span: Span, data: str, at: str) -> tuple[str, list[str]]:
+    def read_call(self, field: FieldSchema, span: VersionSpan, data: str, at: str) -> tuple[str, list[str]]:
         """Return function and arguments of the expression that reads a field, with the position after it."""
         quoted, flexible = f'"{self.attributes[field.name]}"', self.flexible(field, span)
         null = "nullable_" if span.lowest in field.nullable_versions else ""
@@ -107,7 +107,7 @@ class Reading(Struct):
             return "read_uuid", [data, at]
         return f"read_{null}{'view' if is_view(field) else kind}", [data, at, flexible, quoted]
 
-    def read_tags(self, span: Span) -> Body:
+    def read_tags(self, span: VersionSpan) -> Body:
         """Return the statements that read the end of a struct."""
         known = [field for field in self.tagged if span.lowest in field.tagged_versions]
         if not span.flexible:
@@ -119,7 +119,7 @@ class Reading(Struct):
         some = when("data[at]", "tags, at = read_tags(data, at)", *blocks, "self.unknown_tags = unknown(tags)")
         return some, otherwise("self.unknown_tags, at = (), at + 1")
 
-    def read_tagged(self, field: FieldSchema, span: Span) -> Body:
+    def read_tagged(self, field: FieldSchema, span: VersionSpan) -> Body:
         """Return the statements that read a tagged field."""
         name, pop = self.attributes[field.name], f"part = tags.pop({field.tag})"
         if field.type.name in NUMBERS and not field.type.array and not varint_of(field, span):
@@ -137,7 +137,7 @@ class Reading(Struct):
         layouts = self.row_layouts()
         flexible = any(span.flexible for span in self.spans)
 
-        def body(span: Span) -> Body:
+        def body(span: VersionSpan) -> Body:
             if span not in layouts:
                 return ()
             rows = self.module.layout("Rows", layouts[span], span.flexible)

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from magicbyte.schema.code import Block, Body, Statement, also, condition, names_in, otherwise, quoted, when
+from magicbyte.schema.code import Body, CodeBlock, Statement, also, condition, names_in, otherwise, quoted, when
 from magicbyte.schema.names import attributes
 from magicbyte.schema.spans import (
     NUMBERS,
-    Span,
+    VersionSpan,
     all_fields,
     code_of,
     is_number,
@@ -139,7 +139,7 @@ class Struct:
         name = None if self.schema is None else self.schema.name
         return [field for field in all_fields(self.message) if field.type.struct and field.type.name == name]
 
-    def row_layouts(self) -> dict[Span, str]:
+    def row_layouts(self) -> dict[VersionSpan, str]:
         """Return the layouts of the spans in which structs of this kind can be read in rows."""
         if not self.is_element():
             return {}
@@ -166,32 +166,32 @@ class Struct:
         """Return the lowest flexible version."""
         return min(span.lowest for span in self.spans if span.flexible)
 
-    def flexible(self, field: FieldSchema, span: Span) -> str:
+    def flexible(self, field: FieldSchema, span: VersionSpan) -> str:
         """Return whether a field is in flexible form, as an expression."""
         if field.flexible_versions is not None:
             return str(span.lowest in field.flexible_versions)
         return "flexible" if self.flexible_differs() else str(span.flexible)
 
-    def chains(self, bodies: Iterable[Callable[[Span], Body]]) -> list[Statement]:
+    def chains(self, bodies: Iterable[Callable[[VersionSpan], Body]]) -> list[Statement]:
         """Return the statements of some chains; those that follow each other and have the same conditions are one."""
         found: list[Statement] = []
         last: list[Statement] = []
         for body in bodies:
             made = self.chain(body)
-            heads = [each.head for each in made if isinstance(each, Block)]
-            if len(heads) == len(made) > 0 and heads == [each.head for each in last if isinstance(each, Block)]:
+            heads = [each.head for each in made if isinstance(each, CodeBlock)]
+            if len(heads) == len(made) > 0 and heads == [each.head for each in last if isinstance(each, CodeBlock)]:
                 pairs = zip(last, made, strict=True)
                 made = [
-                    Block(a.keyword, a.terms, a.body + b.body)
+                    CodeBlock(a.keyword, a.terms, a.body + b.body)
                     for a, b in pairs
-                    if isinstance(a, Block) and isinstance(b, Block)
+                    if isinstance(a, CodeBlock) and isinstance(b, CodeBlock)
                 ]
                 del found[-len(last) :]
             found += made
             last = made
         return found
 
-    def chain(self, body: Callable[[Span], Body]) -> list[Statement]:
+    def chain(self, body: Callable[[VersionSpan], Body]) -> list[Statement]:
         """Return the statements of all spans, under conditions on the version where they differ. Newest first."""
         parts: list[tuple[int, int, Body]] = []
         for span in self.spans:
@@ -209,15 +209,15 @@ class Struct:
                 continue
             if low == lowest and high == left:
                 only = made[0] if len(made) == 1 else None
-                if isinstance(only, Block) and only.keyword == "if":
-                    found.append(Block("elif", only.terms, only.body))
+                if isinstance(only, CodeBlock) and only.keyword == "if":
+                    found.append(CodeBlock("elif", only.terms, only.body))
                 else:
                     found.append(otherwise(*made))
             else:
-                found.append(Block("elif" if found else "if", (condition(low, high, lowest, left),), made))
+                found.append(CodeBlock("elif" if found else "if", (condition(low, high, lowest, left),), made))
             left = low - 1 if high == left else left
-        if len(found) == 1 and isinstance(whole := found[0], Block) and len(whole.body) == 1:
+        if len(found) == 1 and isinstance(whole := found[0], CodeBlock) and len(whole.body) == 1:
             inner = whole.body[0]
-            if isinstance(inner, Block) and inner.keyword == "if":  # two conditions become one
+            if isinstance(inner, CodeBlock) and inner.keyword == "if":  # two conditions become one
                 return [when(also(whole.terms[0], inner.terms), *inner.body)]
         return found

@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 
-from magicbyte.schema.code import WIDTH, Block, Body, Call, Statement, also, call, loop, names_in, otherwise, when
+from magicbyte.schema.code import WIDTH, Body, Call, CodeBlock, Statement, also, call, loop, names_in, otherwise, when
 from magicbyte.schema.python_struct import NULL_IN_TAG, Struct
-from magicbyte.schema.spans import BITS, NUMBERS, Span, code_of, is_fixed, is_number, is_plain, is_view, varint_of
+from magicbyte.schema.spans import (
+    BITS,
+    NUMBERS,
+    VersionSpan,
+    code_of,
+    is_fixed,
+    is_number,
+    is_plain,
+    is_view,
+    varint_of,
+)
 from magicbyte.schema.tree import FieldSchema
 
 
@@ -36,7 +46,7 @@ class Writing(Struct):
             head.append("lengths: tuple[int, ...]")
         return head, found
 
-    def write_run(self, run: Sequence[FieldSchema], span: Span) -> Body:
+    def write_run(self, run: Sequence[FieldSchema], span: VersionSpan) -> Body:
         """Return the statements that write the fields of a run, or a field that stands alone, in a span."""
         fields = [field for field in run if is_plain(field, span)]
         if not all(is_number(field) for field in fields):
@@ -68,19 +78,19 @@ class Writing(Struct):
             differs = (also(where, differs),)
         return (when(differs, f'raise absent("{self.attributes[field.name]}")'),)
 
-    def pack(self, fields: Sequence[FieldSchema], span: Span) -> Call:
+    def pack(self, fields: Sequence[FieldSchema], span: VersionSpan) -> Call:
         """Return the statement that writes numbers of fixed size."""
         packer = self.module.numbers("".join(code_of(field, span) for field in fields))
         return call(f"buffer += {packer}.pack(", [self.number(field, span) for field in fields], ")")
 
-    def number(self, field: FieldSchema, span: Span) -> str:
+    def number(self, field: FieldSchema, span: VersionSpan) -> str:
         """Return a number as an expression, checked where its encoding is narrower than its type."""
         value, encoding = f"self.{self.attributes[field.name]}", field.encoding_at(span.lowest)
         if encoding is None or encoding.kind != "fixed" or BITS[encoding.bits] == NUMBERS[field.type.name]:
             return value
         return f'fitting({value}, {encoding.bits}, "{self.attributes[field.name]}")'
 
-    def write_shape(self, fields: Sequence[FieldSchema], span: Span) -> Body:
+    def write_shape(self, fields: Sequence[FieldSchema], span: VersionSpan) -> Body:
         """Return the statements that write numbers and arrays of numbers in one step."""
         codes = "".join(("[" if field.type.array else "") + code_of(field, span) for field in fields)
         shapes = self.module.layout("Shapes", codes, span.flexible)
@@ -96,7 +106,7 @@ class Writing(Struct):
         flat = f"lengths = {', '.join(lengths)}" if len(lengths) > 1 else f"lengths = ({lengths[0]},)"
         return Call(flat, "lengths = (", tuple(lengths), ")"), call(f"buffer += {shapes}[lengths](", items, ")")
 
-    def write_alone(self, field: FieldSchema, span: Span, out: str = "out", buffer: str = "buffer") -> Body:
+    def write_alone(self, field: FieldSchema, span: VersionSpan, out: str = "out", buffer: str = "buffer") -> Body:
         """Return the statements that write one field; into `out`, whose buffer is `buffer`."""
         name = self.attributes[field.name]
         value, quoted, flexible = f"self.{name}", f'"{name}"', self.flexible(field, span)
@@ -141,7 +151,7 @@ class Writing(Struct):
             return (call(f"write_{null}records(", [out, value, flexible, *more], ")"),)
         return (call(f"write_{null}{kind}(", [buffer, value, flexible, quoted], ")"),)
 
-    def write_tags(self, span: Span) -> Body:
+    def write_tags(self, span: VersionSpan) -> Body:
         """Return the statements that end a struct: its tagged fields, or the check that none is set."""
         if not any(each.flexible for each in self.spans):
             return ()
@@ -151,7 +161,7 @@ class Writing(Struct):
             return "tags = self._tags(version)", either, otherwise("buffer.append(0)")
         if not self.tagged and self.flexible_differs():
             ended = call("write_tags(", ["buffer", "()", "self.unknown_tags", "flexible"], ")")
-            return when("self.unknown_tags", ended), Block("elif", ("flexible",), ("buffer.append(0)",))
+            return when("self.unknown_tags", ended), CodeBlock("elif", ("flexible",), ("buffer.append(0)",))
         if not span.flexible:
             ended = call("write_tags(", ["buffer", "()", "self.unknown_tags", "flexible=False"], ")")
             return (when("self.unknown_tags", ended),)
@@ -163,7 +173,7 @@ class Writing(Struct):
         found: list[Statement] = ["found: list[tuple[int, bytes]] = []"]
         for field in sorted(self.tagged, key=lambda each: each.tag or 0):
 
-            def body(span: Span, field: FieldSchema = field) -> Body:
+            def body(span: VersionSpan, field: FieldSchema = field) -> Body:
                 if span.lowest not in field.tagged_versions or not span.flexible:
                     return ()
                 inside = self.write_alone(field, span, "part", "part.buffer")

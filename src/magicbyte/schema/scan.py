@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NoReturn
 
 from magicbyte.schema.errors import Rule, SchemaError
-from magicbyte.schema.tree import Place
+from magicbyte.schema.tree import SourcePlace
 
 MAX_DEPTH: Final = 100
 """Objects and arrays inside each other; a struct inside a struct takes two."""
@@ -43,7 +43,7 @@ class Value:
     at: int
     text: str = ""
     items: tuple[Value, ...] = ()
-    members: tuple[Member, ...] = ()
+    members: tuple[ObjectMember, ...] = ()
 
     def same_as(self, other: Value) -> bool:
         """Return whether both are the same text but for blanks and comments."""
@@ -60,7 +60,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ObjectMember:
     """A key of an object with its value; `at` is the position of the key."""
 
     key: str
@@ -68,17 +68,17 @@ class Member:
     value: Value
 
 
-class Source:
+class SourceText:
     """A text with a name: turns positions in it to lines and columns."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = text, path
         self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def place(self, at: int) -> Place:
+    def place(self, at: int) -> SourcePlace:
         """Return the place of the character at position `at`."""
         line = bisect_right(self._starts, at)
-        return Place(self.path, line, at - self._starts[line - 1] + 1)
+        return SourcePlace(self.path, line, at - self._starts[line - 1] + 1)
 
     def error(
         self, at: int, rule: Rule, *, expected: str, found: str, mend: str, field: str = "", warning: bool = False
@@ -92,7 +92,7 @@ class _MalformedError(Exception):
     """No way to go on reading; the error is noted already."""
 
 
-def scan(source: Source) -> tuple[Value | None, list[SchemaError]]:
+def scan(source: SourceText) -> tuple[Value | None, list[SchemaError]]:
     """Return the value that the text is, None where it cannot be told, and what is malformed in it.
 
     Reading goes on behind a key without a value, a missing or a spare comma, so that the rest of the file is checked.
@@ -105,7 +105,7 @@ def scan(source: Source) -> tuple[Value | None, list[SchemaError]]:
 
 
 class _Scanner:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source, self.text, self.at = source, source.text, 0
         self.errors: list[SchemaError] = []
 
@@ -150,8 +150,8 @@ class _Scanner:
             items.append(self._value(depth))
         return tuple(items)
 
-    def _object(self, depth: int) -> tuple[Member, ...]:
-        members: list[Member] = []
+    def _object(self, depth: int) -> tuple[ObjectMember, ...]:
+        members: list[ObjectMember] = []
         first = True
         while self._has_next("}", not first):
             first = False
@@ -160,7 +160,7 @@ class _Scanner:
                 members.append(member)
         return tuple(members)
 
-    def _member(self, depth: int) -> Member | None:
+    def _member(self, depth: int) -> ObjectMember | None:
         """Read a key and its value; None for a key without one, which is noted."""
         at = self.at
         if self.text[at] != '"':
@@ -170,7 +170,7 @@ class _Scanner:
         follows = self.text[self.at : self.at + 1]
         if follows == ":":
             self.at += 1
-            return Member(key, at, self._value(depth))
+            return ObjectMember(key, at, self._value(depth))
         if follows not in {",", "}"}:
             self._stop(self.at, f'":" behind the key "{key}"', self._found(), 'write ":" and the value of the key')
         self._note(

@@ -17,7 +17,7 @@ BITS: Final = {16: "h", 32: "i", 64: "q"}
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class VersionSpan:
     """Versions `lowest` to `highest`, in which a message does not change; `flexible` is its encoding."""
 
     lowest: int
@@ -25,7 +25,7 @@ class Span:
     flexible: bool
 
 
-def spans_of(message: MessageSchema) -> list[Span]:
+def spans_of(message: MessageSchema) -> list[VersionSpan]:
     """Return the spans of a message's versions, lowest first."""
     if message.valid_versions.is_empty:
         return []
@@ -38,7 +38,9 @@ def spans_of(message: MessageSchema) -> list[Span]:
     edges = {edge for each in ranges if not each.is_empty for edge in (each.lowest, each.highest + 1)}
     starts = sorted(edge for edge in edges if edge in message.valid_versions)
     ends = [start - 1 for start in starts[1:]] + [message.valid_versions.highest]
-    return [Span(start, end, start in message.flexible_versions) for start, end in zip(starts, ends, strict=True)]
+    return [
+        VersionSpan(start, end, start in message.flexible_versions) for start, end in zip(starts, ends, strict=True)
+    ]
 
 
 def all_fields(message: MessageSchema) -> list[FieldSchema]:
@@ -70,7 +72,7 @@ def structs_of(message: MessageSchema) -> list[StructSchema | None]:
     return [*found, None]
 
 
-def runs_of(fields: Sequence[FieldSchema], spans: Sequence[Span]) -> list[list[FieldSchema]]:
+def runs_of(fields: Sequence[FieldSchema], spans: Sequence[VersionSpan]) -> list[list[FieldSchema]]:
     """Return the fields as they stand on the wire: neighbours of numbers together, the others alone."""
     found: list[list[FieldSchema]] = []
     joined = False
@@ -89,7 +91,7 @@ def runs_of(fields: Sequence[FieldSchema], spans: Sequence[Span]) -> list[list[F
     return found
 
 
-def is_plain(field: FieldSchema, span: Span) -> bool:
+def is_plain(field: FieldSchema, span: VersionSpan) -> bool:
     """Return whether a field stands on the wire in a span, untagged."""
     return span.lowest in field.versions and span.lowest not in field.tagged_versions
 
@@ -104,29 +106,31 @@ def is_view(field: FieldSchema) -> bool:
     return field.type.name == "records" or field.zero_copy
 
 
-def varint_of(field: FieldSchema, span: Span) -> str:
+def varint_of(field: FieldSchema, span: VersionSpan) -> str:
     """Return "packed" or "unpacked" if a field, or its elements, are such integers in a span."""
     encoding = field.encoding_at(span.lowest)
     return "" if encoding is None or encoding.kind == "fixed" else encoding.kind
 
 
-def is_narrow(field: FieldSchema, span: Span) -> bool:
+def is_narrow(field: FieldSchema, span: VersionSpan) -> bool:
     """Return whether a number is encoded in fewer bytes than its type has, in a span."""
     return is_number(field) and code_of(field, span) != NUMBERS[field.type.name]
 
 
-def is_fixed(field: FieldSchema, span: Span) -> bool:
+def is_fixed(field: FieldSchema, span: VersionSpan) -> bool:
     """Return whether a field is a number of fixed size on the wire in a span."""
     return is_number(field) and not field.type.array and is_plain(field, span) and not varint_of(field, span)
 
 
-def code_of(field: FieldSchema, span: Span) -> str:
+def code_of(field: FieldSchema, span: VersionSpan) -> str:
     """Return the code of `struct` for a number of fixed size, or for the elements of an array of such."""
     encoding = field.encoding_at(span.lowest)
     return NUMBERS[field.type.name] if encoding is None or encoding.kind != "fixed" else BITS[encoding.bits]
 
 
-def least_size(message: MessageSchema, fields: Sequence[FieldSchema], span: Span, inside: tuple[str, ...] = ()) -> int:
+def least_size(
+    message: MessageSchema, fields: Sequence[FieldSchema], span: VersionSpan, inside: tuple[str, ...] = ()
+) -> int:
     """Return the least number of bytes that some fields of a struct take."""
     total = 1 if span.flexible else 0
     for field in fields:
@@ -145,7 +149,7 @@ def least_size(message: MessageSchema, fields: Sequence[FieldSchema], span: Span
     return total
 
 
-def least_element_size(field: FieldSchema, span: Span) -> int:
+def least_element_size(field: FieldSchema, span: VersionSpan) -> int:
     """Return the least number of bytes of a field that is no array, or of an element of one."""
     if is_number(field):
         return 1 if varint_of(field, span) else struct.calcsize(f">{code_of(field, span)}")
@@ -188,7 +192,7 @@ def versions_of(message: MessageSchema) -> str:
     return text if message.flexible_versions.is_empty else f"{text}, flexible {message.flexible_versions}"
 
 
-def range_of(spans: Sequence[Span]) -> str:
+def range_of(spans: Sequence[VersionSpan]) -> str:
     """Return the versions of some spans as an expression."""
     if not spans:
         return "range(0)"

@@ -28,7 +28,7 @@ Default = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePlace:
     """Where in which file something stands; lines and columns count from 1."""
 
     path: str
@@ -96,7 +96,7 @@ class FieldSchema:
     zero_copy: bool
     about: str
     encodings: tuple[tuple[Versions, Encoding], ...]
-    place: Place
+    place: SourcePlace
 
     @property
     def json_name(self) -> str:

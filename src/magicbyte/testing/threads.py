@@ -21,7 +21,7 @@ class SimulatedThreads:
     """
 
     def __init__(self, _name: str, _most: int) -> None:
-        self.pool: Executor = _OnLoop()
+        self.pool: Executor = _AtOnce()
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do `work` as soon as the loop says that a thread has done it."""
@@ -38,7 +38,7 @@ class SimulatedThreads:
         """Do nothing."""
 
 
-class _OnLoop(Executor):
+class _AtOnce(Executor):
     """Does work at once."""
 
     def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[Any]:
