@@ -76,7 +76,7 @@ def test_the_commands_of_the_page_on_metrics_work_as_printed(tmp_path: Path) -> 
         (["--listen", "nowhere"], "expected HOST:PORT"),
         (["key"], "expected KEY=VALUE"),
         (["num.partitions=many"], "num.partitions: expected"),
-        (["listeners=SSL://127.0.0.1:0"], "only PLAINTEXT"),
+        (["listeners=SSL://127.0.0.1:0"], "ssl.keystore.location: a TLS listener needs a certificate"),
     ],
 )
 def test_settings_that_cannot_be_are_one_line_and_wrong_use(arguments: list[str], why: str, tmp_path: Path) -> None:
