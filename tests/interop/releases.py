@@ -44,7 +44,7 @@ SECONDS: Final = 10  # that a client waits for anything
 RESUMED_AT: Final = 3
 TOLD: Final = ("confluent-kafka", "kafka-python", "kcat", "franz-go", "sarama")  # which release it is, if need be
 METADATA: Final = 3
-BESIDE: Final = {10}  # FindCoordinator is on its way while others are: it counts as the first
+BESIDE: Final = {10, 22}  # FindCoordinator and InitProducerId are sent by a thread beside others: they count as first
 BY_CHANCE: Final = {12}  # Heartbeat is sent, or not, as time goes by
 
 _ERROR = re.compile(r"\w+(Exception|Error)\b")
