@@ -105,6 +105,7 @@ def context(**settings: str) -> ssl.SSLContext:
 
 def test_stores_are_read_as_pem_and_as_pkcs12(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import pkcs12
     from cryptography.x509 import load_pem_x509_certificate
 
@@ -113,7 +114,8 @@ def test_stores_are_read_as_pem_and_as_pkcs12(tmp_path: Path) -> None:
     own, root = (load_pem_x509_certificate(each.encode()) for each in (certificate, authority.certificate))
     locked = serialization.BestAvailableEncryption(b"pw")
     private = serialization.load_pem_private_key(key.encode(), None)
-    (tmp_path / "own.p12").write_bytes(pkcs12.serialize_key_and_certificates(b"me", private, own, [root], locked))  # type: ignore[arg-type]  # a key of the kinds that it takes
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    (tmp_path / "own.p12").write_bytes(pkcs12.serialize_key_and_certificates(b"me", private, own, [root], locked))
     (tmp_path / "trust.p12").write_bytes(
         pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(root, b"ca")], locked)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from magicbyte.errors import ErrorCode
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest
@@ -33,8 +35,8 @@ def test_71_an_id_is_described_with_the_partitions_that_have_no_marker_yet() -> 
 def test_72_filters_hold_together_and_unknown_states_are_told() -> None:
     world = half_marked()
 
-    def listed(**filters: object) -> list[str]:
-        request = ListTransactionsRequest(**filters)  # type: ignore[arg-type] # as each test says
+    def listed(**filters: Any) -> list[str]:
+        request = ListTransactionsRequest(**filters)
         return [each.transactional_id for each in list_all(world.coordinator, request, world.now_ms).transaction_states]
 
     assert listed() == ["x", "y"]

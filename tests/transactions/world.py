@@ -9,10 +9,14 @@ from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Caller, Reply
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.message import Message
-from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from magicbyte.protocol.messages.end_txn import EndTxnRequest
-from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
+from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from magicbyte.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from magicbyte.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.transactions.config import TransactionConfig
 from magicbyte.transactions.coordinator import Coordinator
 from magicbyte.transactions.effects import Effect, SendMarkers, Store
@@ -132,7 +136,10 @@ class World:
         )
         self.perform(self.coordinator.init_producer(caller, request, self.now))
         found = self.replies.get(ticket)
-        return None if found is None else (found.error_code, found.producer_id, found.producer_epoch)  # type: ignore[attr-defined] # of this response
+        if found is None:
+            return None
+        assert isinstance(found, InitProducerIdResponse)
+        return found.error_code, found.producer_id, found.producer_epoch
 
     def add(self, pair: tuple[int, int], *places: TopicPartition, key: str = "x", version: int = 3) -> list[int] | None:
         """Return the codes of the partitions."""
@@ -147,7 +154,8 @@ class World:
         found = self.replies.get(ticket)
         if found is None:
             return None
-        topics = found.results_by_topic_v3_and_below  # type: ignore[attr-defined] # of this response
+        assert isinstance(found, AddPartitionsToTxnResponse)
+        topics = found.results_by_topic_v3_and_below
         return [each.partition_error_code for topic in topics for each in topic.results_by_partition]
 
     def add_offsets(self, pair: tuple[int, int], group: str, *, key: str = "x") -> int | None:
@@ -166,4 +174,7 @@ class World:
 
     def _code(self, ticket: int) -> int | None:
         found = self.replies.get(ticket)
-        return None if found is None else found.error_code  # type: ignore[attr-defined,no-any-return] # of this response
+        if found is None:
+            return None
+        assert isinstance(found, AddOffsetsToTxnResponse | EndTxnResponse)
+        return found.error_code

@@ -11,7 +11,7 @@ import contextlib
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from typing import Any, Final
+from typing import Final, cast
 
 from magicbyte.errors import NetworkError, SecurityError
 from magicbyte.net.stream import Buffer, SendableFile, Stream
@@ -70,8 +70,8 @@ class TlsStream:
     @property
     def subject(self) -> Sequence[Sequence[tuple[str, str]]]:
         """Whose the peer's certificate is; nothing if it has shown none, or none is asked for."""
-        found: Any = (self._tls.getpeercert() or {}).get("subject", ())
-        return found  # type: ignore[no-any-return]  # as `ssl` documents it
+        certificate = self._tls.getpeercert() or {}
+        return cast("Sequence[Sequence[tuple[str, str]]]", certificate.get("subject", ()))
 
     @property
     def is_closed(self) -> bool:
