@@ -179,12 +179,17 @@ class Cluster:
         self._do(self._running(broker).stop())
 
     def restart(self, broker: int) -> None:
-        """Start a broker that was killed or stopped, on its logs and its port; one that runs is stopped before."""
+        """Start a broker that was killed or stopped, on its logs and its port; one that runs is stopped before.
+
+        Return when the controller has told it of the cluster; after ten seconds in any case, as it may be cut off.
+        """
 
         async def work(member: _Member) -> None:
             if member.is_running:
                 await member.stop()
             await member.start()
+            if (cache := member.served.cache) is not None:
+                await cache.until_first_update()
 
         self._do(work(self._member(broker)))
 
