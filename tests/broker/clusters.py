@@ -26,6 +26,7 @@ QUICK = {
     "controlled.shutdown.retry.backoff.ms": "50",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "2",
+    "auto.leader.rebalance.enable": "false",  # leaders stay where a test has put them: the first check comes after 5 s
 }
 PATIENCE_S = 20
 
