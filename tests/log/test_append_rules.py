@@ -450,7 +450,7 @@ def test_plain_records_while_a_transaction_of_the_producer_is_open_are_refused()
     with pytest.raises(AppendRefusedError) as refused:
         producers.check(later)
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
-    producers.check_marker(7, 3, 0)
+    producers.check_epochs(7, 3, 0)
     producers.ended(7, 3, 0, NOW)
     assert producers.check(later) is None
 
@@ -516,10 +516,10 @@ def test_a_producer_that_is_silent_for_long_is_forgotten_unless_its_transaction_
 def test_a_marker_of_an_old_producer_or_coordinator_is_refused(epoch: int, coordinator: int, code: ErrorCode) -> None:
     producers = ProducerChecks()
     producers.ended(7, 3, 5, NOW)
-    producers.check_marker(7, 3, 5)
-    producers.check_marker(8, 0, 0)
+    producers.check_epochs(7, 3, 5)
+    producers.check_epochs(8, 0, 0)
     with pytest.raises(AppendRefusedError) as refused:
-        producers.check_marker(7, epoch, coordinator)
+        producers.check_epochs(7, epoch, coordinator)
     assert refused.value.code is code
 
 

@@ -36,7 +36,7 @@ from magicbyte.broker.topics import Topics
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
 from magicbyte.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
-from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.filesystem import LocalFiles
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.metadata_cache import MetadataCache
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.transactions import Transactions
     from magicbyte.groups.rules import GroupState
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.metadata.on_loop import OpenSession
@@ -160,6 +161,7 @@ class Broker:
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
         self._groups: Groups | None = None
+        self._transactions: Transactions | None = None
         self._pages: Pages | None = None
         self._clients = weakref.WeakSet[Connection]()
 
@@ -189,8 +191,9 @@ class Broker:
             await self.stop()
             raise
         self._background.start()
-        if self.topics.get(OFFSETS_TOPIC) is not None:
-            _ = self.groups  # their members may have gone while this broker was down
+        for name in (OFFSETS_TOPIC, STATE_TOPIC):
+            if self.topics.get(name) is not None:
+                self.coordinating(name)  # members may have gone while this broker was down, and transactions ended
 
     async def _join_session(self, session: OpenSession) -> None:
         """Begin a session of the cluster's tree; what this broker leads and follows is the controller's affair."""
@@ -334,8 +337,9 @@ class Broker:
         if self._server is not None:
             self._server.close_listeners()
             self.replicas.wake_all()
-            if self._groups is not None:
-                self._groups.close()
+            for coordinating in (self._groups, self._transactions):
+                if coordinating is not None:
+                    coordinating.close()
             await self._server.aclose(grace_ms=GRACE_MS)
             self._server = None
         if self._pages is not None:
@@ -407,6 +411,27 @@ class Broker:
             self._groups = Groups(self)
         return self._groups
 
+    @property
+    def transactions(self) -> Transactions:
+        """The transaction coordinator, made as that of the groups."""
+        if self._transactions is None:
+            from magicbyte.broker.transactions import Transactions
+
+            self._transactions = Transactions(self)
+        return self._transactions
+
+    def coordinating(self, topic: str) -> Groups | Transactions | None:
+        """Return the coordinator whose topic this is, None for any other topic."""
+        if topic == OFFSETS_TOPIC:
+            return self.groups
+        return self.transactions if topic == STATE_TOPIC else None
+
+    def topic_deleted(self, topic: str) -> None:
+        """Let the coordinators know that a topic is gone."""
+        self.groups.topic_deleted(topic)
+        if topic == STATE_TOPIC:
+            self.transactions.topic_deleted(topic)
+
     def group_states(self) -> Counter[GroupState]:
         """Return how many groups there are in each state; none before they are asked for."""
         found = [] if self._groups is None else self._groups.coordinator.groups.values()
@@ -457,8 +482,8 @@ class Broker:
 
     async def create_topic(self, name: str) -> Topic:
         """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
-        if name == OFFSETS_TOPIC:
-            return await self.groups.found()
+        if (coordinating := self.coordinating(name)) is not None:
+            return await coordinating.found()
         async with self.directory:
             topic = self.topics.get(name)
             return await self.writing.run(self.topics.create, name) if topic is None else topic

@@ -25,7 +25,6 @@ from magicbyte.errors import (
     NotLeaderError,
     UnknownTopicError,
 )
-from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
@@ -188,15 +187,15 @@ class ClusterReplicas(Replicas):
             partition.lead(leader)
         logs.info("%s: leads from offset %d on in epoch %d; in sync: %s",
                  partition, partition.log.log_end_offset, state.leader_epoch, list(state.isr))  # fmt: skip
-        if partition.topic == OFFSETS_TOPIC:
-            broker.groups.elected(partition.index, state.leader_epoch)
+        if (coordinating := broker.coordinating(partition.topic)) is not None:
+            coordinating.elected(partition.index, state.leader_epoch)
 
     async def _follow(self, partition: Partition, order: Order, address: tuple[str, int] | None) -> None:
         state = order.state
         async with partition.lock:
             partition.follow(state.leader, state.leader_epoch)
-        if partition.topic == OFFSETS_TOPIC:
-            self._broker.groups.resigned(partition.index, state.leader_epoch)
+        if (coordinating := self._broker.coordinating(partition.topic)) is not None:
+            coordinating.resigned(partition.index, state.leader_epoch)
         if address is None:
             logs.info("%s: no leader in epoch %d", partition, state.leader_epoch)
             return
@@ -215,8 +214,8 @@ class ClusterReplicas(Replicas):
         if partition is not None:
             async with partition.lock:
                 partition.follow(NO_LEADER, partition.leader_epoch)
-            if key.topic == OFFSETS_TOPIC:
-                self._broker.groups.resigned(key.partition, partition.leader_epoch)
+            if (coordinating := self._broker.coordinating(key.topic)) is not None:
+                coordinating.resigned(key.partition, partition.leader_epoch)
         if deletes:
             await self._broker.delete_log(key)
         return ErrorCode.NONE

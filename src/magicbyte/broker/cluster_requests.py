@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
 from magicbyte.errors import ErrorCode, MetadataError, NetworkError
-from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.protocol.messages.leader_and_isr import (
@@ -170,7 +169,7 @@ async def update_metadata(broker: Broker, request: Request[UpdateMetadataRequest
             if broker.topics.get(name) is not None:
                 broker.topics.forget(name)
                 broker.metrics.forget(name)
-                if name != OFFSETS_TOPIC:
+                if broker.coordinating(name) is None:
                     broker.groups.topic_deleted(name)
         found.cache.told()
     return UpdateMetadataResponse()

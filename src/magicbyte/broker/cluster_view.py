@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.listeners import Listener
     from magicbyte.broker.topic_table import Topic
     from magicbyte.broker.topics import Topics
+    from magicbyte.ports import TopicPartition
 
 NOBODY: Final = -1
 """In place of a broker's number."""
@@ -53,8 +54,8 @@ class ClusterView(Protocol):
     def brokers(self, listener: Listener) -> list[Member]:
         """Return the brokers that have a listener of this name."""
 
-    def coordinator(self, listener: Listener, partition: int) -> Member | None:
-        """Return the broker that coordinates the groups of a partition of `__consumer_offsets`, None for nobody."""
+    def coordinator(self, listener: Listener, place: TopicPartition) -> Member | None:
+        """Return the broker that coordinates what a partition of a topic of Kafka's own keeps, None for nobody."""
 
     def partitions(self, topic: Topic) -> Iterator[PartitionView]:
         """Yield who leads and holds each partition of a topic, from partition 0 on."""
@@ -93,7 +94,7 @@ class ViewAlone:
         """Return this broker."""
         return [self._this(listener)]
 
-    def coordinator(self, listener: Listener, _partition: int) -> Member | None:
+    def coordinator(self, listener: Listener, _place: TopicPartition) -> Member | None:
         """Return this broker."""
         return self._this(listener)
 

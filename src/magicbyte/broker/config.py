@@ -447,6 +447,53 @@ class BrokerConfig(ClusterSettings, SecuritySettings):
         "offsets.topic.compression.codec", 0, "The codec of __consumer_offsets, by its number.", most=4, kind=_INT
     )
 
+    # ---- transactions
+
+    transaction_max_timeout_ms = integer(
+        "transaction.max.timeout.ms", 900_000, "The longest timeout of transactions.", least=1, kind=_INT
+    )
+    transactional_id_expiration_ms = integer(
+        "transactional.id.expiration.ms",
+        604_800_000,
+        "How long unused transactional ids are known.",
+        least=1,
+        kind=_INT,
+    )
+    expired_id_interval_ms = integer(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        3_600_000,
+        "How often it is looked which transactional ids are to go.",
+        least=1,
+        kind=_INT,
+    )
+    aborted_transaction_interval_ms = integer(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10_000,
+        "After what time ends of transactions that could not be stored are tried again.",
+        least=1,
+        kind=_INT,
+    )
+    transaction_state_num_partitions = integer(
+        "transaction.state.log.num.partitions", 50, "Partitions of __transaction_state.", least=1, kind=_INT
+    )
+    transaction_state_replication_factor = integer(
+        "transaction.state.log.replication.factor",
+        3,
+        "Replicas of __transaction_state in a cluster of several brokers.",
+        least=1,
+        kind=_INT,
+    )
+    transaction_state_min_isr = integer(
+        "transaction.state.log.min.isr", 2, "The min.insync.replicas of __transaction_state.", least=1, kind=_INT
+    )
+    transaction_state_segment_bytes = integer(
+        "transaction.state.log.segment.bytes",
+        100 << 20,
+        "The size of segments of __transaction_state.",
+        least=1,
+        kind=_INT,
+    )
+
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         """Take settings by Kafka's names. Raises InvalidConfigError for a value that a setting cannot have."""
         given = _renamed(static or {})

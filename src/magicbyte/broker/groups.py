@@ -7,48 +7,27 @@ Offsets of version 0 are those that old consumers keep in ZooKeeper: they are in
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.appends import Acknowledgement, NewSet
-from magicbyte.broker.cluster_view import NOBODY
-from magicbyte.broker.metrics import now_ns
-from magicbyte.broker.partition import NO_EPOCH
+from magicbyte.broker.coordinating import Coordinating, TopicPlan, own_topic, read_into
+from magicbyte.broker.markers import marker_set
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
 from magicbyte.codecs import Codec
-from magicbyte.errors import (
-    AppendRefusedError,
-    CoordinatorNotAvailableError,
-    CorruptRecordError,
-    ErrorCode,
-    LogDirectoryError,
-    MagicbyteError,
-    MetadataError,
-    NotLeaderError,
-    TopicExistsError,
-)
+from magicbyte.errors import AppendRefusedError, ErrorCode, MetadataError
 from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
-from magicbyte.groups.effects import Caller, Effect, Reply, Store, encoded
+from magicbyte.groups.effects import Caller, Effect, Marker, Reply, Store, Tell, encoded
 from magicbyte.groups.loading import LoadedPartition, Loading
-from magicbyte.groups.partitioning import OFFSETS_TOPIC, partition_for
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.metadata import layout
-from magicbyte.ports import Moment, TopicPartition
+from magicbyte.ports import Moment
 from magicbyte.printable import logger
 from magicbyte.protocol.messages.describe_groups import DescribeGroupsResponse
-from magicbyte.protocol.messages.find_coordinator import (
-    Coordinator as FoundCoordinator,
-)
-from magicbyte.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from magicbyte.protocol.messages.join_group import JoinGroupResponse
 from magicbyte.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -71,105 +50,61 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.request import Handler, Request
-    from magicbyte.broker.topic_table import Topic
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message
 
 log = logger(__name__)
 
-READ_BYTES: Final = 4 << 20  # of a partition's log at a time, when its groups are loaded
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
-_QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
 _STEP_BYTES: Final = 4096  # of an answer, to be written in one step
 _TREE_STEPS: Final = 20  # to look something up in the metadata tree
-_MANY_KEYS: Final = 4  # version of FindCoordinator from which on it asks for several groups
-_GROUP, _TRANSACTION = 0, 1
 _OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as Kafka's batches of offsets have it, without a producer
 
 
-class Groups:
-    """The groups of the partitions of `__consumer_offsets` that a broker leads, on its event loop.
+class Groups(Coordinating[Store, Effect, LoadedPartition]):
+    """The groups of the partitions of `__consumer_offsets` that a broker leads."""
 
-    A partition comes with `elected` and goes with `resigned`. Its log is read in the background, one after the other;
-    requests for its groups get COORDINATOR_LOAD_IN_PROGRESS until then.
-    """
+    topic = OFFSETS_TOPIC
+    what = "groups"
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
         self.coordinator = Coordinator(
             _config(broker.config), token=lambda: str(broker.new_uuid()), has_partition=self._has_partition
         )
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms: int | None = None
-        self._stores: dict[int, deque[Store]] = {}
-        self._leader_epochs: dict[int, int] = {}  # by partition, the latest that was heard of
-        self._to_load: dict[int, int] = {}  # terms by partition
-        self._loader: asyncio.Task[None] | None = None
-        topic = broker.topics.get(OFFSETS_TOPIC)
-        if topic is not None and broker.membership is None:
-            self._elect_alone(topic)
-        broker.spawn(self._expire())
-
-    def _elect_alone(self, topic: Topic) -> None:
-        """Coordinate the groups of all partitions: no other broker does."""
-        for partition, leader_epoch in enumerate(topic.leader_epochs):
-            self.elected(partition, leader_epoch)
+        super().__init__(broker, self.coordinator)
 
     # ---- partitions
 
-    def elected(self, partition: int, leader_epoch: int) -> None:
-        """Coordinate the groups of a partition that this broker leads in `leader_epoch`.
-
-        They are loaded first, unless this broker has led it before without a break. What overtakes the load, a
-        resignation or a later epoch, makes it void.
-        """
-        if self._is_stale(partition, leader_epoch) or self.coordinator.terms.is_active(partition):
-            return
-        broker, key = self._broker, TopicPartition(OFFSETS_TOPIC, partition)
-        partitions = broker.topics.known(OFFSETS_TOPIC).partitions
+    def _begin(self, partition: int, _leader_epoch: int, partitions: int) -> int:
         self.coordinator.config = replace(self.coordinator.config, offsets_partitions=partitions)
-        term = self.coordinator.begin_loading(partition)
-        known = broker.logs.logs.get(key)
-        if key in broker.logs.offline:  # what its groups committed is in there
-            self.coordinator.load_failed(partition, term)
-        elif known is None or not known.size:
-            self.coordinator.loaded(partition, term, LoadedPartition(), Moment.of(broker.clock))
-        else:
-            self._to_load[partition] = term
-            if self._loader is None:
-                self._loader = broker.spawn(self._load_all())
+        return self.coordinator.begin_loading(partition)
 
-    def resigned(self, partition: int, leader_epoch: int) -> None:
-        """Coordinate the groups of a partition no more: it is led by nobody or another broker in `leader_epoch`.
+    def _end(self, partition: int) -> None:
+        self.perform(self.coordinator.resign(partition))
 
-        Whoever waits is told NOT_COORDINATOR, and what is still to be appended is not.
-        """
-        if not self._is_stale(partition, leader_epoch):
-            self.perform(self.coordinator.resign(partition))
+    def _loaded(self, partition: int, term: int, found: LoadedPartition) -> None:
+        if found.passed_over:
+            log.warning("%s-%d: %d records of types not known here", OFFSETS_TOPIC, partition, found.passed_over)
+        self.coordinator.loaded(partition, term, found, Moment.of(self._broker.clock))
+        self.set_timer()
 
-    def _is_stale(self, partition: int, leader_epoch: int) -> bool:
-        """Whether a later epoch was heard of; else this is the latest now."""
-        if leader_epoch < self._leader_epochs.get(partition, NO_EPOCH):
-            return True
-        self._leader_epochs[partition] = leader_epoch
-        return False
+    def _expire_now(self) -> Sequence[Effect]:
+        return self.coordinator.expire(self._broker.clock.now_ms())
 
-    def _has_partition(self, topic: str, partition: int) -> bool:
-        found = self._broker.topics.get(topic)
-        return found is not None and 0 <= partition < found.partitions
+    @property
+    def _expiry_interval_ms(self) -> int:
+        return self._broker.config.offsets_retention_check_interval_ms
 
-    async def found(self) -> Topic:
-        """Return the topic of the offsets, made if need be. Raises what `Topics.create` does."""
-        broker = self._broker
-        topic = broker.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            async with broker.directory:
-                topic = broker.topics.get(OFFSETS_TOPIC)
-                if topic is None:
-                    topic = await broker.writing.run(_make_topic, broker)
-        if broker.membership is None and not self.coordinator.terms:
-            self._elect_alone(topic)
-        return topic
+    def _plan(self) -> TopicPlan:
+        config = self._broker.config
+        segment_bytes = str(config.offsets_topic_segment_bytes)
+        settings = own_topic(config, {"compression.type": "producer", "segment.bytes": segment_bytes})
+        return TopicPlan(config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, settings)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget what groups have committed for a topic that is gone: all groups, if it is that of the offsets."""
+        self.perform(self.coordinator.forget_topic(topic))
+        super().topic_deleted(topic)
 
     # ---- requests
 
@@ -179,22 +114,15 @@ class Groups:
         for piece in pieces(request.message) if request.is_large else (request.message,):
             if answers:
                 await request.turns.take(STEPS_AT_ONCE)
-            answers.append(await self._ask(request, piece))
+            answers.append(await self.answered(request, partial(self._decide, piece)))
         for each in answers:
             await request.turns.take(_payload_bytes(each) // _STEP_BYTES)
         if len(answers) == 1:
             return answers[0]
         return await self._broker.messages.run(joined, type(request.message), answers)
 
-    async def _ask(self, request: Request[Any], message: Message) -> Message:
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        caller = Caller(answer, request.version, request.client_id or "", f"/{request.connection.host}")
-        self.perform(self.coordinator.answer(caller, message, Moment.of(self._broker.clock)))
-        started = now_ns()
-        try:
-            return await answer
-        finally:
-            request.connection.waited_ns += now_ns() - started
+    def _decide(self, message: Message, caller: Caller) -> Sequence[Effect]:
+        return self.coordinator.answer(caller, message, Moment.of(self._broker.clock))
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Do what the coordinator wants done, and wake it when it wants to be."""
@@ -203,155 +131,47 @@ class Groups:
                 case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
                     if not answer.done():  # whoever asked may have gone
                         answer.set_result(message)
+                case Tell(ticket=asyncio.Future() as answer, code=code):
+                    if not answer.done():
+                        answer.set_result(code)
                 case Store():
-                    self._store(effect)
-        self._set_timer()
+                    self.store(effect)
+        self.set_timer()
 
-    def _set_timer(self) -> None:
-        next_ms = self.coordinator.next_ms()
-        if next_ms == self._timer_ms or self.coordinator.closed:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_ms = None, next_ms
-        if next_ms is not None:
-            delay_ms = max(next_ms - self._broker.clock.monotonic_ms(), 0)
-            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
-
-    def _due(self) -> None:
-        self._timer = self._timer_ms = None
-        self.perform(self.coordinator.due(Moment.of(self._broker.clock)))
-
-    def topic_deleted(self, topic: str) -> None:
-        """Forget what groups have committed for a topic that is gone: all groups, if it is that of the offsets."""
-        self.perform(self.coordinator.forget_topic(topic))
-        if topic == OFFSETS_TOPIC:
-            self._leader_epochs.clear()  # those of a topic that is made later begin anew
-            for partition in list(self.coordinator.terms):
-                self.perform(self.coordinator.resign(partition))
+    async def end_transaction(self, partition: int, marker: Marker) -> ErrorCode:
+        """Append a marker to a partition, and let the offsets count that are committed by it; return how that ends."""
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.perform(self.coordinator.end_transaction(answer, partition, marker))
+        return await answer
 
     def close(self) -> None:
         """Answer whoever waits; from here on requests are refused."""
         self.perform(self.coordinator.close())
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    async def _expire(self) -> None:
-        while True:
-            await asyncio.sleep(self._broker.config.offsets_retention_check_interval_ms / 1000)
-            self.perform(self.coordinator.expire(self._broker.clock.now_ms()))
+        super().close()
 
     # ---- the log
 
-    def _store(self, store: Store) -> None:
-        """Append after all that is to be appended to the same partition already."""
-        waiting = self._stores.get(store.partition)
-        if waiting is not None:
-            waiting.append(store)
-            return
-        self._stores[store.partition] = deque([store])
-        self._broker.spawn(self._append_all(store.partition))
+    def _encoding(self, store: Store, target: Format, now_ms: int) -> tuple[int, Callable[[], memoryview]]:
+        if store.origin is not None and target is not Format.V2:
+            why = f"format {target.value} has no transactions"
+            raise AppendRefusedError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
+        codec = Codec(self._broker.config.offsets_topic_compression_codec)
+        size = sum(len(key) + _size(value) for key, value in store.records)
+        return size, partial(records_of, store, target, codec, now_ms)
 
-    async def _append_all(self, partition: int) -> None:
-        """Append what is to be stored in a partition, and go on after each append in that order.
+    def _timeout_ms(self, _store: Store) -> int:
+        return self._broker.config.offsets_commit_timeout_ms
 
-        What is waiting by then is appended, too, before the in-sync replicas are waited for.
-        """
-        waiting = self._stores[partition]
-        try:
-            while waiting:
-                appended = [await self._append(waiting[0])]
-                while _is_pending(appended[-1]) and len(appended) < len(waiting):
-                    appended.append(await self._append(waiting[len(appended)]))
-                for code in await self._outcomes(partition, appended):
-                    store = waiting.popleft()
-                    self.perform(self.coordinator.stored(store, code, Moment.of(self._broker.clock)))
-        finally:
-            del self._stores[partition]
-
-    async def _outcomes(self, partition: int, appended: Sequence[Acknowledgement | ErrorCode]) -> list[ErrorCode]:
-        """Wait until the in-sync replicas have what was appended; return how each append ends."""
-        waits = [each for each in appended if isinstance(each, Acknowledgement)]
-        codes = await self._broker.appends.replicated(waits, self._broker.config.offsets_commit_timeout_ms)
-        for code in dict.fromkeys(codes):
-            if code:
-                self._complain(partition, f"the in-sync replicas do not have them: {code.name}")
-        acknowledged = iter(codes)
-        return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
-
-    async def _append(self, store: Store) -> Acknowledgement | ErrorCode:
-        """Append the records of one effect as one set; return what acknowledges it, or the code of what went wrong."""
-        broker = self._broker
-        try:
-            partition = await broker.replicas.opened(OFFSETS_TOPIC, store.partition)
-            await broker.load_numpy()  # to encode with
-            topic, codec = broker.topics.known(OFFSETS_TOPIC), Codec(broker.config.offsets_topic_compression_codec)
-            rules, now_ms = topic.config.append, broker.clock.now_ms()
-            encode = partial(records_of, store, rules.format, codec, now_ms)
-            size = sum(len(key) + _size(value) for key, value in store.records)
-            records = encode() if size <= _QUICK_BYTES else await broker.writing.run(encode)
-            leader = partition.led()
-            if not self.coordinator.terms.is_present(store.partition, store.term):
-                raise NotLeaderError("another broker has led the partition since they were decided")
-            least = topic.config.min_insync_replicas if leader.followers else 1
-            if (in_sync := len(leader.state.isr)) < least:
-                why = f"min.insync.replicas is {least}, and {in_sync} in sync"
-                raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
-            return Acknowledgement(partition, await broker.appends.append(NewSet(partition, records, rules)), least)
-        except MagicbyteError as error:
-            self._complain(store.partition, str(error))
-            return error.code
-
-    def _complain(self, partition: int, why: str) -> None:
-        self._broker.complaints.line(log, OFFSETS_TOPIC, "groups", "%s-%d: records of a group could not be stored: %s",
-                                     OFFSETS_TOPIC, partition, why)  # fmt: skip
-
-    async def _load_all(self) -> None:
-        """Read the logs of partitions whose groups are to be loaded."""
-        try:
-            while self._to_load:
-                partition = next(iter(self._to_load))
-                await self._load(partition, self._to_load.pop(partition))
-        finally:
-            self._loader = None
-
-    async def _load(self, partition: int, term: int) -> None:
-        broker, key = self._broker, TopicPartition(OFFSETS_TOPIC, partition)
-        known = broker.logs.logs.get(key)
-        if known is None or not self.coordinator.terms.is_loading(partition, term):
-            return  # it was resigned
-        try:
-            await broker.logs_lock.acquire_shared()  # no segment is exchanged while it is read
-            try:
-                found = await broker.reading.run(read_groups, known)
-            finally:
-                broker.logs_lock.release_shared()
-        except (CorruptRecordError, LogDirectoryError, OSError) as error:
-            if self.coordinator.terms.is_loading(partition, term):
-                log.critical("%s cannot be read, its groups are not served: %s", key, error)
-                self.coordinator.load_failed(partition, term)
-            return
-        if found.passed_over:
-            log.warning("%s: %d records of types not known here", key, found.passed_over)
-        self.coordinator.loaded(partition, term, found, Moment.of(broker.clock))
-        self._set_timer()
+    @staticmethod
+    def _read(each: PartitionLog | None) -> LoadedPartition:
+        return read_groups(each)
 
 
-def read_groups(each: PartitionLog) -> LoadedPartition:
+def read_groups(each: PartitionLog | None) -> LoadedPartition:
     """Return what a partition's log says of its groups. Raises CorruptRecordError."""
-    loading, offset = Loading(), each.log_start_offset
-    while (part := each.read(offset, READ_BYTES)) is not None:
-        last = loading.read(memoryview(part.read()))
-        if last < offset:
-            break
-        offset = last + 1
+    loading = Loading()
+    read_into(loading, each)
     return loading.finish()
-
-
-def _is_pending(appended: Acknowledgement | ErrorCode) -> bool:
-    """Whether the in-sync replicas have to be waited for."""
-    return isinstance(appended, Acknowledgement) and appended.code() is None
 
 
 def _payload_bytes(answer: Message) -> int:
@@ -369,12 +189,18 @@ def _size(value: bytes | GroupMetadataValue | None) -> int:
 
 
 def records_of(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:
-    """Return the records of one effect as the set that a Kafka broker would append."""
+    """Return what one effect appends, as the set that a Kafka broker would append."""
+    if isinstance(store.origin, Marker):
+        return marker_set(store.origin, now_ms)
     rows = [
         Record(offset, now_ms, TimestampType.CREATE_TIME, key, encoded(value))
         for offset, (key, value) in enumerate(store.records)
     ]
     header = BatchHeader() if store.is_group else _OFFSETS_HEADER
+    if store.origin is not None:
+        header = header._replace(
+            is_transactional=True, producer_id=store.origin.producer_id, producer_epoch=store.origin.epoch
+        )
     return memoryview(encode_records(rows, target, codec, header=header))
 
 
@@ -392,73 +218,7 @@ def _config(config: BrokerConfig) -> GroupConfig:
     )
 
 
-def _make_topic(broker: Broker) -> Topic:
-    partitions, settings = broker.config.offsets_topic_num_partitions, _topic_settings(broker.config)
-    if broker.membership is not None:
-        with suppress(TopicExistsError):  # another broker made it, and the controller will tell of it
-            broker.topics.create(OFFSETS_TOPIC, partitions, broker.config.offsets_topic_replication_factor, settings)
-        raise CoordinatorNotAvailableError(f"{OFFSETS_TOPIC} is being made")
-    topic = broker.topics.create(OFFSETS_TOPIC, partitions, 1, settings)
-    # Logs are made when they are needed; the last one tells how many there are, if the tree is lost.
-    broker.topics.log(OFFSETS_TOPIC, partitions - 1)
-    return topic
-
-
-def _topic_settings(config: BrokerConfig) -> dict[str, str | None]:
-    settings: dict[str, str | None] = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(config.offsets_topic_segment_bytes),
-    }
-    if config.log_message_format_version is Format.ENRICHED:
-        settings["message.format.version"] = config.plain_format.value
-    return settings
-
-
 # ---- handlers
-
-
-async def find_coordinator(broker: Broker, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-    """Name the coordinator of groups. The topic of their offsets is made if need be."""
-    message = request.message
-    code, why, partitions = ErrorCode.NONE, None, 0
-    if message.key_type == _TRANSACTION:
-        code, why = ErrorCode.UNSUPPORTED_VERSION, "this broker has no transactions"
-    elif message.key_type != _GROUP:
-        code, why = ErrorCode.INVALID_REQUEST, f"coordinators of type {message.key_type} are not known"
-    else:
-        try:
-            partitions = (await broker.groups.found()).partitions
-        except MagicbyteError as error:
-            code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
-    many = request.version >= _MANY_KEYS
-    found = [
-        _coordinator_of(broker, request, key, partitions)
-        if partitions
-        else FoundCoordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
-        async for key in request.turns.over(dict.fromkeys(message.coordinator_keys if many else [message.key]))
-    ]
-    if many:
-        return FindCoordinatorResponse(coordinators=found)
-    (only,) = found
-    return FindCoordinatorResponse(
-        error_code=only.error_code,
-        error_message=only.error_message,
-        node_id=only.node_id,
-        host=only.host,
-        port=only.port,
-    )
-
-
-def _coordinator_of(
-    broker: Broker, request: Request[FindCoordinatorRequest], group: str, partitions: int
-) -> FoundCoordinator:
-    """Name the leader of the partition of `__consumer_offsets` that a group belongs to."""
-    member = broker.cluster_view.coordinator(request.connection.listener, partition_for(group, partitions))
-    if member is None:
-        code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of group {group} has no leader"
-        return FoundCoordinator(key=group, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
-    return FoundCoordinator(key=group, node_id=member.id, host=member.host, port=member.port, error_message=None)
 
 
 async def answer(broker: Broker, request: Request[Any]) -> Message:
@@ -536,7 +296,6 @@ def _is_node_name(group: str) -> bool:
 
 HANDLERS: Final[Mapping[type, Handler]] = {
     **dict.fromkeys(ANSWERED, answer),
-    FindCoordinatorRequest: find_coordinator,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,
 }

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.cluster_view import NOBODY, Member, PartitionView
-from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.replication.controller import BEING_DELETED
@@ -151,10 +150,9 @@ class MetadataCache:
         live = self.live.get(broker_id)
         return None if live is None else live.rack
 
-    def coordinator(self, listener: Listener, partition: int) -> Member | None:
-        """Return the broker that coordinates the groups of a partition of `__consumer_offsets`, None for nobody."""
-        view = self._states.get(OFFSETS_TOPIC, {}).get(partition, _LOST)
-        return self._member(view.leader, listener)
+    def coordinator(self, listener: Listener, place: TopicPartition) -> Member | None:
+        """Return the broker that coordinates what a partition of a topic of Kafka's own keeps, None for nobody."""
+        return self._member((self.partition(place) or _LOST).leader, listener)
 
     def partitions(self, topic: Topic) -> Iterator[PartitionView]:
         """Yield who leads and holds each partition of a topic, from partition 0 on."""

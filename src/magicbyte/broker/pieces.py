@@ -32,12 +32,17 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from magicbyte.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 
 PIECE: Final = 200  # elements
 
 T = TypeVar("T")
 Looked = TypeVar("Looked", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
-Changed = TypeVar("Changed", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
+Changed = TypeVar("Changed", OffsetCommitRequestTopic, OffsetDeleteRequestTopic, TxnOffsetCommitRequestTopic)
 
 
 class _Topic(Protocol):
@@ -128,6 +133,10 @@ def _cut_commit(message: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
     return (replace(message, topics=topics) for topics in _in_parts(message.topics, _changed))
 
 
+def _cut_transactional(message: TxnOffsetCommitRequest) -> Iterator[TxnOffsetCommitRequest]:
+    return (replace(message, topics=topics) for topics in _in_parts(message.topics, _changed))
+
+
 def _cut_offset_delete(message: OffsetDeleteRequest) -> Iterator[OffsetDeleteRequest]:
     return (replace(message, topics=topics) for topics in _in_parts(message.topics, _changed))
 
@@ -183,6 +192,12 @@ def _join_commit(answers: Sequence[OffsetCommitResponse]) -> OffsetCommitRespons
     return whole
 
 
+def _join_transactional(answers: Sequence[TxnOffsetCommitResponse]) -> TxnOffsetCommitResponse:
+    whole = answers[0]
+    whole.topics = _merged(topic for each in answers for topic in each.topics)
+    return whole
+
+
 def _join_offset_delete(answers: Sequence[OffsetDeleteResponse]) -> OffsetDeleteResponse:
     whole = answers[0]
     whole.error_code = _first_code(each.error_code for each in answers)
@@ -206,6 +221,7 @@ def _join_leave(answers: Sequence[LeaveGroupResponse]) -> LeaveGroupResponse:
 _FORMS: Final[Mapping[type[Message], _Form]] = {
     OffsetFetchRequest: _Form(_cut_fetch, _join_fetch),
     OffsetCommitRequest: _Form(_cut_commit, _join_commit),
+    TxnOffsetCommitRequest: _Form(_cut_transactional, _join_transactional),
     OffsetDeleteRequest: _Form(_cut_offset_delete, _join_offset_delete),
     DescribeGroupsRequest: _Form(_cut_describe, _join_describe),
     DeleteGroupsRequest: _Form(_cut_delete, _join_delete),

@@ -22,7 +22,7 @@ from magicbyte.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from magicbyte.records.layout import Dialect
+from magicbyte.records.layout import ATTRIBUTES, MAGIC, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT, Dialect
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -40,6 +40,7 @@ _NO_LOG_ASKED: Final = {  # faults that Kafka answers without the log's start, t
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
 }
+_NOT_ITS_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _TOGETHER: Final = 64  # partitions of a request that are appended to at a time
 _STEPS: Final = 20  # to append to a partition, on the event loop
 
@@ -52,6 +53,10 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
     message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
     found = list[PartitionProduceResponse]()
+    if message.transactional_id is None and any(_is_transactional(part.records) for _, part in parts):
+        why = RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
+        found = [_answer(broker, request.version, topic, part.index, None, why) for topic, part in parts]
+        parts = []
     for at in range(0, len(parts), _TOGETHER):
         found += await _append(broker, request, parts[at : at + _TOGETHER])
     results = iter(found)
@@ -169,6 +174,13 @@ async def _partition(broker: Broker, request: Request[ProduceRequest], topic: st
     if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
     return partition
+
+
+def _is_transactional(records: object) -> bool:
+    """Whether a set begins with a batch that is part of a transaction."""
+    if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
+        return False
+    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
 
 
 def _new_set(

@@ -1,4 +1,4 @@
-"""InitProducerId: ids for idempotent producers."""
+"""InitProducerId: ids for idempotent producers. Those with a transactional id are the transaction coordinator's."""
 
 from __future__ import annotations
 
@@ -11,27 +11,24 @@ from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, 
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
+    from magicbyte.protocol import Message
 
 _NO_ID: Final = -1
 
 
-async def init_producer_id(broker: Broker, request: Request[InitProducerIdRequest]) -> InitProducerIdResponse:
-    """Give an idempotent producer an id. There are no transactions yet: who has a transactional id is refused."""
+async def init_producer_id(broker: Broker, request: Request[InitProducerIdRequest]) -> Message:
+    """Give a producer an id, and one with a transactional id the epoch that fences others that have it."""
     message = request.message
-    if message.transactional_id == "" or (message.producer_id == _NO_ID) != (message.producer_epoch == _NO_ID):
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if message.transactional_id is not None:
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
+    if (message.producer_id == _NO_ID) != (message.producer_epoch == _NO_ID):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     ids = broker.producer_ids
     while ids.is_used_up:
         async with broker.directory:
             if ids.is_used_up:
                 await broker.writing.run(ids.take_block)
+    if message.transactional_id is not None:
+        return await broker.transactions.ask(request)
     return InitProducerIdResponse(producer_id=ids.next(), producer_epoch=0)
-
-
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {InitProducerIdRequest: init_producer_id}

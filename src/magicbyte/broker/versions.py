@@ -52,7 +52,7 @@ SERVED: Final[Mapping[int, Served]] = {
     7: Served("controller_requests", range(4), _ONE, _FEW),
     8: Served("groups", range(10), 16 * _MIB, _MANY),  # later ones name topics by their ids
     9: Served("groups", range(10), 8 * _MIB, _MANY),
-    10: Served("groups", range(7), 4 * _MIB, _MANY),
+    10: Served("find_coordinator", range(7), 4 * _MIB, _MANY),
     11: Served("groups", range(10), 8 * _MIB, _FEW),
     12: Served("groups", range(5), _ONE, _FEW),
     13: Served("groups", range(6), 4 * _MIB, _MANY),
@@ -63,8 +63,15 @@ SERVED: Final[Mapping[int, Served]] = {
     19: Served("admin_topics", range(8), 16 * _MIB, _MANY),
     20: Served("admin_topics", range(7), 4 * _MIB, _MANY),
     21: Served("admin_topics", range(3), 8 * _MIB, _MANY),
-    22: Served("producers", range(5), _ONE, _FEW),  # the next one is about transactions
+    22: Served(
+        "producers", range(5), _ONE, _FEW
+    ),  # the next one is about protocol 2 of transactions, as those of 24 to 28
     23: Served("offsets", range(5), 8 * _MIB, _MANY),
+    24: Served("transactions", range(4), 8 * _MIB, _MANY),
+    25: Served("transactions", range(4), _ONE, _FEW),
+    26: Served("transactions", range(4), _ONE, _FEW),
+    27: Served("transactions", range(2), 8 * _MIB, _MANY),
+    28: Served("groups", range(4), 16 * _MIB, _MANY),
     29: Served("admin_acls", range(4), _ONE, _FEW),
     30: Served("admin_acls", range(4), 4 * _MIB, _MANY),
     31: Served("admin_acls", range(4), 4 * _MIB, _MANY),
@@ -85,6 +92,8 @@ SERVED: Final[Mapping[int, Served]] = {
     56: Served("controller_requests", range(2), 8 * _MIB, _MANY),  # later ones name topics by their ids
     60: Served("admin_cluster", range(3), _ONE, _FEW),
     61: Served("admin_cluster", range(1), 8 * _MIB, _MANY),
+    65: Served("transactions", range(1), 4 * _MIB, _MANY),
+    66: Served("transactions", range(2), _ONE, _FEW),  # later ones have patterns
 }
 """By API key."""
 

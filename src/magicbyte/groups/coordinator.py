@@ -2,13 +2,13 @@
 
 Each request gets its `Reply`, at once or in the effects of a later call. `Store` effects of one partition are to be
 performed in their order, and `stored` called in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
-KIP-345, KIP-394, KIP-496.
+KIP-345, KIP-394, KIP-447, KIP-496.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,8 +25,11 @@ from magicbyte.groups.effects import (
     CommitOffsets,
     Effect,
     EndGroupDelete,
+    EndTransaction,
+    Marker,
     Reply,
     Store,
+    Tell,
 )
 from magicbyte.groups.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.groups.loading import LoadedPartition
@@ -50,6 +53,7 @@ from magicbyte.protocol.messages.offset_commit import OffsetCommitRequest
 from magicbyte.protocol.messages.offset_delete import OffsetDeleteRequest
 from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which on a group that is not there is one
 MANY_LEAVE = 3  # version of LeaveGroup from which on each member has a code
@@ -117,10 +121,9 @@ class Coordinator:
         for group_id, value in found.groups.items():
             if self._partition_of(group_id) in self.terms:
                 _restore(self.group_of(group_id), value, now)
-        for producer, pending in found.pending.items():
-            for group_id, places in pending.items():
-                if self._partition_of(group_id) in self.terms:
-                    self.group_of(group_id).pending_offsets[producer] = places
+        for group_id, pending in found.pending.items():
+            if self._partition_of(group_id) in self.terms:
+                self.group_of(group_id).pending_offsets.update(pending)
 
     def resign(self, partition: int) -> list[Effect]:
         """End the term of a partition that another broker leads now; members find out where to go."""
@@ -374,7 +377,8 @@ class Coordinator:
         """
         records = list[tuple[bytes, bytes | None]]()
         for place in places:
-            del group.offsets[place]
+            group.offsets.pop(place, None)
+            group.pending_offsets.pop(place, None)
             records.append((OffsetCommitKey(1, group.group_id, *place).to_bytes(), None))
         if always or group.is_idle:
             group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # nobody waits: it has no members
@@ -396,10 +400,22 @@ class Coordinator:
         """Drop all offsets of a topic that was deleted."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
-            places = [place for place in group.offsets if place.topic == topic]
+            kept = {**group.offsets, **group.pending_offsets}
+            places = [place for place in kept if place.topic == topic]
             if places:
                 effects += self.forget(group, places)
         return effects
+
+    def end_transaction(self, ticket: Hashable, partition: int, marker: Marker) -> list[Effect]:
+        """Have a marker appended that ends a transaction in a partition, and told what became of it.
+
+        Who does not know the groups of the partition cannot say which of their offsets count now: it is to be asked
+        again.
+        """
+        if self.closed or not self.terms.is_active(partition):
+            return [Tell(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        then = EndTransaction(ticket, marker.producer.producer_id, marker.commits)
+        return [Store(partition, self.terms[partition].number, (), then, origin=marker)]
 
     # ---- after appends
 
@@ -410,6 +426,8 @@ class Coordinator:
         match store.then:
             case CommitOffsets() as then:
                 return [offsets.committed(self, then, code)]
+            case EndTransaction() as then:
+                return offsets.ended(self, then, store.partition, code)
             case AnswerOffsetDelete() as then:
                 return [offsets.deleted(then, code)]
             case EndGroupDelete() as then:
@@ -435,6 +453,7 @@ ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Momen
     OffsetCommitRequest: offsets.commit,
     OffsetFetchRequest: offsets.fetch,
     OffsetDeleteRequest: offsets.delete_offsets,
+    TxnOffsetCommitRequest: offsets.commit_in_transaction,
     describe_groups.DescribeGroupsRequest: Coordinator.describe,
     list_groups.ListGroupsRequest: Coordinator.list_all,
     delete_groups.DeleteGroupsRequest: Coordinator.delete,

@@ -43,12 +43,14 @@ class CommitOffsets:
     """Let a group have these offsets, and answer its OffsetCommit.
 
     `codes`: by topic, the partitions that were asked for, each with its error; without one it has the append's.
+    `producer_id`: of the transaction at whose end the offsets count, and then it was a TxnOffsetCommit.
     """
 
     caller: Caller
     group_id: str
     offsets: tuple[tuple[TopicPartition, OffsetCommitValue], ...]
     codes: tuple[TopicCodes, ...]
+    producer_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,35 @@ class AnswerReplacement:
     told_leader: str
 
 
-AfterStore: TypeAlias = CommitOffsets | AnswerOffsetDelete | EndGroupDelete | AssignMembers | AnswerReplacement
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """Let the offsets that a producer has committed count, or forget them; tell whoever wrote the marker (`ticket`)."""
+
+    ticket: Hashable
+    producer_id: int
+    commits: bool
+
+
+AfterStore: TypeAlias = (
+    CommitOffsets | AnswerOffsetDelete | EndGroupDelete | AssignMembers | AnswerReplacement | EndTransaction
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A producer, in whose transaction something is appended."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What ends a transaction in a partition. `coordinator_epoch`: of who says so."""
+
+    producer: Producer
+    coordinator_epoch: int
+    commits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +130,8 @@ class Store:
     Of one partition that is done in the order of the appends. `records` are pairs of a key and a value, None to delete;
     a group's value is `encoded` by whoever appends it, since it may have megabytes. They are not appended after the
     `term` in which they were decided: the partition may have had another leader since. `then` is what happens
-    afterwards. `is_group`: the record is a group's, not its offsets'.
+    afterwards. `is_group`: the record is a group's, not its offsets'. `origin`: the producer of whose transaction
+    offsets are part, or a marker, which is appended in place of records.
     """
 
     partition: int
@@ -108,9 +139,18 @@ class Store:
     records: tuple[tuple[bytes, bytes | GroupMetadataValue | None], ...]
     then: AfterStore | None = None
     is_group: bool = False
+    origin: Producer | Marker | None = None
 
 
-Effect: TypeAlias = Reply | Store
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell whoever wrote a marker what became of it."""
+
+    ticket: Hashable
+    code: ErrorCode
+
+
+Effect: TypeAlias = Reply | Store | Tell
 
 
 def encoded(value: bytes | GroupMetadataValue | None) -> bytes | None:

@@ -6,6 +6,7 @@ does not depend on the group. Source: Kafka's GroupCoordinator and GroupMetadata
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -44,8 +45,10 @@ class GroupDeadline(NamedTuple):
 class Group:
     """A group, with or without members. `offsets` are what it has committed, by topic and partition.
 
-    `term`: of the coordinator, in which it was loaded or made. `pending_offsets`: by producer, those of transactions
-    that have not ended. `token` makes what a member id ends with. `usage` counts what members of all groups have sent.
+    `term`: of the coordinator, in which it was loaded or made. `pending_offsets`: those of transactions that have not
+    ended, by place and producer, in the order of the log; None: what was committed later counts. `unstable`: places of
+    which such offsets are being appended, with how many. `token` makes what a member id ends with. `usage` counts what
+    members of all groups have sent.
     """
 
     group_id: str
@@ -65,7 +68,8 @@ class Group:
     pending: set[str] = field(default_factory=set)
     unsynced: set[str] = field(default_factory=set)
     offsets: dict[TopicPartition, OffsetCommitValue] = field(default_factory=dict)
-    pending_offsets: dict[int, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
+    pending_offsets: dict[TopicPartition, dict[int, OffsetCommitValue | None]] = field(default_factory=dict)
+    unstable: Counter[TopicPartition] = field(default_factory=Counter)
     _gathering_ms: int | None = None  # of the first rebalance: how much longer it may wait for more
     _has_new: bool = False  # somebody came since that wait began
 
@@ -75,7 +79,8 @@ class Group:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing left to be kept of it."""
-        return self.state is GroupState.EMPTY and not (self.offsets or self.pending_offsets or self.pending)
+        kept = self.offsets or self.pending_offsets or self.unstable or self.pending
+        return self.state is GroupState.EMPTY and not kept
 
     # ---- joining
 

@@ -35,13 +35,13 @@ _OPTIONS = DecodeOptions(headers=False)
 class LoadedPartition:
     """The groups of a partition, and the offsets of all of them.
 
-    `pending`: by producer and group, offsets of transactions that have not ended. `passed_over` counts records that are
-    not known here, such as those of the newer group protocols.
+    `pending`: offsets of transactions that have not ended, by group, as `Group.pending_offsets`. `passed_over` counts
+    records that are not known here, such as those of the newer group protocols.
     """
 
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
-    pending: dict[int, dict[str, dict[TopicPartition, OffsetCommitValue]]] = field(default_factory=dict)
+    pending: dict[str, dict[TopicPartition, dict[int, OffsetCommitValue | None]]] = field(default_factory=dict)
     passed_over: int = 0
 
 
@@ -96,9 +96,19 @@ class Loading:
     def finish(self) -> LoadedPartition:
         """Return what all that was read says. Raises CorruptRecordError."""
         found = LoadedPartition()
-        _take(found, self._last, found.offsets)
-        for producer, records in self._open.items():
-            _take(found, records, found.pending.setdefault(producer, {}))
+        _take(found, self._last)
+        opened = [
+            (record, producer, raw) for producer, records in self._open.items() for raw, record in records.items()
+        ]
+        for record, producer, raw in sorted(opened):
+            key, later = decode_key(raw), self._last.get(raw)
+            if not isinstance(key, OffsetCommitKey):
+                found.passed_over += 1
+                continue
+            value = decode_value(key, record.value) if later is None or later.offset < record.offset else None
+            places = found.pending.setdefault(key.group, {})
+            pending = places.setdefault(TopicPartition(key.topic, key.partition), {})
+            pending[producer] = value if isinstance(value, OffsetCommitValue) else None
         return found
 
 
@@ -122,20 +132,16 @@ def _records(table: BatchTable, rows: Iterable[int]) -> Iterator[tuple[bytes, _R
             yield record.key, _Record(record.offset, record.value)
 
 
-def _take(
-    found: LoadedPartition,
-    records: dict[bytes, _Record],
-    offsets: dict[str, dict[TopicPartition, OffsetCommitValue]],
-) -> None:
+def _take(found: LoadedPartition, records: dict[bytes, _Record]) -> None:
     """Decode records, the earlier ones first: keys of different versions may mean the same."""
     for raw, record in sorted(records.items(), key=lambda each: each[1].offset):
         key = decode_key(raw)
         counts = isinstance(key, (OffsetCommitKey, GroupMetadataKey))
         match key, decode_value(key, record.value) if counts else None:
             case OffsetCommitKey(), OffsetCommitValue() as value:
-                offsets.setdefault(key.group, {})[TopicPartition(key.topic, key.partition)] = value
+                found.offsets.setdefault(key.group, {})[TopicPartition(key.topic, key.partition)] = value
             case OffsetCommitKey(), None:
-                offsets.get(key.group, {}).pop(TopicPartition(key.topic, key.partition), None)
+                found.offsets.get(key.group, {}).pop(TopicPartition(key.topic, key.partition), None)
             case GroupMetadataKey(), GroupMetadataValue() as value:
                 found.groups[key.group] = value
             case GroupMetadataKey(), None:

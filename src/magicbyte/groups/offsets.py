@@ -1,9 +1,15 @@
-"""Committed offsets: the requests that store, tell and delete them, answered as those of the coordinator itself."""
+"""Committed offsets: the requests that store, tell and delete them, answered as those of the coordinator itself.
+
+Those of a transaction count from its COMMIT marker on. Until it ends they are pending, and whoever asks for stable
+offsets is told to ask again.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import (
@@ -11,9 +17,12 @@ from magicbyte.groups.effects import (
     Caller,
     CommitOffsets,
     Effect,
+    EndTransaction,
     PartitionCode,
+    Producer,
     Reply,
     Store,
+    Tell,
     TopicCodes,
 )
 from magicbyte.groups.group import Group
@@ -21,12 +30,21 @@ from magicbyte.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValu
 from magicbyte.groups.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.messages import offset_commit, offset_delete, offset_fetch
+from magicbyte.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 if TYPE_CHECKING:
     from magicbyte.groups.coordinator import Coordinator
 
 UNKNOWN_OFFSET: Final = -1
 MANY_GROUPS: Final = 8  # version of OffsetFetch from which on it asks for several groups
+LOADING_CODE: Final = 2  # version of TxnOffsetCommit from which on COORDINATOR_LOAD_IN_PROGRESS is known
+_Commit: TypeAlias = offset_commit.OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 GROUP_CODE: Final = 2  # version of OffsetFetch from which on a group has a code of its own
 
 
@@ -50,7 +68,7 @@ def commit(
                 taken.append((place, _value(coordinator, request, each, now)))
         topics.append((topic.name, tuple(codes)))
     if not taken:
-        return [_commit_answer(caller, topics, ErrorCode.NONE)]
+        return [Reply(caller, _commit_answer(topics, ErrorCode.NONE))]
     group = coordinator.group_of(request.group_id)
     then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics))
     return [Store(group.partition, group.term, _offset_records(group.group_id, taken), then)]
@@ -58,13 +76,108 @@ def commit(
 
 def committed(coordinator: Coordinator, then: CommitOffsets, code: ErrorCode) -> Reply:
     """Let a group have the offsets that were appended, and answer; nothing has changed if the append failed."""
+    group = coordinator.groups.get(then.group_id)
+    if group is not None and then.producer_id is not None:
+        group.unstable -= Counter(place for place, _ in then.offsets)
     if not code and not coordinator.status(then.group_id, may_be_empty=True):
-        # A group that was deleted meanwhile is there again, as the log says.
-        coordinator.group_of(then.group_id).offsets.update(then.offsets)
-    return _commit_answer(then.caller, then.codes, OFFSETS_NOT_STORED.get(code, code))
+        group = coordinator.group_of(then.group_id)  # one that was deleted meanwhile is there again, as the log says
+        for place, value in then.offsets:
+            if then.producer_id is None:
+                _count(group, place, value)
+            else:
+                pending = group.pending_offsets.setdefault(place, {})
+                pending.pop(then.producer_id, None)  # its place in the order is that of the last record
+                pending[then.producer_id] = value
+    code = OFFSETS_NOT_STORED.get(code, code)
+    answer = _commit_answer if then.producer_id is None else _transactional_answer
+    return Reply(then.caller, answer(then.codes, code))
 
 
-def _commit_answer(caller: Caller, codes: Iterable[TopicCodes], code: ErrorCode) -> Reply:
+def _count(group: Group, place: TopicPartition, value: OffsetCommitValue, before: int | None = None) -> None:
+    """Let an offset be the committed one: pending ones that were appended earlier do not count any more.
+
+    `before`: the producer whose own was pending until now; None: it was appended just now.
+    """
+    group.offsets[place] = value
+    pending = group.pending_offsets.get(place, {})
+    for producer in pending:
+        if producer == before:
+            break
+        pending[producer] = None
+
+
+def ended(coordinator: Coordinator, then: EndTransaction, partition: int, code: ErrorCode) -> list[Effect]:
+    """Let the offsets count that a producer has committed to the groups of a partition, or forget them."""
+    for group in coordinator.groups.values() if not code else ():
+        if group.partition != partition:
+            continue
+        for place, pending in list(group.pending_offsets.items()):
+            if then.producer_id not in pending:
+                continue
+            value = pending[then.producer_id]
+            if then.commits and value is not None:
+                _count(group, place, value, then.producer_id)
+            del pending[then.producer_id]
+            if not pending:
+                del group.pending_offsets[place]
+    return [Tell(then.ticket, code)]
+
+
+def commit_in_transaction(
+    coordinator: Coordinator, caller: Caller, request: TxnOffsetCommitRequest, now: Moment
+) -> list[Effect]:
+    """Store offsets as part of a transaction; answer when they are stored. They count when the transaction commits."""
+    group, code = coordinator.groups.get(request.group_id), coordinator.status(request.group_id)
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and caller.version < LOADING_CODE:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    code = code or _transactional_refusal(group, request)
+    taken, topics = list[tuple[TopicPartition, OffsetCommitValue]](), list[TopicCodes]()
+    for topic in request.topics:
+        codes = list[PartitionCode]()
+        for each in topic.partitions:
+            refusal = code or _partition_refusal(coordinator, topic.name, each)
+            codes.append((each.partition_index, refusal))
+            if not refusal:
+                place = TopicPartition(topic.name, each.partition_index)
+                taken.append((place, _made(coordinator, each, now.date_ms)))
+        topics.append((topic.name, tuple(codes)))
+    if not taken:
+        return [Reply(caller, _transactional_answer(topics, ErrorCode.NONE))]
+    group = coordinator.group_of(request.group_id)
+    group.unstable.update(place for place, _ in taken)
+    then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics), request.producer_id)
+    origin = Producer(request.producer_id, request.producer_epoch)
+    return [Store(group.partition, group.term, _offset_records(group.group_id, taken), then, origin=origin)]
+
+
+def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """Say why a consumer's offsets are not taken. One that says nothing of itself is not looked at (KIP-447)."""
+    member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
+    if not member_id and instance_id is None and generation < 0:
+        return ErrorCode.NONE
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    code = group.members.fault(member_id, instance_id)
+    if code or generation == group.generation:
+        return code
+    return ErrorCode.ILLEGAL_GENERATION
+
+
+def _transactional_answer(codes: Iterable[TopicCodes], code: ErrorCode) -> TxnOffsetCommitResponse:
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name=topic,
+            partitions=[
+                TxnOffsetCommitResponsePartition(partition_index=index, error_code=refusal or code)
+                for index, refusal in partitions
+            ],
+        )
+        for topic, partitions in codes
+    ]
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+def _commit_answer(codes: Iterable[TopicCodes], code: ErrorCode) -> offset_commit.OffsetCommitResponse:
     topics = [
         offset_commit.OffsetCommitResponseTopic(
             name=topic,
@@ -75,7 +188,7 @@ def _commit_answer(caller: Caller, codes: Iterable[TopicCodes], code: ErrorCode)
         )
         for topic, partitions in codes
     ]
-    return Reply(caller, offset_commit.OffsetCommitResponse(topics=topics))
+    return offset_commit.OffsetCommitResponse(topics=topics)
 
 
 def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequest, now: Moment) -> ErrorCode:
@@ -93,9 +206,7 @@ def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequ
     return code
 
 
-def _partition_refusal(
-    coordinator: Coordinator, topic: str, partition: offset_commit.OffsetCommitRequestPartition
-) -> ErrorCode:
+def _partition_refusal(coordinator: Coordinator, topic: str, partition: _Commit) -> ErrorCode:
     if not coordinator.has_partition(topic, partition.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len((partition.committed_metadata or "").encode()) > coordinator.config.offset_metadata_max_bytes:
@@ -110,10 +221,15 @@ def _value(
     now: Moment,
 ) -> OffsetCommitValue:
     committed_ms = now.date_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
+    if request.retention_time_ms == -1:
+        return _made(coordinator, partition, committed_ms)
+    value = _made(coordinator, partition, committed_ms)
+    return replace(value, version=1, expire_timestamp=now.date_ms + request.retention_time_ms)
+
+
+def _made(coordinator: Coordinator, partition: _Commit, committed_ms: int) -> OffsetCommitValue:
     version, expire_ms = coordinator.config.stored.offset_value, -1
-    if request.retention_time_ms != -1:
-        version, expire_ms = 1, now.date_ms + request.retention_time_ms
-    elif coordinator.config.stored.expires_by_commit:
+    if coordinator.config.stored.expires_by_commit:
         expire_ms = committed_ms + coordinator.config.offsets_retention_ms
     return OffsetCommitValue(
         version=version,
@@ -203,7 +319,7 @@ def delete_offsets(
                 refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif subscribed is None or topic.name in subscribed:
                 refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif place in group.offsets:
+            elif place in group.offsets or place in group.pending_offsets:
                 places.append(place)
             codes.append((each.partition_index, refusal))
         topics.append((topic.name, tuple(codes)))
@@ -247,7 +363,7 @@ def _fetched_partition(
     group: Group | None, place: TopicPartition, stable: bool, code: ErrorCode
 ) -> offset_fetch.OffsetFetchResponsePartitions:
     committed = None if group is None else group.offsets.get(place)
-    if group is not None and stable and any(place in each for each in group.pending_offsets.values()):
+    if group is not None and stable and (place in group.pending_offsets or place in group.unstable):
         committed, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
     if committed is None:
         return offset_fetch.OffsetFetchResponsePartitions(
@@ -266,7 +382,6 @@ def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
 
     That time begins when the group becomes empty (KIP-211), unless an offset has one of its own.
     """
-    pending = {place for places in group.pending_offsets.values() for place in places}
     read: set[str] | None = None
     if group.state is GroupState.STABLE:
         read = subscribed_topics(group)
@@ -280,7 +395,7 @@ def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
         end = since + group.config.offsets_retention_ms
         if committed.expire_timestamp >= 0:
             end = committed.expire_timestamp
-        if place.topic not in read and place not in pending and end <= date_ms:
+        if place.topic not in read and place not in group.pending_offsets and end <= date_ms:
             yield place
 
 

@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group belongs to, and with it which broker coordinates it."""
+"""Which partition a group, or a transactional id, belongs to, and with it which broker coordinates it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import struct
 from typing import Final
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+STATE_TOPIC: Final = "__transaction_state"
 _LOWEST: Final = -(1 << 31)
 
 
@@ -18,7 +19,10 @@ def java_hash(text: str) -> int:
     return found - (found >> 31 << 32)
 
 
-def partition_for(group_id: str, partitions: int) -> int:
-    """Return the partition of a group. Kafka takes the absolute value of the hash, 0 for the int32 that has none."""
-    found = java_hash(group_id)
+def partition_for(name: str, partitions: int) -> int:
+    """Return the partition of a group or transactional id.
+
+    Kafka takes the absolute value of the hash, 0 for the int32 that has none.
+    """
+    found = java_hash(name)
     return 0 if found == _LOWEST else abs(found) % partitions

@@ -48,6 +48,7 @@ class Coordinator:
         self.transactions: dict[str, Transaction] = {}
         self.terms = CoordinatorTerms()
         self.deadlines = Deadlines[str]()
+        self.closed = False
         self._new_producer_id = new_producer_id
         self._has_partition = has_partition
         self._epochs: dict[int, int] = {}  # by partition: stands in each marker
@@ -59,6 +60,14 @@ class Coordinator:
         self.resign(partition)
         self._epochs[partition] = leader_epoch
         return self.terms.begin(partition)
+
+    def go_on(self, partition: int, leader_epoch: int) -> None:
+        """Take in that a partition is led in a later epoch, without another leader in between."""
+        self._epochs[partition] = leader_epoch
+
+    def close(self) -> None:
+        """Refuse all requests that come from here on: the broker stops."""
+        self.closed = True
 
     def load_failed(self, partition: int, term: int) -> None:
         """Give up a partition whose log cannot be read: an id that it holds must not be taken for a new one."""
@@ -87,6 +96,8 @@ class Coordinator:
         """Return why this coordinator does not serve an id: NONE if it does."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
+        if self.closed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self.terms.refusal(self._partition_of(transactional_id))
 
     def _partition_of(self, transactional_id: str) -> int:

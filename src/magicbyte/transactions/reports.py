@@ -44,6 +44,8 @@ def list_all(
     coordinator: Coordinator, request: list_transactions.ListTransactionsRequest, date_ms: int
 ) -> list_transactions.ListTransactionsResponse:
     """Tell all ids that every filter of the request lets pass. An unknown state is no error: it is told as such."""
+    if coordinator.closed:
+        return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if any(each.state is LoadState.LOADING for each in coordinator.terms.values()):
         return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {_BY_LABEL[each] for each in request.state_filters if each in _BY_LABEL}

@@ -69,6 +69,7 @@ def prepare(
     if rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED:
         stored.log_append_time = now_ms
     stored.decompressed = found.decompressed
+    stored.is_brokers = not request.is_client
     return stored
 
 

@@ -87,15 +87,15 @@ class ProducerChecks:
             AppendedBatch(batch.base_sequence, batch.last_sequence, first_offset, last_offset, timestamp)
         )
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Raise AppendRefusedError for a marker of an old producer epoch or from an old coordinator."""
+    def check_epochs(self, producer_id: int, producer_epoch: int, coordinator_epoch: int | None) -> None:
+        """Raise AppendRefusedError for what is of an old producer epoch, or of a marker from an old coordinator."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return
         if producer_epoch < producer.epoch:
-            why = f"producer {producer_id}: a marker of epoch {producer_epoch}, older than {producer.epoch}"
+            why = f"producer {producer_id}: epoch {producer_epoch} is older than {producer.epoch}"
             raise AppendRefusedError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
-        if coordinator_epoch < producer.coordinator_epoch:
+        if coordinator_epoch is not None and coordinator_epoch < producer.coordinator_epoch:
             why = f"producer {producer_id}: a marker of coordinator epoch {coordinator_epoch}"
             raise AppendRefusedError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"{why}, older than {producer.coordinator_epoch}"

@@ -88,7 +88,8 @@ class RecordSet:
     there are messages of magic 0 or 1. `parts` None: the set is one batch.
 
     What `prepare` did: `log_append_time` is for the response, `rebuilt` says that the records were encoded again,
-    `decompressed` and `compressed` count calls of codecs.
+    `decompressed` and `compressed` count calls of codecs. `is_brokers`: a coordinator wrote it, so that of its producer
+    only the epoch is looked at.
     """
 
     pieces: list[memoryview]
@@ -105,6 +106,7 @@ class RecordSet:
     rebuilt: bool = False
     decompressed: int = 0
     compressed: int = 0
+    is_brokers: bool = False
 
     def __bytes__(self) -> bytes:
         return b"".join(self.pieces)

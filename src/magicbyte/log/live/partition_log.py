@@ -207,8 +207,11 @@ class PartitionLog:
         Of a batch that its producer sent before these are those that it has already, and nothing is written. Raises
         AppendRefusedError for one that does not follow what is known of its producer.
         """
-        if (producer := prepared.producer) is not None and (known := self.producers.check(producer)) is not None:
-            return known.first_offset, known.last_offset
+        if (producer := prepared.producer) is not None:
+            if prepared.is_brokers:
+                self.producers.check_epoch(producer)
+            elif (known := self.producers.check(producer)) is not None:
+                return known.first_offset, known.last_offset
         self.append(indexed(prepared, self.config.rules, self.config.dialect), now)
         return prepared.first_offset, prepared.last_offset
 

@@ -56,12 +56,13 @@ class LogProducers:
 
         Raises AppendRefusedError for one that does not follow what is known of its producer.
         """
-        if not batch.is_control:
-            return self._checks.check(batch)
+        return self._checks.check(batch)
+
+    def check_epoch(self, batch: RecordBatch) -> None:
+        """Raise AppendRefusedError for a marker, or offsets that are committed, of an old epoch or coordinator."""
         marker = marker_of(batch)
-        if marker is not None and marker.coordinator_epoch is not None:
-            self._checks.check_marker(batch.producer_id, batch.producer_epoch, marker.coordinator_epoch)
-        return None
+        coordinator_epoch = None if marker is None else marker.coordinator_epoch
+        self._checks.check_epochs(batch.producer_id, batch.producer_epoch, coordinator_epoch)
 
     def take(self, batch: RecordBatch, indexes: LiveIndexes) -> None:
         """Take in a batch of a producer that is in the log now; a transaction that it aborts goes to `indexes`."""

@@ -1,0 +1,70 @@
+"""FindCoordinator: who coordinates a group, or a transactional id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.cluster_view import NOBODY
+from magicbyte.errors import ErrorCode, MagicbyteError
+from magicbyte.groups.partitioning import partition_for
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.request import Handler, Request
+
+_MANY_KEYS: Final = 4  # version of FindCoordinator from which on it asks for several at a time
+_GROUP, _TRANSACTION = 0, 1
+
+
+async def find_coordinator(broker: Broker, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    """Name the coordinator of groups or of transactional ids. The topic of what it keeps is made if need be."""
+    message = request.message
+    code, why, topic, partitions = ErrorCode.NONE, None, "", 0
+    many = request.version >= _MANY_KEYS
+    keys = message.coordinator_keys if many else [message.key]
+    if message.key_type not in (_GROUP, _TRANSACTION):
+        code, why = ErrorCode.INVALID_REQUEST, f"coordinators of type {message.key_type} are not known"
+    else:
+        try:
+            kept = await (broker.groups if message.key_type == _GROUP else broker.transactions).found()
+            topic, partitions = kept.name, kept.partitions
+        except MagicbyteError as error:
+            code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
+    found = [
+        _coordinator_of(broker, request, key, topic, partitions)
+        if partitions
+        else Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
+        async for key in request.turns.over(dict.fromkeys(keys))
+    ]
+    if many:
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _coordinator_of(
+    broker: Broker, request: Request[FindCoordinatorRequest], key: str, topic: str, partitions: int
+) -> Coordinator:
+    """Name the leader of the partition that what is said of `key` belongs to."""
+    place = TopicPartition(topic, partition_for(key, partitions))
+    member = broker.cluster_view.coordinator(request.connection.listener, place)
+    if member is None:
+        code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{place}, the partition of {key}, has no leader"
+        return Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
+    return Coordinator(key=key, node_id=member.id, host=member.host, port=member.port, error_message=None)
+
+
+HANDLERS: Final[Mapping[type, Handler]] = {FindCoordinatorRequest: find_coordinator}

@@ -1,0 +1,264 @@
+"""Markers, which end transactions in partitions: those that this broker leads, and those of other brokers.
+
+A marker is sent until it is written. Of a partition that nobody leads it waits; a topic that is gone needs none.
+Source: Kafka's TransactionMarkerChannelManager and KafkaApis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
+from magicbyte.broker.cluster_view import NOBODY
+from magicbyte.broker.links import connect
+from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError, NetworkError
+from magicbyte.groups.effects import Marker, Producer
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.metadata import layout
+from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
+from magicbyte.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from magicbyte.records.control import ControlType, build_marker
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.client.connection import Connection
+    from magicbyte.protocol import Message
+    from magicbyte.transactions.effects import SendMarkers
+
+log = logger(__name__)
+
+_PAUSE_S: Final = 0.1  # before a leader is asked again, or looked for
+_TIMEOUT_MS: Final = 30_000  # for an answer of another broker, and for in-sync replicas
+_MOST: Final = 1000  # partitions of a request to another broker
+_IDLE_S: Final = 60.0  # after which a connection is closed
+_CODES: Final[Mapping[int | None, ErrorCode]] = {int(each): each for each in ErrorCode}
+
+
+class _Entry(NamedTuple):
+    """A marker that one partition is to get."""
+
+    sent: SendMarkers
+    place: TopicPartition
+
+
+class _Outbox:
+    """What is waiting for a broker."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._more = asyncio.Event()
+
+    def put(self, entry: _Entry) -> None:
+        self._entries.append(entry)
+        self._more.set()
+
+    async def take(self) -> list[_Entry]:
+        """Return what one request is to have; nothing where nothing has come for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_IDLE_S):
+                await self._more.wait()
+        taken, self._entries = self._entries[:_MOST], self._entries[_MOST:]
+        if not self._entries:
+            self._more.clear()
+        return taken
+
+
+def marker_set(marker: Marker, now_ms: int) -> memoryview:
+    """Return a marker as a set that a leader appends."""
+    return memoryview(
+        build_marker(
+            ControlType.COMMIT if marker.commits else ControlType.ABORT,
+            base_offset=0,
+            timestamp=now_ms,
+            producer_id=marker.producer.producer_id,
+            producer_epoch=marker.producer.epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    )
+
+
+async def write_markers(broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
+    """Write markers into partitions that this broker leads, for all their in-sync replicas; return how each ends."""
+    codes = [ErrorCode.NONE] * len(wanted)
+    sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Task[ErrorCode]]()
+    for at, (place, marker) in enumerate(wanted):
+        try:
+            partition = await broker.replicas.opened(*place)
+            leader, config = partition.led(), broker.topics.known(place.topic).config
+            if place.topic == OFFSETS_TOPIC:
+                of_groups[at] = asyncio.ensure_future(broker.groups.end_transaction(place.partition, marker))
+                continue
+            least = config.min_insync_replicas if leader.followers else 1
+            if (in_sync := len(leader.state.isr)) < least:
+                why = f"min.insync.replicas is {least}, and {in_sync} in sync"
+                raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+            data = marker_set(marker, broker.clock.now_ms())
+            sets[at] = NewSet(partition, data, config.append), least
+        except MagicbyteError as error:
+            codes[at] = error.code
+    waits = dict[int, Acknowledgement]()
+    outcomes = await broker.appends.append_all([new for new, _ in sets.values()])
+    for (at, (new, least)), outcome in zip(sets.items(), outcomes, strict=True):
+        if isinstance(outcome, Appended):
+            waits[at] = Acknowledgement(new.partition, outcome, least)
+        elif isinstance(outcome, MagicbyteError):
+            codes[at] = outcome.code
+        else:
+            raise outcome
+    for at, code in zip(waits, await broker.appends.replicated(list(waits.values()), _TIMEOUT_MS), strict=True):
+        codes[at] = code
+    for at, task in of_groups.items():
+        codes[at] = await task
+    return codes
+
+
+class MarkerSender:
+    """Has markers written by the leaders of their partitions, and tells each outcome to `marked`.
+
+    There is one request at a time to each broker, with all that is waiting for it. `is_void`: nobody wants to know
+    any more, as another coordinator sends the markers.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        marked: Callable[[SendMarkers, TopicPartition, ErrorCode], None],
+        is_void: Callable[[SendMarkers], bool],
+    ) -> None:
+        self._broker, self._marked, self._is_void = broker, marked, is_void
+        self._outboxes: dict[int, _Outbox] = {}  # by broker
+
+    def send(self, sent: SendMarkers) -> None:
+        """Have markers written; those that were refused before after a pause."""
+        entries = [_Entry(sent, place) for place in sent.partitions]
+        self._broker.spawn(self._route(entries, _PAUSE_S if sent.again else 0))
+
+    async def _route(self, entries: list[_Entry], pause_s: float) -> None:
+        """Give markers to those who ask the leaders; those without one wait."""
+        while entries:
+            if pause_s:
+                await asyncio.sleep(pause_s)
+            pause_s, parked = _PAUSE_S, list[_Entry]()
+            for entry in entries:
+                if self._is_void(entry.sent):
+                    continue
+                leader = await self._leader(entry.place)
+                if leader is None:
+                    self._marked(entry.sent, entry.place, ErrorCode.NONE)
+                elif leader == NOBODY:
+                    parked.append(entry)
+                else:
+                    self._outbox(leader).put(entry)
+            entries = parked
+
+    async def _leader(self, place: TopicPartition) -> int | None:
+        """Return who leads a partition, NOBODY while that is not known; None for a partition that is no more."""
+        broker = self._broker
+        topic = broker.topics.get(place.topic)
+        if broker.membership is None or broker.cache is None:
+            return broker.node_id if topic is not None and place.partition < topic.partitions else None
+        view = broker.cache.partition(place)
+        if view is not None:
+            return view.leader if view.leader in broker.cache.live else NOBODY
+        try:  # the controller may not have told of it yet
+            node = await broker.membership.store.exists(layout.topic_path(place.topic))
+        except MagicbyteError as error:
+            broker.complaints.line(log, place.topic, "markers", "%s: whether there is the topic: %s", place, error)
+            return NOBODY
+        return None if node is None else NOBODY
+
+    def _outbox(self, leader: int) -> _Outbox:
+        found = self._outboxes.get(leader)
+        if found is None:
+            found = self._outboxes[leader] = _Outbox()
+            self._broker.spawn(self._serve(leader, found))
+        return found
+
+    async def _serve(self, leader: int, outbox: _Outbox) -> None:
+        """Have a broker write what is waiting for it, until nothing has been for long."""
+        link: Connection | None = None
+        try:
+            while entries := await outbox.take():
+                entries = [each for each in entries if not self._is_void(each.sent)]
+                wanted = [(each.place, _marker(each.sent)) for each in entries]
+                if leader == self._broker.node_id:
+                    codes = await write_markers(self._broker, wanted)
+                else:
+                    try:
+                        link = await self._link(leader, link)
+                        codes = _told(await link.send(_request(wanted), timeout_ms=_TIMEOUT_MS), wanted)
+                    except MagicbyteError as error:
+                        why = "markers are sent again: %s"
+                        self._broker.complaints.line(log, f"broker {leader}", "markers", why, error)
+                        codes = [ErrorCode.NETWORK_EXCEPTION] * len(wanted)
+                for entry, code in zip(entries, codes, strict=True):
+                    self._marked(entry.sent, entry.place, code)
+        finally:
+            del self._outboxes[leader]
+            if link is not None:
+                await link.aclose()
+
+    async def _link(self, broker_id: int, link: Connection | None) -> Connection:
+        """Return a connection to another broker: the one that there is, or a new one. Raises NetworkError."""
+        if link is not None:
+            if not link.is_closed:
+                return link
+            await link.aclose()
+        broker = self._broker
+        address = None if broker.cache is None else broker.cache.inter_broker_address(broker_id)
+        if address is None:
+            raise NetworkError(f"broker {broker_id} is not there")
+        return await connect(
+            broker.network,
+            broker_id,
+            *address,
+            protocol=broker.config.inter_broker_protocol_version,
+            client_id=str(broker.node_id),
+            timeout_ms=_TIMEOUT_MS,
+        )
+
+
+def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkersRequest:
+    markers = dict[Marker, dict[str, list[int]]]()
+    for place, marker in wanted:
+        markers.setdefault(marker, {}).setdefault(place.topic, []).append(place.partition)
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=marker.producer.producer_id,
+                producer_epoch=marker.producer.epoch,
+                transaction_result=marker.commits,
+                topics=[
+                    WritableTxnMarkerTopic(name=name, partition_indexes=tuple(ids)) for name, ids in topics.items()
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+            for marker, topics in markers.items()
+        ]
+    )
+
+
+def _told(response: Message, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
+    """Return what another broker says to each marker."""
+    assert isinstance(response, WriteTxnMarkersResponse), "the generated class"
+    told = {
+        (each.producer_id, topic.name, one.partition_index): one.error_code
+        for each in response.markers
+        for topic in each.topics
+        for one in topic.partitions
+    }
+    codes = [told.get((marker.producer.producer_id, *place)) for place, marker in wanted]
+    return [_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) for code in codes]
+
+
+def _marker(sent: SendMarkers) -> Marker:
+    return Marker(Producer(sent.producer_id, sent.producer_epoch), sent.coordinator_epoch, sent.commits)
