@@ -1,7 +1,7 @@
 """A broker as an older release: what it offers is what brokers of that release said, and it turns down as they did.
 
 releases.json has what ApiVersions of real brokers answered, for the APIs that clients use and that are served here, by
-release.
+release; of transactions (24 to 28, 65, 66) it has what the message definitions of the releases say.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ def history(seed: int, world: World) -> list[Effect]:
     for _ in range(STEPS):
         group, instance = draw.choice("gh"), draw.choice((None, "i"))
         world.holds, world.append_code = draw.random() < 0.3, draw.choice(CODES)
-        match draw.randrange(10):
+        match draw.randrange(12):
             case 0 | 1:
                 joins.append((group, instance, world.join(version=draw.choice((3, 9)), group=group, instance=instance)))
             case 2 | 3 | 4 | 5 if joins:
@@ -58,6 +58,10 @@ def history(seed: int, world: World) -> list[Effect]:
                 partitions = [OffsetDeleteRequestPartition(partition_index=0)]
                 topics = [OffsetDeleteRequestTopic(name="t", partitions=partitions)]
                 world.ask(OffsetDeleteRequest(group_id=group, topics=topics))
+            case 9:
+                world.commit_in_transaction(draw.randrange(100), group=group)
+            case 10:
+                world.end(group=group, commits=draw.random() < 0.5)
             case _:
                 world.later(draw.choice((10, 5_000, 60_000)))
         if not world.holds:

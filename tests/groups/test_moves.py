@@ -30,7 +30,7 @@ def move_away(world: World) -> int:
 def other_broker(world: World) -> World:
     """Return another broker, with the same log, that leads all partitions now."""
     other = World(world.config)
-    other.log = world.log
+    other.log, other.sets = world.log, world.sets
     other.start()
     return other
 

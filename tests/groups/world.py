@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.coordinator import Coordinator
-from magicbyte.groups.effects import Caller, Effect, Reply, Store, encoded
+from magicbyte.groups.effects import Caller, Effect, Marker, Producer, Reply, Store, Tell, encoded
 from magicbyte.groups.group import Group
 from magicbyte.groups.loading import LoadedPartition, Loading
+from magicbyte.groups.partitioning import partition_for
 from magicbyte.ports import Moment
 from magicbyte.protocol.message import Message
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -34,8 +35,14 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from magicbyte.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.records.control import ControlType, build_marker
+from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.layout import TimestampType
 
 START = 1_700_000_000_000
@@ -77,6 +84,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.log: dict[int, list[Record]] = {}
+        self.sets: dict[int, bytearray] = {}
         self.held: list[Store] = []
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
@@ -103,7 +111,7 @@ class World:
     def logged(self, partition: int) -> LoadedPartition:
         """Return what the log of a partition says."""
         loading = Loading()
-        loading.read(memoryview(encode_records(self.log.get(partition, []), Format.V2)))
+        loading.read(memoryview(self.sets.get(partition, b"")))
         return loading.finish()
 
     def perform(self, effects: Sequence[Effect]) -> None:
@@ -115,17 +123,35 @@ class World:
                 assert asked.answer is None, "a request was answered twice"
                 effect.message.encode(effect.to.version)  # the answer can be said in the version of the question
                 asked.answer = effect.message
+            elif isinstance(effect, Tell):
+                assert isinstance(effect.ticket, int)
+                self.asked[effect.ticket].answer = effect.code
             elif self.holds:
                 self.held.append(effect)
             else:
                 self.append(effect)
 
     def append(self, store: Store) -> None:
-        assert store.records
+        assert store.records or isinstance(store.origin, Marker)
         if not self.append_code:
-            log = self.log.setdefault(store.partition, [])
-            for key, value in store.records:
+            log, sets = self.log.setdefault(store.partition, []), self.sets.setdefault(store.partition, bytearray())
+            first, header = len(log), BatchHeader()
+            for key, value in store.records or [(b"a marker", None)]:
                 log.append(Record(len(log), self.date_ms, TimestampType.CREATE_TIME, key, encoded(value)))
+            match store.origin:
+                case Producer(producer_id, epoch):
+                    header = BatchHeader(is_transactional=True, producer_id=producer_id, producer_epoch=epoch)
+                case Marker(Producer(producer_id, epoch), coordinator_epoch, commits):
+                    sets += build_marker(
+                        ControlType.COMMIT if commits else ControlType.ABORT,
+                        base_offset=first,
+                        timestamp=self.date_ms,
+                        producer_id=producer_id,
+                        producer_epoch=epoch,
+                        coordinator_epoch=coordinator_epoch,
+                    )
+            if store.records:
+                sets += encode_records(log[first:], Format.V2, header=header)
         self.perform(self.coordinator.stored(store, self.append_code, self.now))
 
     def release(self) -> None:
@@ -227,6 +253,30 @@ class World:
         version = fields.pop("version", 9)
         assert not fields
         return self.ask(request, version)
+
+    def commit_in_transaction(
+        self, offset: int, producer_id: int = 9, *, place: tuple[str, int] = ("t", 0), version: int = 3, **fields: Any
+    ) -> Asked:
+        part = TxnOffsetCommitRequestPartition(
+            partition_index=place[1], committed_offset=offset, committed_metadata=fields.pop("metadata", "")
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id=fields.pop("group", "g"),
+            producer_id=producer_id,
+            producer_epoch=0,
+            topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[part])],
+            **fields,
+        )
+        return self.ask(request, version)
+
+    def end(self, producer_id: int = 9, *, commits: bool = True, group: str = "g") -> Asked:
+        """Have a producer's transaction end in the partition of a group."""
+        asked, partition = Asked(), partition_for(group, self.config.offsets_partitions)
+        self.asked.append(asked)
+        marker = Marker(Producer(producer_id, 0), 0, commits)
+        self.perform(self.coordinator.end_transaction(len(self.asked) - 1, partition, marker))
+        return asked
 
     def committed(self, *places: tuple[str, int], group: str = "g", stable: bool = False) -> list[tuple[int, int]]:
         """Return offset and code of each place."""

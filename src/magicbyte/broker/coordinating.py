@@ -388,10 +388,8 @@ class Reader(Protocol):
         """Take in whole entries; return their last offset."""
 
 
-def read_into(reader: Reader, each: PartitionLog | None) -> None:
+def read_into(reader: Reader, each: PartitionLog) -> None:
     """Have a partition's log read from its start to its end. Raises CorruptRecordError."""
-    if each is None:
-        return
     offset = each.log_start_offset
     while (part := each.read(offset, READ_BYTES)) is not None:
         last = reader.read(memoryview(part.read()))

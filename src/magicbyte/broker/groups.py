@@ -164,10 +164,10 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
 
     @staticmethod
     def _read(each: PartitionLog | None) -> LoadedPartition:
-        return read_groups(each)
+        return LoadedPartition() if each is None else read_groups(each)
 
 
-def read_groups(each: PartitionLog | None) -> LoadedPartition:
+def read_groups(each: PartitionLog) -> LoadedPartition:
     """Return what a partition's log says of its groups. Raises CorruptRecordError."""
     loading = Loading()
     read_into(loading, each)

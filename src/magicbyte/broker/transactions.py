@@ -158,7 +158,8 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
     @staticmethod
     def _read(each: PartitionLog | None) -> _Loaded:
         loading = Loading()
-        read_into(loading, each)
+        if each is not None:
+            read_into(loading, each)
         return loading.finish()
 
 

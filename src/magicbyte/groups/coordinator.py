@@ -344,7 +344,8 @@ class Coordinator:
             elif not result.error_code and group is not None and group.state is not GroupState.EMPTY:
                 result.error_code = ErrorCode.NON_EMPTY_GROUP
             elif not result.error_code and group is not None:
-                stores = self.forget(group, list(group.offsets), EndGroupDelete(number, group.group_id), always=True)
+                places = sorted(group.offsets.keys() | group.pending_offsets.keys())
+                stores = self.forget(group, places, EndGroupDelete(number, group.group_id), always=True)
                 deletion.waiting += len(stores)
                 effects += stores
         if not deletion.waiting:
@@ -400,8 +401,8 @@ class Coordinator:
         """Drop all offsets of a topic that was deleted."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
-            kept = {**group.offsets, **group.pending_offsets}
-            places = [place for place in kept if place.topic == topic]
+            kept = group.offsets.keys() | group.pending_offsets.keys()
+            places = sorted(place for place in kept if place.topic == topic)
             if places:
                 effects += self.forget(group, places)
         return effects

@@ -1,0 +1,330 @@
+"""Transactions at a broker of ours, by requests as they are: what is answered, what is written, what readers get.
+
+Numbers are those of the checks in spec/transactions.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.serving import KEEP_ALL, Peer, Running
+from broker.transacting import NONE, Pair, add, add_offsets, begin, commit_offset, end, ended, init, read, send
+from builders import run
+from magicbyte.broker.broker import Broker
+from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
+from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from magicbyte.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from magicbyte.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import marker_of
+from magicbyte.records.decode import decode
+from magicbyte.records.entry import entries
+from magicbyte.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
+
+SETTINGS = {
+    **KEEP_ALL,
+    "num.partitions": "3",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "5",
+}
+A, B, C = (("t", each) for each in range(3))
+
+
+@asynccontextmanager
+async def serving(folder: Path, **settings: str) -> AsyncIterator[tuple[Broker, Peer]]:
+    """Give a broker with a topic, whose coordinator of transactions can be asked, and a connection."""
+    given = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
+    async with Running(folder, given) as broker:
+        peer = await Peer.of(broker)
+        if broker.topics.get("t") is None:
+            await broker.create_topic("t")
+        await found(peer)
+        yield broker, peer
+        peer.close()
+
+
+async def found(peer: Peer, key: str = "x", kind: int = 1) -> int:
+    request = FindCoordinatorRequest(key=key, key_type=kind)
+    return (await peer.ask(request, 2, FindCoordinatorResponse)).error_code
+
+
+def log_entries(broker: Broker, topic: str, index: int) -> Iterator[RecordBatch]:
+    log = broker.replicas.partition(topic, index).log
+    data = b"".join(each.log.read_at(0, each.size) for each in log.segments)
+    for _, entry in entries(memoryview(data)):
+        assert isinstance(entry, RecordBatch)
+        yield entry
+
+
+def states(broker: Broker, key: str = "x") -> list[str]:
+    """Return what the log says of an id, record by record: each is a batch as Kafka writes it."""
+    told = []
+    for batch in log_entries(broker, STATE_TOPIC, partition_for(key, 5)):
+        assert (batch.producer_id, batch.base_sequence, batch.record_count, batch.attributes) == (-1, -1, 1, 0)
+        (record,) = [record for columns in decode(batch.buffer) for record in columns]
+        assert record.key is not None
+        of, value = decode_key(record.key), decode_value(decode_key(record.key), record.value)
+        assert isinstance(of, TransactionKey)
+        assert isinstance(value, TransactionValue)
+        assert value.state is not None
+        told.append(f"{value.state.label} {value.producer_epoch}")
+    return told
+
+
+def markers(broker: Broker, place: tuple[str, int]) -> list[tuple[str, int]]:
+    """Return what the markers of a partition say, with the epochs of their producers."""
+    controls = [each for each in log_entries(broker, *place) if each.is_control]
+    return [(told.type.name, each.producer_epoch) for each in controls if (told := marker_of(each)) is not None]
+
+
+async def committed(peer: Peer, group: str = "g", *, stable: bool = False) -> tuple[int, int]:
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=(0,))]
+    groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
+    response = await peer.ask(OffsetFetchRequest(groups=groups, require_stable=stable), 8, OffsetFetchResponse)
+    each = response.groups[0].topics[0].partitions[0]
+    return each.committed_offset, each.error_code
+
+
+def test_committed_records_are_read_and_aborted_ones_are_not(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            pair = await begin(peer)
+            assert await add(peer, pair, A, B) == [0, 0]
+            assert await send(peer, pair, A, 0, b"a", b"b") == (0, 0)
+            assert (await read(peer, A)) == ([], 0, [])
+            assert (await read(peer, A, committed=False)).values == [b"a", b"b"]
+            await ended(peer, pair)
+            assert (await read(peer, A)) == ([b"a", b"b"], 3, [])
+            assert await add(peer, pair, A) == [0]
+            assert await send(peer, pair, A, 2, b"c") == (0, 3)
+            await ended(peer, pair, commit=False)
+            assert await read(peer, A) == ([b"a", b"b", b"c"], 5, [(pair.producer_id, 3)])
+            assert markers(broker, A) == [("COMMIT", 0), ("ABORT", 0)]
+            assert markers(broker, B) == [("COMMIT", 0)]
+            assert markers(broker, C) == []
+            assert states(broker) == [
+                "Empty 0", "Ongoing 0", "PrepareCommit 0", "CompleteCommit 0", "Ongoing 0", "PrepareAbort 0",
+                "CompleteAbort 0",
+            ]  # fmt: skip
+
+    run(work())
+
+
+def test_2_3_4_5_ids_and_epochs_come_from_init_producer_id(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            (code, first), (_, second) = await init(peer), await init(peer)
+            assert (code, second) == (0, Pair(first.producer_id, first.epoch + 1))
+            plain = [await init(peer, None) for _ in range(2)]
+            assert plain[0][1].producer_id != plain[1][1].producer_id
+            assert [pair.epoch for _, pair in plain] == [0, 0]
+            assert states(broker) == ["Empty 0", "Empty 1"]
+            assert (await init(peer, ""))[0] == 42
+            assert [(await init(peer, timeout_ms=each))[0] for each in (0, -1, 900_001)] == [50, 50, 50]
+            assert (await init(peer, "x", Pair(first.producer_id, -1), version=3))[0] == 42
+            assert (await init(peer, None, Pair(-1, 3), version=3)) == (42, NONE)
+
+    run(work())
+
+
+def test_11_who_comes_with_the_same_id_fences_the_one_before(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            old = await begin(peer)
+            await add(peer, old, A)
+            await send(peer, old, A, 0, b"a")
+            assert (await init(peer))[0] == 51
+            new = await begin(peer)
+            assert new == Pair(old.producer_id, 2)
+            assert markers(broker, A) == [("ABORT", 1)]
+            assert [await end(peer, old, version=each) for each in (1, 2)] == [47, 90]
+            assert (await send(peer, old, A, 1, b"b"))[0] == 47
+            assert await read(peer, A) == ([b"a"], 2, [(old.producer_id, 0)])
+
+    run(work())
+
+
+def test_16_17_19_22_23_partitions_are_added_all_or_none_and_an_end_can_be_repeated(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            pair = await begin(peer)
+            assert await end(peer, pair) == 48
+            assert await add(peer, pair, A, ("missing", 0)) == [55, 3]
+            assert states(broker) == ["Empty 0"]
+            assert await add_offsets(peer, pair, "g") == 0
+            assert await add(peer, pair, A) == await add(peer, pair, A) == [0]
+            described = await peer.ask(
+                DescribeTransactionsRequest(transactional_ids=["x", "y"]), 0, DescribeTransactionsResponse
+            )
+            topics = {each.topic: each.partitions for each in described.transaction_states[0].topics}
+            assert topics == {"t": (0,), OFFSETS_TOPIC: (partition_for("g", 2),)}
+            assert [each.error_code for each in described.transaction_states] == [0, 105]
+            assert states(broker) == ["Empty 0", "Ongoing 0", "Ongoing 0"]
+            listed = await peer.ask(
+                ListTransactionsRequest(state_filters=["Foo", "Ongoing"]), 1, ListTransactionsResponse
+            )
+            assert (listed.unknown_state_filters, len(listed.transaction_states)) == (["Foo"], 1)
+            await ended(peer, pair)
+            assert [await end(peer, pair), await end(peer, pair, commit=False)] == [0, 48]
+
+    run(work())
+
+
+def test_36_a_transaction_whose_time_is_up_is_aborted_and_its_producer_fenced(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            pair = await begin(peer, timeout_ms=50)
+            await add(peer, pair, A)
+            await send(peer, pair, A, 0, b"a")
+            while (await read(peer, A)).last_stable_offset < 2:
+                await asyncio.sleep(0.01)
+            assert markers(broker, A) == [("ABORT", 1)]
+            assert await end(peer, pair) == 90
+            assert await begin(peer) == Pair(pair.producer_id, 2)
+
+    run(work())
+
+
+def test_64_to_67_offsets_count_when_their_transaction_commits_over_a_restart(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            await found(peer, "g", 0)
+            pair = await begin(peer)
+            assert await add_offsets(peer, pair, "g") == 0
+            assert await commit_offset(peer, pair, "g", A, 5) == await commit_offset(peer, pair, "g", A, 7) == 0
+            assert await committed(peer) == (-1, 0)
+            assert await committed(peer, stable=True) == (-1, 88)
+            written = list(log_entries(broker, OFFSETS_TOPIC, partition_for("g", 2)))
+            assert [(each.is_transactional, each.base_sequence, each.producer_epoch) for each in written] == [
+                (True, 0, 0)
+            ] * 2
+        async with serving(tmp_path) as (broker, peer):
+            await found(peer, "g", 0)
+            while (found_now := await committed(peer, stable=True))[1] == 14:
+                await asyncio.sleep(0.01)
+            assert found_now == (-1, 88)
+            await ended(peer, pair)
+            assert await committed(peer, stable=True) == (7, 0)
+            await add_offsets(peer, pair, "g")
+            await commit_offset(peer, pair, "g", A, 9)
+            await ended(peer, pair, commit=False)
+            assert await committed(peer, stable=True) == (7, 0)
+
+    run(work())
+
+
+def test_a_restart_in_the_middle_goes_on_with_the_transaction(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            await send(peer, pair, A, 0, b"a")
+        async with serving(tmp_path) as (broker, peer):
+            while (code := (await send(peer, pair, A, 1, b"b"))[0]) == 5:
+                await asyncio.sleep(0.01)
+            assert code == 0
+            while (codes := await add(peer, pair, B)) == [14]:
+                await asyncio.sleep(0.01)
+            assert codes == [0]
+            await ended(peer, pair)
+            assert (await read(peer, A)).values == [b"a", b"b"]
+            assert states(broker)[-1] == "CompleteCommit 0"
+
+    run(work())
+
+
+def test_54_a_transactional_batch_needs_the_id_in_its_request(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (_, peer):
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            assert await send(peer, pair, A, 0, b"a", key=None) == (53, -1)
+            assert (await read(peer, A, committed=False)).values == []
+
+    run(work())
+
+
+def test_70_coordinators_of_groups_and_ids_are_found_and_no_others(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path, SETTINGS) as broker:
+            peer = await Peer.of(broker)
+            assert [await found(peer, kind=each) for each in (0, 1, 7)] == [0, 0, 42]
+            topic = broker.topics.known(STATE_TOPIC)
+            assert (topic.partitions, topic.configs["cleanup.policy"]) == (5, "compact")
+            peer.close()
+
+    run(work())
+
+
+async def mark(peer: Peer, pair: Pair, *places: tuple[str, int], coordinator_epoch: int = 0) -> list[int]:
+    topics = [WritableTxnMarkerTopic(name=name, partition_indexes=(each,)) for name, each in places]
+    marker = WritableTxnMarker(
+        producer_id=pair.producer_id,
+        producer_epoch=pair.epoch,
+        transaction_result=False,
+        topics=topics,
+        coordinator_epoch=coordinator_epoch,
+    )
+    response = await peer.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+    return [one.error_code for topic in response.markers[0].topics for one in topic.partitions]
+
+
+def test_47_48_49_52_74_markers_of_a_coordinator_are_written_unless_they_are_old(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            pair = Pair(77, 1)
+            assert (await send(peer, pair, A, 0, b"a"))[0] == 0  # a transaction that no coordinator knows
+            assert (await read(peer, A)).last_stable_offset == 0
+            assert await mark(peer, Pair(77, 0), A) == [47]
+            assert await mark(peer, pair, A, ("missing", 0), B, coordinator_epoch=3) == [0, 3, 0]
+            assert await mark(peer, pair, A, coordinator_epoch=2) == [52]
+            assert (await read(peer, A)).last_stable_offset == 2
+            assert [each.base_offset for each in log_entries(broker, *B)] == [0]
+            response = await peer.ask(WriteTxnMarkersRequest(), 1, WriteTxnMarkersResponse)
+            assert response.markers == []
+
+    run(work())
+
+
+def test_75_a_topic_that_is_gone_needs_no_marker(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            async with broker.directory, broker.logs_lock:
+                await broker.delete_topic(broker.topics.known("t"))
+            await ended(peer, pair)
+            assert states(broker)[-1] == "CompleteCommit 0"
+
+    run(work())
+
+
+@pytest.mark.parametrize("form", ["0", "1"])
+def test_52_a_partition_of_an_older_format_cannot_hold_a_marker_and_needs_none(form: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, log_message_format_version=form) as (broker, peer):
+            assert await mark(peer, Pair(5, 0), A) == [43]
+            pair = await begin(peer)
+            assert await add(peer, pair, A) == [0]
+            assert (await send(peer, pair, A, 0, b"a"))[0] == 43
+            await ended(peer, pair)
+            assert broker.transactions.coordinator.transactions["x"].state.label == "CompleteCommit"
+
+    run(work())
