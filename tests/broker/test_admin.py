@@ -364,17 +364,6 @@ def test_producer_ids_are_never_given_twice(folder: Path) -> None:
     run(work())
 
 
-def test_a_transactional_producer_is_told_that_there_are_no_transactions(folder: Path) -> None:
-    async def work() -> tuple[int, int]:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            found = await peer.ask(init.InitProducerIdRequest(transactional_id="t"), 4, init.InitProducerIdResponse)
-            peer.close()
-            return found.error_code, found.producer_id
-
-    assert run(work()) == (ErrorCode.UNSUPPORTED_VERSION, -1)
-
-
 def test_topics_that_are_made_at_the_same_time_are_all_made_once(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:

@@ -47,6 +47,7 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
 )
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest
+from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format
@@ -266,6 +267,7 @@ def test_every_version_that_is_advertised_is_answered() -> None:
         ListGroupsRequest(),
         DeleteGroupsRequest(groups_names=["g"]),
         OffsetDeleteRequest(group_id="g"),
+        TxnOffsetCommitRequest(group_id="g"),
     ]
 
     async def work() -> int:
@@ -284,7 +286,7 @@ def test_every_version_that_is_advertised_is_answered() -> None:
         return answered
 
     assert asyncio.run(asyncio.wait_for(work(), 30)) == sum(
-        len(served.versions) for served in SERVED.values() if served.module == "groups"
+        len(served.versions) for served in SERVED.values() if served.module in ("groups", "find_coordinator")
     )
 
 

@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from magicbyte.broker.appends import Acknowledgement, NewSet
@@ -309,23 +311,26 @@ class Coordinating(ABC, Generic[S, E, L]):
                 while _is_pending(appended[-1]) and len(appended) < len(waiting):
                     appended.append(await self._append(waiting[len(appended)]))
                 began_ms = clock.monotonic_ms()
-                for each in appended:
-                    store = waiting[0]
-                    spent_ms = clock.monotonic_ms() - began_ms
-                    code = await self._outcome(partition, each, self._timeout_ms(store) - spent_ms)
-                    waiting.popleft()
-                    self.perform(self._decider.stored(store, code, Moment.of(clock)))
+                timeouts = [self._timeout_ms(store) for store, _ in zip(waiting, appended, strict=False)]
+                for timeout_ms, run in groupby(zip(timeouts, appended, strict=True), key=itemgetter(0)):
+                    left_ms = timeout_ms - (clock.monotonic_ms() - began_ms)
+                    for code in await self._outcomes(partition, [each for _, each in run], left_ms):
+                        store = waiting.popleft()
+                        self.perform(self._decider.stored(store, code, Moment.of(clock)))
         finally:
             del self._stores[partition]
 
-    async def _outcome(self, partition: int, appended: Acknowledgement | ErrorCode, timeout_ms: int) -> ErrorCode:
-        """Wait until the in-sync replicas have what was appended; return how the append ends."""
-        if not isinstance(appended, Acknowledgement):
-            return appended
-        (code,) = await self._broker.appends.replicated([appended], timeout_ms)
-        if code:
-            self._complain(partition, f"the in-sync replicas do not have them: {code.name}")
-        return code
+    async def _outcomes(
+        self, partition: int, appended: Sequence[Acknowledgement | ErrorCode], timeout_ms: int
+    ) -> list[ErrorCode]:
+        """Wait until the in-sync replicas have what was appended; return how each append ends."""
+        waits = [each for each in appended if isinstance(each, Acknowledgement)]
+        codes = await self._broker.appends.replicated(waits, timeout_ms)
+        for code in dict.fromkeys(codes):
+            if code:
+                self._complain(partition, f"the in-sync replicas do not have them: {code.name}")
+        acknowledged = iter(codes)
+        return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
 
     async def _append(self, store: S) -> Acknowledgement | ErrorCode:
         """Append the records of one effect as one set; return what acknowledges it, or the code of what went wrong."""
