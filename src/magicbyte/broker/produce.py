@@ -54,8 +54,8 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
     found = list[PartitionProduceResponse]()
     if message.transactional_id is None and any(_is_transactional(part.records) for _, part in parts):
-        why = RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
-        found = [_answer(broker, request.version, topic, part.index, None, why) for topic, part in parts]
+        refused = RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
+        found = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
         parts = []
     for at in range(0, len(parts), _TOGETHER):
         found += await _append(broker, request, parts[at : at + _TOGETHER])

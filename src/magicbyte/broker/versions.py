@@ -63,9 +63,7 @@ SERVED: Final[Mapping[int, Served]] = {
     19: Served("admin_topics", range(8), 16 * _MIB, _MANY),
     20: Served("admin_topics", range(7), 4 * _MIB, _MANY),
     21: Served("admin_topics", range(3), 8 * _MIB, _MANY),
-    22: Served(
-        "producers", range(5), _ONE, _FEW
-    ),  # the next one is about protocol 2 of transactions, as those of 24 to 28
+    22: Served("producers", range(5), _ONE, _FEW),  # later ones, and those of 24 to 28, are of protocol 2
     23: Served("offsets", range(5), 8 * _MIB, _MANY),
     24: Served("transactions", range(4), 8 * _MIB, _MANY),
     25: Served("transactions", range(4), _ONE, _FEW),
