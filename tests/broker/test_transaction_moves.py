@@ -1,0 +1,149 @@
+"""Transactions over several brokers: markers at other leaders, coordinators that end in the middle, lost leaders.
+
+Numbers are those of the checks in spec/transactions.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from broker.clusters import Members, cluster, make, until
+from broker.serving import Peer
+from broker.transacting import Pair, add, begin, end, ended, read, send
+from builders import run
+from magicbyte.broker.broker import Broker
+from magicbyte.client import Client
+from magicbyte.groups.partitioning import STATE_TOPIC
+from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.records.batch import RecordBatch
+from magicbyte.records.control import marker_of
+from magicbyte.records.entry import entries
+from magicbyte.transactions.transaction import Transaction
+
+A, B, C = (("t", each) for each in range(3))
+SETTINGS = {"transaction_state_log_num_partitions": "1"}
+
+
+@asynccontextmanager
+async def transacting(folder: Path, *, factor: int = 3) -> AsyncIterator[Members]:
+    """Give three brokers, with a topic of three partitions, each led by another."""
+    async with cluster(folder, **SETTINGS) as members, Client(members.bootstrap) as client:
+        await make(members, client, factor, partitions=3)
+        peer = await Peer.of(members.brokers[1])
+        request = FindCoordinatorRequest(key="x", key_type=1)
+        while (await peer.ask(request, 2, FindCoordinatorResponse)).error_code:
+            await asyncio.sleep(0.01)
+        peer.close()
+        yield members
+
+
+async def coordinator(members: Members) -> tuple[Broker, Peer]:
+    """Return who coordinates, as soon as it knows its ids, and a connection to it."""
+    await until(
+        lambda: len(found := members.leaders(STATE_TOPIC)) == 1 and found[0].transactions.coordinator.terms.is_active(0)
+    )
+    broker = members.leader(STATE_TOPIC)
+    return broker, await Peer.of(broker)
+
+
+async def write(members: Members, pair: Pair, place: tuple[str, int], sequence: int, value: bytes) -> None:
+    peer = await Peer.of(members.leader(*place))
+    assert (await send(peer, pair, place, sequence, value))[0] == 0
+    peer.close()
+
+
+async def values(members: Members, place: tuple[str, int]) -> list[bytes]:
+    peer = await Peer.of(members.leader(*place))
+    found = await read(peer, place)
+    peer.close()
+    return found.values
+
+
+def markers(members: Members, place: tuple[str, int]) -> list[int]:
+    """Return the coordinator epochs of the markers of a partition."""
+    partition = members.replica(members.leader(*place), *place)
+    assert partition is not None
+    data = b"".join(each.read_at(0, each.size) for segment in partition.log.segments for each in [segment.log])
+    batches = [entry for _, entry in entries(memoryview(data)) if isinstance(entry, RecordBatch)]
+    told = [marker_of(each) for each in batches if each.is_control]
+    return [each.coordinator_epoch for each in told if each is not None and each.coordinator_epoch is not None]
+
+
+def of(broker: Broker) -> Transaction:
+    return broker.transactions.coordinator.transactions["x"]
+
+
+def test_28_leaders_of_all_partitions_write_the_markers(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with transacting(tmp_path) as members:
+            assert {members.leader("t", index).node_id for index in range(3)} == {1, 2, 3}
+            _, peer = await coordinator(members)
+            pair = await begin(peer)
+            for commit in (True, False):
+                assert await add(peer, pair, A, B, C) == [0, 0, 0]
+                for place in (A, B):
+                    await write(members, pair, place, 0 if commit else 1, b"kept" if commit else b"dropped")
+                await ended(peer, pair, commit=commit)
+            assert [len(markers(members, each)) for each in (A, B, C)] == [2, 2, 2]
+            peer.close()
+            for place in (A, B):
+                reader = await Peer.of(members.leader(*place))
+                found = await read(reader, place)
+                assert (found.values, found.aborted) == ([b"kept", b"dropped"], [(pair.producer_id, 2)])
+                reader.close()
+
+    run(work())
+
+
+def test_a_coordinator_that_is_lost_in_the_middle_is_succeeded_by_one_that_goes_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with transacting(tmp_path) as members:
+            broker, peer = await coordinator(members)
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            await write(members, pair, A, 0, b"a")
+            peer.close()
+            await members.kill(broker.node_id)
+            other, peer = await coordinator(members)
+            assert other is not broker
+            await until(lambda: len(members.leaders(*B)) == 1)
+            assert await add(peer, pair, B) == [0]
+            await ended(peer, pair)
+            assert await values(members, A) == [b"a"]
+            peer.close()
+
+    run(work())
+
+
+def test_23_41_a_partition_without_a_leader_gets_its_marker_when_it_has_one_from_the_next_coordinator_too(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        async with transacting(tmp_path, factor=1) as members:
+            first, peer = await coordinator(members)
+            pair = await begin(peer)
+            place = next(each for each in (A, B, C) if members.leader(*each) is not first)
+            lost = members.leader(*place).node_id
+            await add(peer, pair, place)
+            await write(members, pair, place, 0, b"a")
+            await members.kill(lost)
+            await until(lambda: members.isr(STATE_TOPIC) == {1, 2, 3} - {lost})
+            assert await end(peer, pair) == 0
+            assert await end(peer, pair) == 51
+            assert of(first).state.label == "PrepareCommit"
+            peer.close()
+            epoch = first.transactions.coordinator._epochs[0]
+            await members.stop(first.node_id)
+            await members.start(lost)
+            second, peer = await coordinator(members)
+            await until(lambda: of(second).state.label == "CompleteCommit")
+            assert await end(peer, pair) == 0
+            (told,) = markers(members, place)
+            assert told > epoch
+            assert await values(members, place) == [b"a"]
+            peer.close()
+
+    run(work())
