@@ -1,0 +1,114 @@
+"""Transactional clients, unchanged, with a broker of ours: the Java clients of several releases, and librdkafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cli.command import run
+from interop import jvm
+from magicbyte.testing import Broker
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
+
+VALUES = [b"value %d" % number for number in range(40)]
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """Give a broker with a topic in which every other transaction was aborted."""
+    with Broker() as broker:
+        address = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": address})
+        for made in admin.create_topics([NewTopic("from", 1)]).values():
+            made.result(PATIENCE_S)
+        producer = transactional(address, "filler")
+        for at in range(0, len(VALUES), 10):
+            for end in (producer.abort_transaction, producer.commit_transaction):
+                producer.begin_transaction()
+                for value in VALUES[at : at + 10]:
+                    producer.produce("from", value, partition=0)
+                assert producer.flush(PATIENCE_S) == 0  # or an abort would keep them from being sent at all
+                end(PATIENCE_S)
+        yield address
+
+
+def transactional(address: str, key: str) -> Producer:
+    producer = Producer({"bootstrap.servers": address, "transactional.id": key})
+    producer.init_transactions(PATIENCE_S)
+    return producer
+
+
+def consumer(address: str, group: str, isolation: str = "read_committed") -> Consumer:
+    settings = {"bootstrap.servers": address, "group.id": group, "isolation.level": isolation}
+    return Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})
+
+
+def values(address: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    """Return all that a consumer is given."""
+    reader = consumer(address, "reader", isolation)
+    reader.assign([TopicPartition(topic, 0, 0)])
+    found = list[bytes]()
+    while (message := reader.poll(PATIENCE_S)) is not None:
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            break
+        value = message.value()
+        assert isinstance(value, bytes)
+        found.append(value)
+    reader.close()
+    return found
+
+
+def committed(address: str, group: str) -> int:
+    reader = consumer(address, group)
+    (place,) = reader.committed([TopicPartition("from", 0)], PATIENCE_S)
+    reader.close()
+    return place.offset
+
+
+def test_librdkafka_commits_and_aborts_and_reads_what_is_committed(bootstrap: str) -> None:
+    assert values(bootstrap, "from") == VALUES
+    assert sorted(values(bootstrap, "from", "read_uncommitted")) == sorted(2 * VALUES)
+
+
+@pytest.mark.parametrize("version", ["0.11.0.3", "2.8.2", "4.3.1"])
+def test_java_clients_carry_over_what_was_committed_exactly_once(version: str, bootstrap: str) -> None:
+    to, group = f"to-{version}", f"group-{version}"
+    jvm.run("Transfer", bootstrap, "from", to, group, f"transfer-{version}", str(len(VALUES)), version=version)
+    assert values(bootstrap, to) == VALUES
+    assert len(values(bootstrap, to, "read_uncommitted")) > len(VALUES)
+    assert committed(bootstrap, group) == 4 * 22 - 1  # behind the last record, in front of the last marker
+
+
+def test_a_producer_that_another_has_taken_the_place_of_is_fenced(bootstrap: str) -> None:
+    old = transactional(bootstrap, "twice")
+    old.begin_transaction()
+    old.produce("fenced", b"of the old one", partition=0)
+    assert old.flush(PATIENCE_S) == 0
+    new = transactional(bootstrap, "twice")
+    with pytest.raises(KafkaException) as refused:
+        old.commit_transaction(PATIENCE_S)
+    assert refused.value.args[0].code() == KafkaError._FENCED
+    new.begin_transaction()
+    new.produce("fenced", b"of the new one", partition=0)
+    new.commit_transaction(PATIENCE_S)
+    assert values(bootstrap, "fenced") == [b"of the new one"]
+
+
+def test_the_command_lists_and_describes_transactions_of_this_broker(bootstrap: str) -> None:
+    producer = transactional(bootstrap, "open")
+    producer.begin_transaction()
+    producer.produce("left", b"open", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    told = run("transactions", "describe", "-b", bootstrap, "open", "--format", "json")
+    assert told.exit_code == 0, told.output
+    (described,) = json.loads(told.stdout)
+    assert (described["state"], described["partitions"]) == ("Ongoing", [{"topic": "left", "partition": 0}])
+    producer.abort_transaction(PATIENCE_S)
