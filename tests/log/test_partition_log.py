@@ -518,6 +518,21 @@ def transactions(log: PartitionLog) -> None:
     add(log)
 
 
+def test_a_transaction_is_stable_when_the_high_watermark_has_passed_its_marker(folder: Path) -> None:
+    log = open_log(folder)
+    add(log, producer_id=1, producer_epoch=0, base_sequence=0, attributes=16)
+    end = log.log_end_offset
+    marker = build_marker(
+        ControlType.COMMIT, base_offset=end, timestamp=NOW, producer_id=1, producer_epoch=0, coordinator_epoch=0,
+        partition_leader_epoch=0,
+    )  # fmt: skip
+    log.append(record_set(marker, log.config.rules), Moment.fixed(NOW))
+    found = []
+    for log.high_watermark in (end - 1, end, end + 1):
+        found.append(log.last_stable_offset)
+    assert found == [0, 0, end + 1]
+
+
 def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and_is_not_written(folder: Path) -> None:
     log = open_log(folder)
     rules = AppendRules.of({})

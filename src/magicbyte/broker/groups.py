@@ -138,11 +138,11 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
                     self.store(effect)
         self.set_timer()
 
-    async def end_transaction(self, partition: int, marker: Marker) -> ErrorCode:
-        """Append a marker to a partition, and let the offsets count that are committed by it; return how that ends."""
+    def end_transaction(self, partition: int, marker: Marker) -> asyncio.Future[ErrorCode]:
+        """Append a marker to a partition, and let the offsets count that are committed by it; tell how that ends."""
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.perform(self.coordinator.end_transaction(answer, partition, marker))
-        return await answer
+        return answer
 
     def close(self) -> None:
         """Answer whoever waits; from here on requests are refused."""

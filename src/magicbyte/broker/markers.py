@@ -89,13 +89,13 @@ def marker_set(marker: Marker, now_ms: int) -> memoryview:
 async def write_markers(broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
     """Write markers into partitions that this broker leads, for all their in-sync replicas; return how each ends."""
     codes = [ErrorCode.NONE] * len(wanted)
-    sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Task[ErrorCode]]()
+    sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Future[ErrorCode]]()
     for at, (place, marker) in enumerate(wanted):
         try:
             partition = await broker.replicas.opened(*place)
             leader, config = partition.led(), broker.topics.known(place.topic).config
             if place.topic == OFFSETS_TOPIC:
-                of_groups[at] = asyncio.ensure_future(broker.groups.end_transaction(place.partition, marker))
+                of_groups[at] = broker.groups.end_transaction(place.partition, marker)
                 continue
             least = config.min_insync_replicas if leader.followers else 1
             if (in_sync := len(leader.state.isr)) < least:
@@ -116,8 +116,8 @@ async def write_markers(broker: Broker, wanted: Sequence[tuple[TopicPartition, M
             raise outcome
     for at, code in zip(waits, await broker.appends.replicated(list(waits.values()), _TIMEOUT_MS), strict=True):
         codes[at] = code
-    for at, task in of_groups.items():
-        codes[at] = await task
+    for at, told in of_groups.items():
+        codes[at] = await told
     return codes
 
 

@@ -18,6 +18,7 @@ from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Caller, Marker, Producer, Reply
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.ports import Moment, TopicPartition
+from magicbyte.printable import logger
 from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -40,6 +41,7 @@ from magicbyte.transactions.coordinator import Coordinator
 from magicbyte.transactions.effects import Effect, SendMarkers, Store
 from magicbyte.transactions.loading import Loading
 from magicbyte.transactions.records import TransactionValue
+from magicbyte.transactions.rules import MARKED
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from magicbyte.broker.request import Handler, Request
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message
+
+log = logger(__name__)
 
 _Loaded = dict[str, TransactionValue]
 
@@ -139,6 +143,9 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
         self.set_timer()
 
     def _marked(self, sent: SendMarkers, place: TopicPartition, code: ErrorCode) -> None:
+        if code not in MARKED:
+            self._broker.complaints.line(log, place.topic, "markers", "%s: a marker of %s was refused: %s",
+                                         place, sent.transactional_id, code.name)  # fmt: skip
         self.perform(self.coordinator.marked(sent, place, code))
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from magicbyte.transactions.records import TransactionKey, TransactionState, Tra
 from magicbyte.transactions.rules import COMPLETION, IDLE, MARKED, MARKER_FENCED, NOT_STORED, PREDECESSORS
 from magicbyte.transactions.transaction import LAST_EPOCH, NO_EPOCH, NO_ID, PROTOCOL_1, Transaction
 
+_FORGOTTEN_TOGETHER = 500  # ids, whose tombstones fit into a set
 _ENDED = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
 _PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
 
@@ -141,7 +142,9 @@ class Coordinator:
                 self.config.check_interval_ms,
                 Forget(tuple(each.transactional_id for each in found)),
             )
-            for partition, found in expired.items()
+            for partition, old in expired.items()
+            for at in range(0, len(old), _FORGOTTEN_TOGETHER)
+            for found in [old[at : at + _FORGOTTEN_TOGETHER]]
         ]
 
     # ---- requests

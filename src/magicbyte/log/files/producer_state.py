@@ -118,6 +118,10 @@ class ProducerStates:
         """Where the first open transaction begins, None when none is open."""
         return min(self._transactions.first_offsets.values(), default=None)
 
+    def begin_of(self, producer_id: int) -> int | None:
+        """Return where the open transaction of a producer begins, None if it has none."""
+        return self._transactions.first_offsets.get(producer_id)
+
     def add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
         """Take in one batch of a producer; return the transaction that it aborts. Raises as `append` does."""
         producer, epoch = batch.producer_id, batch.producer_epoch

@@ -165,7 +165,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Where readers of committed records have to stop: the first open transaction, or the high watermark."""
-        unstable = self.producers.first_unstable_offset
+        unstable = self.producers.first_unstable_offset(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def _draw(self) -> int:
@@ -197,7 +197,7 @@ class PartitionLog:
             if self.config.rules.has_producers:
                 for batch in records.batches:
                     if batch.producer_id != NO_PRODUCER_ID:
-                        self.producers.take(batch, self.active.indexes)
+                        self.producers.take(batch, self.active.indexes, self.high_watermark)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now.monotonic_ms)
 

@@ -6,6 +6,7 @@ Source: Kafka's ProducerStateManager.
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class LogProducers:
 
     def start_from(self, states: ProducerStates) -> None:
         """Know these, and no others."""
+        self._ended = deque[tuple[int, int]]()  # marker and begin of transactions, until all replicas have the marker
         self._states, self._checks = states, ProducerChecks()
         self._checks.start_from(states.snapshot(), states.recent_batches)
 
@@ -46,10 +48,12 @@ class LogProducers:
         """Return the state as a `.snapshot` file has it, by producer id."""
         return self._states.snapshot()
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the first open transaction begins, None when none is open."""
-        return self._states.first_unstable_offset
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Return where the first transaction begins that is open, or whose marker may still be lost; None for none."""
+        begins = [begin for marker, begin in tuple(self._ended) if marker >= high_watermark]  # a thread may add to it
+        if (opened := self._states.first_unstable_offset) is not None:
+            begins.append(opened)
+        return min(begins, default=None)
 
     def check(self, batch: RecordBatch) -> AppendedBatch | None:
         """Return the batch in the log that this one repeats; None: it is to be written.
@@ -64,8 +68,12 @@ class LogProducers:
         coordinator_epoch = None if marker is None else marker.coordinator_epoch
         self._checks.check_epochs(batch.producer_id, batch.producer_epoch, coordinator_epoch)
 
-    def take(self, batch: RecordBatch, indexes: LiveIndexes) -> None:
+    def take(self, batch: RecordBatch, indexes: LiveIndexes, high_watermark: int) -> None:
         """Take in a batch of a producer that is in the log now; a transaction that it aborts goes to `indexes`."""
+        if batch.is_control and (begin := self._states.begin_of(batch.producer_id)) is not None:
+            while self._ended and self._ended[0][0] < high_watermark:
+                self._ended.popleft()
+            self._ended.append((batch.last_offset, begin))
         aborted = self._states.add(batch)
         if aborted is not None:
             indexes.append_aborted(aborted)
