@@ -266,7 +266,7 @@ async def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> Del
             await broker.writing.run(broker.topics.delete, topic.name)
             return result
         await broker.delete_topic(topic)
-        broker.topic_deleted(topic.name)
+        broker.coordinators.topic_deleted(topic.name)
     except MagicbyteError as error:
         result.error_code, result.error_message = error.code, str(error)
     return result

@@ -10,7 +10,6 @@ import contextlib
 import math
 import uuid
 import weakref
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from importlib import import_module
@@ -22,6 +21,7 @@ from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.cluster_view import NOBODY, ViewAlone
+from magicbyte.broker.coordinators import Coordinators
 from magicbyte.broker.dispatch import Dispatcher, load_handlers, terms_of
 from magicbyte.broker.election import elect
 from magicbyte.broker.metrics import Metrics, now_ns
@@ -36,7 +36,6 @@ from magicbyte.broker.topics import Topics
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
 from magicbyte.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
-from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.filesystem import LocalFiles
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from magicbyte.broker.partition import Partition
     from magicbyte.broker.topic_table import Topic
     from magicbyte.broker.transactions import Transactions
-    from magicbyte.groups.rules import GroupState
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.metadata.on_loop import OpenSession
     from magicbyte.net.http import Pages
@@ -160,8 +158,7 @@ class Broker:
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
-        self._groups: Groups | None = None
-        self._transactions: Transactions | None = None
+        self.coordinators = Coordinators(self)
         self._pages: Pages | None = None
         self._clients = weakref.WeakSet[Connection]()
 
@@ -191,9 +188,7 @@ class Broker:
             await self.stop()
             raise
         self._background.start()
-        for name in (OFFSETS_TOPIC, STATE_TOPIC):
-            if self.topics.get(name) is not None:
-                self.coordinating(name)  # members may have gone while this broker was down, and transactions ended
+        self.coordinators.start()
 
     async def _join_session(self, session: OpenSession) -> None:
         """Begin a session of the cluster's tree; what this broker leads and follows is the controller's affair."""
@@ -337,9 +332,7 @@ class Broker:
         if self._server is not None:
             self._server.close_listeners()
             self.replicas.wake_all()
-            for coordinating in (self._groups, self._transactions):
-                if coordinating is not None:
-                    coordinating.close()
+            self.coordinators.close()
             await self._server.aclose(grace_ms=GRACE_MS)
             self._server = None
         if self._pages is not None:
@@ -404,38 +397,13 @@ class Broker:
 
     @property
     def groups(self) -> Groups:
-        """The group coordinator, which is made when it is first needed: a start does not wait for it."""
-        if self._groups is None:
-            from magicbyte.broker.groups import Groups
-
-            self._groups = Groups(self)
-        return self._groups
+        """The group coordinator."""
+        return self.coordinators.groups
 
     @property
     def transactions(self) -> Transactions:
-        """The transaction coordinator, made as that of the groups."""
-        if self._transactions is None:
-            from magicbyte.broker.transactions import Transactions
-
-            self._transactions = Transactions(self)
-        return self._transactions
-
-    def coordinating(self, topic: str) -> Groups | Transactions | None:
-        """Return the coordinator whose topic this is, None for any other topic."""
-        if topic == OFFSETS_TOPIC:
-            return self.groups
-        return self.transactions if topic == STATE_TOPIC else None
-
-    def topic_deleted(self, topic: str) -> None:
-        """Let the coordinators know that a topic is gone."""
-        self.groups.topic_deleted(topic)
-        if topic == STATE_TOPIC:
-            self.transactions.topic_deleted(topic)
-
-    def group_states(self) -> Counter[GroupState]:
-        """Return how many groups there are in each state; none before they are asked for."""
-        found = [] if self._groups is None else self._groups.coordinator.groups.values()
-        return Counter(each.state for each in found)
+        """The transaction coordinator."""
+        return self.coordinators.transactions
 
     def uncleanable_bytes(self) -> dict[TopicPartition, int]:
         """Return the bytes that compaction leaves as they are because of damage, by partition."""
@@ -482,8 +450,8 @@ class Broker:
 
     async def create_topic(self, name: str) -> Topic:
         """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
-        if (coordinating := self.coordinating(name)) is not None:
-            return await coordinating.found()
+        if (coordinator := self.coordinators.of(name)) is not None:
+            return await coordinator.found()
         async with self.directory:
             topic = self.topics.get(name)
             return await self.writing.run(self.topics.create, name) if topic is None else topic

@@ -187,15 +187,15 @@ class ClusterReplicas(Replicas):
             partition.lead(leader)
         logs.info("%s: leads from offset %d on in epoch %d; in sync: %s",
                  partition, partition.log.log_end_offset, state.leader_epoch, list(state.isr))  # fmt: skip
-        if (coordinating := broker.coordinating(partition.topic)) is not None:
-            coordinating.elected(partition.index, state.leader_epoch)
+        if (coordinator := broker.coordinators.of(partition.topic)) is not None:
+            coordinator.elected(partition.index, state.leader_epoch)
 
     async def _follow(self, partition: Partition, order: Order, address: tuple[str, int] | None) -> None:
         state = order.state
         async with partition.lock:
             partition.follow(state.leader, state.leader_epoch)
-        if (coordinating := self._broker.coordinating(partition.topic)) is not None:
-            coordinating.resigned(partition.index, state.leader_epoch)
+        if (coordinator := self._broker.coordinators.of(partition.topic)) is not None:
+            coordinator.resigned(partition.index, state.leader_epoch)
         if address is None:
             logs.info("%s: no leader in epoch %d", partition, state.leader_epoch)
             return
@@ -214,8 +214,8 @@ class ClusterReplicas(Replicas):
         if partition is not None:
             async with partition.lock:
                 partition.follow(NO_LEADER, partition.leader_epoch)
-            if (coordinating := self._broker.coordinating(key.topic)) is not None:
-                coordinating.resigned(key.partition, partition.leader_epoch)
+            if (coordinator := self._broker.coordinators.of(key.topic)) is not None:
+                coordinator.resigned(key.partition, partition.leader_epoch)
         if deletes:
             await self._broker.delete_log(key)
         return ErrorCode.NONE

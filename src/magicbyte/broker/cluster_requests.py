@@ -169,7 +169,7 @@ async def update_metadata(broker: Broker, request: Request[UpdateMetadataRequest
             if broker.topics.get(name) is not None:
                 broker.topics.forget(name)
                 broker.metrics.forget(name)
-                if broker.coordinating(name) is None:
+                if broker.coordinators.of(name) is None:
                     broker.groups.topic_deleted(name)
         found.cache.told()
     return UpdateMetadataResponse()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from magicbyte.broker.cluster_settings import ClusterSettings
+from magicbyte.broker.coordinator_settings import CoordinatorSettings
 from magicbyte.broker.listener_security import is_of_security
 from magicbyte.broker.listeners import Listener, http_address, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
@@ -43,7 +44,7 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")
 
 
-class BrokerConfig(ClusterSettings, SecuritySettings):
+class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     """A broker's settings. Each attribute below is the value in force, which changes with `change`.
 
     `static` are those from the file and the command line, `of_all` and `of_this` those that were set while it ran, for
@@ -399,101 +400,6 @@ class BrokerConfig(ClusterSettings, SecuritySettings):
         update=_ANY_TIME,
     )
 
-    # ---- groups
-
-    group_initial_rebalance_delay_ms = integer(
-        "group.initial.rebalance.delay.ms", 3000, "How long an empty group waits for more members.", kind=_INT
-    )
-    group_min_session_timeout_ms = integer(
-        "group.min.session.timeout.ms", 6000, "The shortest session timeout of members.", kind=_INT
-    )
-    group_max_session_timeout_ms = integer(
-        "group.max.session.timeout.ms", 1_800_000, "The longest session timeout of members.", kind=_INT
-    )
-    group_max_size = integer("group.max.size", INT_MAX, "Members of a group.", least=1, kind=_INT)
-    group_metadata_max_bytes = integer(
-        "group.metadata.max.bytes",
-        128 << 20,
-        "Bytes that the members of all groups together have sent and that are kept: subscriptions, assignments, ids. "
-        "Beyond that, who joins is refused with error 81; Kafka has no such bound.",
-        least=0,
-    )
-    offset_metadata_max_bytes = integer(
-        "offset.metadata.max.bytes", 4096, "Bytes of the text beside a committed offset.", kind=_INT
-    )
-    offsets_retention_minutes = integer(
-        "offsets.retention.minutes", 10_080, "How long offsets of an empty group are kept.", least=1, kind=_INT
-    )
-    offsets_retention_check_interval_ms = integer(
-        "offsets.retention.check.interval.ms", 600_000, "How often it is looked which offsets are to go.", least=1
-    )
-    offsets_topic_replication_factor = integer(
-        "offsets.topic.replication.factor",
-        3,
-        "Replicas of __consumer_offsets in a cluster of several brokers.",
-        least=1,
-        kind=_INT,
-    )
-    offsets_commit_timeout_ms = integer(
-        "offsets.commit.timeout.ms", 5000, "How long to wait until replicas have committed offsets.", least=1, kind=_INT
-    )
-    offsets_topic_num_partitions = integer(
-        "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets.", least=1, kind=_INT
-    )
-    offsets_topic_segment_bytes = integer(
-        "offsets.topic.segment.bytes", 100 << 20, "The size of segments of __consumer_offsets.", least=1, kind=_INT
-    )
-    offsets_topic_compression_codec = integer(
-        "offsets.topic.compression.codec", 0, "The codec of __consumer_offsets, by its number.", most=4, kind=_INT
-    )
-
-    # ---- transactions
-
-    transaction_max_timeout_ms = integer(
-        "transaction.max.timeout.ms", 900_000, "The longest timeout of transactions.", least=1, kind=_INT
-    )
-    transactional_id_expiration_ms = integer(
-        "transactional.id.expiration.ms",
-        604_800_000,
-        "How long unused transactional ids are known.",
-        least=1,
-        kind=_INT,
-    )
-    expired_id_interval_ms = integer(
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        3_600_000,
-        "How often it is looked which transactional ids are to go.",
-        least=1,
-        kind=_INT,
-    )
-    aborted_transaction_interval_ms = integer(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        10_000,
-        "After what time ends of transactions that could not be stored are tried again.",
-        least=1,
-        kind=_INT,
-    )
-    transaction_state_num_partitions = integer(
-        "transaction.state.log.num.partitions", 50, "Partitions of __transaction_state.", least=1, kind=_INT
-    )
-    transaction_state_replication_factor = integer(
-        "transaction.state.log.replication.factor",
-        3,
-        "Replicas of __transaction_state in a cluster of several brokers.",
-        least=1,
-        kind=_INT,
-    )
-    transaction_state_min_isr = integer(
-        "transaction.state.log.min.isr", 2, "The min.insync.replicas of __transaction_state.", least=1, kind=_INT
-    )
-    transaction_state_segment_bytes = integer(
-        "transaction.state.log.segment.bytes",
-        100 << 20,
-        "The size of segments of __transaction_state.",
-        least=1,
-        kind=_INT,
-    )
-
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         """Take settings by Kafka's names. Raises InvalidConfigError for a value that a setting cannot have."""
         given = _renamed(static or {})
@@ -589,7 +495,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings):
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
     each.name: each
-    for kind in (BrokerConfig, ClusterSettings, SecuritySettings)
+    for kind in (BrokerConfig, ClusterSettings, SecuritySettings, CoordinatorSettings)
     for each in vars(kind).values()
     if isinstance(each, Setting)
 }

@@ -108,7 +108,7 @@ class Coordinating(ABC, Generic[S, E, L]):
     topic: ClassVar[str]
     what: ClassVar[str]
 
-    def __init__(self, broker: Broker, decider: Decider[S, E]) -> None:
+    def __init__(self, broker: Broker, decider: Decider[S, E], expiry_interval_ms: int) -> None:
         self._broker, self._decider = broker, decider
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -119,7 +119,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         topic = broker.topics.get(self.topic)
         if topic is not None and broker.membership is None:
             self._elect_alone(topic)
-        broker.spawn(self._expire())
+        broker.spawn(self._expire(expiry_interval_ms))
 
     # ---- what differs
 
@@ -137,11 +137,6 @@ class Coordinating(ABC, Generic[S, E, L]):
     @abstractmethod
     def _expire_now(self) -> Sequence[E]:
         """Return what is to be done about what nobody has used for long."""
-
-    @property
-    @abstractmethod
-    def _expiry_interval_ms(self) -> int:
-        """How often that is looked at."""
 
     @staticmethod
     @abstractmethod
@@ -213,10 +208,6 @@ class Coordinating(ABC, Generic[S, E, L]):
         self._leader_epochs[partition] = leader_epoch
         return False
 
-    def _has_partition(self, topic: str, partition: int) -> bool:
-        found = self._broker.topics.get(topic)
-        return found is not None and 0 <= partition < found.partitions
-
     async def found(self) -> Topic:
         """Return the topic, made if need be. Raises what `Topics.create` does."""
         broker = self._broker
@@ -283,9 +274,9 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._timer.cancel()
             self._timer = None
 
-    async def _expire(self) -> None:
+    async def _expire(self, interval_ms: int) -> None:
         while True:
-            await asyncio.sleep(self._expiry_interval_ms / 1000)
+            await asyncio.sleep(interval_ms / 1000)
             self.perform(self._expire_now())
 
     # ---- the log
@@ -384,6 +375,12 @@ class Coordinating(ABC, Generic[S, E, L]):
                 self._decider.load_failed(partition, term)
             return
         self._loaded(partition, term, found)
+
+
+def has_partition(broker: Broker, topic: str, partition: int) -> bool:
+    """Return whether a topic, as far as is known, has a partition."""
+    found = broker.topics.get(topic)
+    return found is not None and 0 <= partition < found.partitions
 
 
 class Reader(Protocol):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.coordinating import Coordinating, TopicPlan, own_topic, read_into
+from magicbyte.broker.coordinating import Coordinating, TopicPlan, has_partition, own_topic, read_into
 from magicbyte.broker.markers import marker_set
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
@@ -69,9 +69,9 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
 
     def __init__(self, broker: Broker) -> None:
         self.coordinator = Coordinator(
-            _config(broker.config), token=lambda: str(broker.new_uuid()), has_partition=self._has_partition
+            _config(broker.config), token=lambda: str(broker.new_uuid()), has_partition=partial(has_partition, broker)
         )
-        super().__init__(broker, self.coordinator)
+        super().__init__(broker, self.coordinator, broker.config.offsets_retention_check_interval_ms)
 
     # ---- partitions
 
@@ -90,10 +90,6 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
 
     def _expire_now(self) -> Sequence[Effect]:
         return self.coordinator.expire(self._broker.clock.now_ms())
-
-    @property
-    def _expiry_interval_ms(self) -> int:
-        return self._broker.config.offsets_retention_check_interval_ms
 
     def _plan(self) -> TopicPlan:
         config = self._broker.config

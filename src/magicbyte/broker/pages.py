@@ -298,7 +298,7 @@ def _cluster(broker: Broker) -> Iterator[Family]:
 
 def _groups(broker: Broker) -> Iterator[Family]:
     """Yield how many groups there are; a broker that was not asked for any yet has none."""
-    states = broker.group_states()
+    states = broker.coordinators.group_states()
     total = gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Consumer groups.")
     total.add(sum(states.values()))
     yield total

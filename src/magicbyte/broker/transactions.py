@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.coordinating import Coordinating, TopicPlan, own_topic, read_into
+from magicbyte.broker.coordinating import Coordinating, TopicPlan, has_partition, own_topic, read_into
 from magicbyte.broker.markers import MarkerSender, write_markers
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Caller, Marker, Producer, Reply
@@ -65,14 +65,14 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
         self.coordinator = Coordinator(
             _config(broker.config),
             new_producer_id=broker.producer_ids.next,
-            has_partition=self._has_partition,
+            has_partition=partial(has_partition, broker),
         )
         self._sender = MarkerSender(
             broker,
             self._marked,
             lambda sent: not self.coordinator.terms.is_present(sent.partition, sent.term),
         )
-        super().__init__(broker, self.coordinator)
+        super().__init__(broker, self.coordinator, broker.config.expired_id_interval_ms)
 
     # ---- partitions
 
@@ -92,10 +92,6 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
 
     def _expire_now(self) -> Sequence[Effect]:
         return self.coordinator.expire(self._broker.clock.now_ms())
-
-    @property
-    def _expiry_interval_ms(self) -> int:
-        return self._broker.config.expired_id_interval_ms
 
     def _plan(self) -> TopicPlan:
         config = self._broker.config

@@ -1,0 +1,73 @@
+"""The coordinators of a broker: of groups, and of transactions.
+
+Each is made when it is first needed: a start does not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.groups import Groups
+    from magicbyte.broker.transactions import Transactions
+    from magicbyte.groups.rules import GroupState
+
+
+class Coordinators:
+    """Both of them, by the topics in which they keep what they know."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._groups: Groups | None = None
+        self._transactions: Transactions | None = None
+
+    @property
+    def groups(self) -> Groups:
+        """The group coordinator."""
+        if self._groups is None:
+            from magicbyte.broker.groups import Groups
+
+            self._groups = Groups(self._broker)
+        return self._groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transaction coordinator."""
+        if self._transactions is None:
+            from magicbyte.broker.transactions import Transactions
+
+            self._transactions = Transactions(self._broker)
+        return self._transactions
+
+    def of(self, topic: str) -> Groups | Transactions | None:
+        """Return the coordinator whose topic this is, None for any other topic."""
+        if topic == OFFSETS_TOPIC:
+            return self.groups
+        return self.transactions if topic == STATE_TOPIC else None
+
+    def start(self) -> None:
+        """Begin with what is there: members may have gone while the broker was down, transactions are to be ended."""
+        for topic in (OFFSETS_TOPIC, STATE_TOPIC):
+            if self._broker.topics.get(topic) is not None:
+                self.of(topic)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget what there is about a topic that is gone."""
+        self.groups.topic_deleted(topic)
+        if topic == STATE_TOPIC:
+            self.transactions.topic_deleted(topic)
+
+    def close(self) -> None:
+        """Answer whoever waits; from here on requests are refused."""
+        for each in (self._groups, self._transactions):
+            if each is not None:
+                each.close()
+
+    def group_states(self) -> Counter[GroupState]:
+        """Return how many groups there are in each state; none before they are asked for."""
+        found = [] if self._groups is None else self._groups.coordinator.groups.values()
+        return Counter(each.state for each in found)
