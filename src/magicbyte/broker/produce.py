@@ -53,7 +53,7 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
     message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
     found = list[PartitionProduceResponse]()
-    if message.transactional_id is None and any(_is_transactional(part.records) for _, part in parts):
+    if message.transactional_id is None and any(_needs_id(broker, topic, part.records) for topic, part in parts):
         refused = RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
         found = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
         parts = []
@@ -176,11 +176,13 @@ async def _partition(broker: Broker, request: Request[ProduceRequest], topic: st
     return partition
 
 
-def _is_transactional(records: object) -> bool:
-    """Whether a set begins with a batch that is part of a transaction."""
+def _needs_id(broker: Broker, topic: str, records: object) -> bool:
+    """Whether a set begins with a batch that is part of a transaction; one that is taken as it is may be of any."""
     if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
         return False
-    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
+    known = broker.topics.get(topic)
+    is_taken = known is not None and known.config.is_identical
+    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0 and not is_taken
 
 
 def _new_set(
