@@ -13,19 +13,26 @@ from pathlib import Path
 import pytest
 
 from broker.serving import KEEP_ALL, Peer, Running
-from broker.transacting import NONE, Pair, add, add_offsets, begin, commit_offset, end, ended, init, read, send
+from broker.transacting import (
+    NONE,
+    Pair,
+    add,
+    add_offsets,
+    begin,
+    commit_offset,
+    committed,
+    end,
+    ended,
+    found,
+    init,
+    read,
+    send,
+)
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from magicbyte.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
 from magicbyte.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -60,11 +67,6 @@ async def serving(folder: Path, **settings: str) -> AsyncIterator[tuple[Broker, 
         peer.close()
 
 
-async def found(peer: Peer, key: str = "x", kind: int = 1) -> int:
-    request = FindCoordinatorRequest(key=key, key_type=kind)
-    return (await peer.ask(request, 2, FindCoordinatorResponse)).error_code
-
-
 def log_entries(broker: Broker, topic: str, index: int) -> Iterator[RecordBatch]:
     log = broker.replicas.partition(topic, index).log
     data = b"".join(each.log.read_at(0, each.size) for each in log.segments)
@@ -92,14 +94,6 @@ def markers(broker: Broker, place: tuple[str, int]) -> list[tuple[str, int]]:
     """Return what the markers of a partition say, with the epochs of their producers."""
     controls = [each for each in log_entries(broker, *place) if each.is_control]
     return [(told.type.name, each.producer_epoch) for each in controls if (told := marker_of(each)) is not None]
-
-
-async def committed(peer: Peer, group: str = "g", *, stable: bool = False) -> tuple[int, int]:
-    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=(0,))]
-    groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
-    response = await peer.ask(OffsetFetchRequest(groups=groups, require_stable=stable), 8, OffsetFetchResponse)
-    each = response.groups[0].topics[0].partitions[0]
-    return each.committed_offset, each.error_code
 
 
 def test_committed_records_are_read_and_aborted_ones_are_not(tmp_path: Path) -> None:

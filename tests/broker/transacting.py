@@ -14,7 +14,13 @@ from magicbyte.protocol.messages.add_partitions_to_txn import (
 )
 from magicbyte.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from magicbyte.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from magicbyte.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -40,6 +46,11 @@ class Pair(NamedTuple):
 
 
 NONE = Pair(-1, -1)
+
+
+async def found(peer: Peer, key: str = "x", kind: int = 1) -> int:
+    request = FindCoordinatorRequest(key=key, key_type=kind)
+    return (await peer.ask(request, 2, FindCoordinatorResponse)).error_code
 
 
 async def init(
@@ -97,6 +108,17 @@ async def commit_offset(
         topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[part])],
     )
     return (await peer.ask(request, 3, TxnOffsetCommitResponse)).topics[0].partitions[0].error_code
+
+
+async def committed(peer: Peer, group: str = "g", *, stable: bool = False) -> tuple[int, int]:
+    """Return the offset that a group has committed of the first partition of topic t, and the code."""
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=(0,))]
+    request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
+    response = await peer.ask(request, 7, OffsetFetchResponse)
+    if response.error_code:
+        return -1, response.error_code
+    each = response.topics[0].partitions[0]
+    return each.committed_offset, each.error_code
 
 
 async def end(peer: Peer, pair: Pair, *, commit: bool = True, key: str = "x", version: int = 3) -> int:
