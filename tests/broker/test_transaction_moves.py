@@ -12,12 +12,23 @@ from pathlib import Path
 
 from broker.clusters import Members, cluster, make, until
 from broker.serving import Peer
-from broker.transacting import Pair, add, begin, end, ended, read, send
+from broker.transacting import (
+    Pair,
+    add,
+    add_offsets,
+    begin,
+    commit_offset,
+    committed,
+    end,
+    ended,
+    found,
+    read,
+    send,
+)
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.client import Client
-from magicbyte.groups.partitioning import STATE_TOPIC
-from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.entry import entries
@@ -33,8 +44,7 @@ async def transacting(folder: Path, *, factor: int = 3) -> AsyncIterator[Members
     async with cluster(folder, **SETTINGS) as members, Client(members.bootstrap) as client:
         await make(members, client, factor, partitions=3)
         peer = await Peer.of(members.brokers[1])
-        request = FindCoordinatorRequest(key="x", key_type=1)
-        while (await peer.ask(request, 2, FindCoordinatorResponse)).error_code:
+        while await found(peer):
             await asyncio.sleep(0.01)
         peer.close()
         yield members
@@ -43,7 +53,9 @@ async def transacting(folder: Path, *, factor: int = 3) -> AsyncIterator[Members
 async def coordinator(members: Members) -> tuple[Broker, Peer]:
     """Return who coordinates, as soon as it knows its ids, and a connection to it."""
     await until(
-        lambda: len(found := members.leaders(STATE_TOPIC)) == 1 and found[0].transactions.coordinator.terms.is_active(0)
+        lambda: (
+            len(leaders := members.leaders(STATE_TOPIC)) == 1 and leaders[0].transactions.coordinator.terms.is_active(0)
+        )
     )
     broker = members.leader(STATE_TOPIC)
     return broker, await Peer.of(broker)
@@ -57,9 +69,9 @@ async def write(members: Members, pair: Pair, place: tuple[str, int], sequence: 
 
 async def values(members: Members, place: tuple[str, int]) -> list[bytes]:
     peer = await Peer.of(members.leader(*place))
-    found = await read(peer, place)
+    seen = await read(peer, place)
     peer.close()
-    return found.values
+    return seen.values
 
 
 def markers(members: Members, place: tuple[str, int]) -> list[int]:
@@ -91,9 +103,56 @@ def test_28_leaders_of_all_partitions_write_the_markers(tmp_path: Path) -> None:
             peer.close()
             for place in (A, B):
                 reader = await Peer.of(members.leader(*place))
-                found = await read(reader, place)
-                assert (found.values, found.aborted) == ([b"kept", b"dropped"], [(pair.producer_id, 2)])
+                seen = await read(reader, place)
+                assert (seen.values, seen.aborted) == ([b"kept", b"dropped"], [(pair.producer_id, 2)])
                 reader.close()
+
+    run(work())
+
+
+def test_offsets_of_a_group_that_another_broker_coordinates_count_with_the_marker(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with transacting(tmp_path) as members:
+            broker, peer = await coordinator(members)
+            while await found(peer, "g", 0):
+                await asyncio.sleep(0.01)
+            group = next(
+                name
+                for name in ("g", "h", "i", "j")
+                if members.leader(OFFSETS_TOPIC, partition_for(name, 2)) is not broker
+            )
+            other = await Peer.of(members.leader(OFFSETS_TOPIC, partition_for(group, 2)))
+            pair = await begin(peer)
+            for offset, commit in ((7, True), (9, False)):
+                assert await add_offsets(peer, pair, group) == 0
+                while (code := await commit_offset(other, pair, group, A, offset)) == 14:
+                    await asyncio.sleep(0.01)
+                assert code == 0
+                assert await committed(other, group, stable=True) == (-1, 88)
+                await ended(peer, pair, commit=commit)
+                assert await committed(other, group, stable=True) == (7, 0)
+            peer.close()
+            other.close()
+
+    run(work())
+
+
+def test_26_an_end_that_too_few_replicas_would_have_is_not_decided(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with transacting(tmp_path) as members:
+            broker, peer = await coordinator(members)
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            others = [number for number in (1, 2, 3) if number != broker.node_id]
+            for number in others:
+                await members.kill(number)
+            await until(lambda: members.isr(STATE_TOPIC) == {broker.node_id})
+            assert await end(peer, pair) == 15
+            assert of(broker).state.label == "Ongoing"
+            await members.start(others[0])
+            await until(lambda: len(members.isr(STATE_TOPIC)) == 2)
+            await ended(peer, pair)
+            peer.close()
 
     run(work())
 

@@ -30,6 +30,7 @@ from broker.transacting import (
 )
 from builders import run
 from magicbyte.broker.broker import Broker
+from magicbyte.broker.topic_config import IDENTICAL
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -251,6 +252,18 @@ def test_54_a_transactional_batch_needs_the_id_in_its_request(tmp_path: Path) ->
             await add(peer, pair, A)
             assert await send(peer, pair, A, 0, b"a", key=None) == (53, -1)
             assert (await read(peer, A, committed=False)).values == []
+
+    run(work())
+
+
+def test_sets_that_are_taken_as_they_are_may_be_of_any_transaction(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            async with broker.directory:
+                broker.topics.create("copy", 1, 1, {IDENTICAL: "true"})
+            pair = Pair(9, 0)
+            assert await send(peer, pair, ("copy", 0), 0, b"a", key=None) == (0, 0)
+            assert (await read(peer, ("copy", 0))).last_stable_offset == 0
 
     run(work())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
 from broker.serving import Peer
@@ -71,6 +72,7 @@ async def begin(peer: Peer, key: str = "x", **more: int) -> Pair:
         if code != 51:
             assert code == 0
             return pair
+        await asyncio.sleep(0.01)
 
 
 async def add(peer: Peer, pair: Pair, *places: tuple[str, int], key: str = "x", version: int = 3) -> list[int]:
@@ -129,11 +131,11 @@ async def end(peer: Peer, pair: Pair, *, commit: bool = True, key: str = "x", ve
 
 
 async def ended(peer: Peer, pair: Pair, *, commit: bool = True, key: str = "x") -> None:
-    """End a transaction, and wait until its markers are written."""
-    assert await end(peer, pair, commit=commit, key=key) == 0
-    while (code := await end(peer, pair, commit=commit, key=key)) == 51:
-        pass
-    assert code == 0
+    """End a transaction, as soon as its coordinator knows it, and wait until its markers are written."""
+    for waits in ((14, 16), (51,)):
+        while (code := await end(peer, pair, commit=commit, key=key)) in waits:
+            await asyncio.sleep(0.01)
+        assert code == 0
 
 
 def batch(pair: Pair, sequence: int, *values: bytes, transactional: bool = True) -> bytes:

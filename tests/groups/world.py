@@ -13,6 +13,7 @@ from magicbyte.groups.coordinator import Coordinator
 from magicbyte.groups.effects import Caller, Effect, Marker, Producer, Reply, Store, Tell, encoded
 from magicbyte.groups.group import Group
 from magicbyte.groups.loading import LoadedPartition, Loading
+from magicbyte.groups.offsets import end_transaction
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.ports import Moment
 from magicbyte.protocol.message import Message
@@ -275,7 +276,7 @@ class World:
         asked, partition = Asked(), partition_for(group, self.config.offsets_partitions)
         self.asked.append(asked)
         marker = Marker(Producer(producer_id, 0), 0, commits)
-        self.perform(self.coordinator.end_transaction(len(self.asked) - 1, partition, marker))
+        self.perform(end_transaction(self.coordinator, len(self.asked) - 1, partition, marker))
         return asked
 
     def committed(self, *places: tuple[str, int], group: str = "g", stable: bool = False) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.serving import Peer
-from broker.transacting import Pair, add, add_offsets, begin, commit_offset, committed, end, ended, found, read, send
+from broker.transacting import Pair, add, add_offsets, begin, commit_offset, committed, ended, found, read, send
 from interop import jvm
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
@@ -64,15 +64,6 @@ async def opened(peer: Peer, key: str, offset: int) -> Pair:
     return pair
 
 
-async def goes_on(peer: Peer, pair: Pair, key: str, *, commit: bool) -> None:
-    while (code := await end(peer, pair, commit=commit, key=key)) in (14, 16):
-        await asyncio.sleep(0.1)
-    assert code == 0
-    while (code := await end(peer, pair, commit=commit, key=key)) != 0:
-        assert code == 51
-        await asyncio.sleep(0.05)
-
-
 @pytest.mark.parametrize("version", ["2.8.2"])
 def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str, tmp_path: Path) -> None:
     pairs = dict[str, Pair]()
@@ -88,8 +79,8 @@ def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str
         pairs["dropped"] = await opened(peer, "dropped", 6)
 
     async def goes_on_here(peer: Peer) -> None:
-        await goes_on(peer, pairs["open"], "open", commit=True)
-        await goes_on(peer, pairs["dropped"], "dropped", commit=False)
+        await ended(peer, pairs["open"], commit=True, key="open")
+        await ended(peer, pairs["dropped"], commit=False, key="dropped")
         while (told := await committed(peer, stable=True)) != (5, 0):
             assert told[1] in (14, 88)
             await asyncio.sleep(0.05)
@@ -100,7 +91,7 @@ def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str
 
     async def goes_on_there(peer: Peer) -> None:
         assert (await committed(peer))[0] in (5, -1)
-        await goes_on(peer, pairs["ours"], "ours", commit=True)
+        await ended(peer, pairs["ours"], commit=True, key="ours")
         while (told := await committed(peer, stable=True)) != (7, 0):
             assert told[1] in (14, 88)
             await asyncio.sleep(0.05)

@@ -22,6 +22,7 @@ from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
 from magicbyte.groups.effects import Caller, Effect, Marker, Reply, Store, Tell, encoded
 from magicbyte.groups.loading import LoadedPartition, Loading
+from magicbyte.groups.offsets import end_transaction
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.metadata import layout
@@ -137,7 +138,7 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
     def end_transaction(self, partition: int, marker: Marker) -> asyncio.Future[ErrorCode]:
         """Append a marker to a partition, and let the offsets count that are committed by it; tell how that ends."""
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self.perform(self.coordinator.end_transaction(answer, partition, marker))
+        self.perform(end_transaction(self.coordinator, answer, partition, marker))
         return answer
 
     def close(self) -> None:

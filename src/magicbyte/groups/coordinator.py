@@ -8,7 +8,7 @@ KIP-345, KIP-394, KIP-447, KIP-496.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,10 +26,8 @@ from magicbyte.groups.effects import (
     Effect,
     EndGroupDelete,
     EndTransaction,
-    Marker,
     Reply,
     Store,
-    Tell,
 )
 from magicbyte.groups.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.groups.loading import LoadedPartition
@@ -87,6 +85,7 @@ class Coordinator:
         self.closed = False
         self.has_partition = has_partition
         self.usage = Usage()
+        self.transacting: dict[tuple[int, int], set[str]] = {}  # by partition and producer: who has pending offsets
         self._token = token
         self._deletions: dict[int, _Deletion] = {}
         self._numbers = itertools.count()
@@ -123,11 +122,16 @@ class Coordinator:
                 _restore(self.group_of(group_id), value, now)
         for group_id, pending in found.pending.items():
             if self._partition_of(group_id) in self.terms:
-                self.group_of(group_id).pending_offsets.update(pending)
+                group = self.group_of(group_id)
+                group.pending_offsets.update(pending)
+                for producer_id in {each for producers in pending.values() for each in producers}:
+                    self.is_transacting(group, producer_id)
 
     def resign(self, partition: int) -> list[Effect]:
         """End the term of a partition that another broker leads now; members find out where to go."""
         self.terms.pop(partition, None)
+        for key in [key for key in self.transacting if key[0] == partition]:
+            del self.transacting[key]
         effects: list[Effect] = []
         for group in [each for each in self.groups.values() if each.partition == partition]:
             del self.groups[group.group_id]
@@ -407,16 +411,9 @@ class Coordinator:
                 effects += self.forget(group, places)
         return effects
 
-    def end_transaction(self, ticket: Hashable, partition: int, marker: Marker) -> list[Effect]:
-        """Have a marker appended that ends a transaction in a partition, and told what became of it.
-
-        Who does not know the groups of the partition cannot say which of their offsets count now: it is to be asked
-        again.
-        """
-        if self.closed or not self.terms.is_active(partition):
-            return [Tell(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
-        then = EndTransaction(ticket, marker.producer.producer_id, marker.commits)
-        return [Store(partition, self.terms[partition].number, (), then, origin=marker)]
+    def is_transacting(self, group: Group, producer_id: int) -> None:
+        """Note that a group has offsets that a producer's transaction has committed."""
+        self.transacting.setdefault((group.partition, producer_id), set()).add(group.group_id)
 
     # ---- after appends
 

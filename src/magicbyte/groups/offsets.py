@@ -7,7 +7,7 @@ offsets is told to ask again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -18,6 +18,7 @@ from magicbyte.groups.effects import (
     CommitOffsets,
     Effect,
     EndTransaction,
+    Marker,
     PartitionCode,
     Producer,
     Reply,
@@ -81,6 +82,8 @@ def committed(coordinator: Coordinator, then: CommitOffsets, code: ErrorCode) ->
         group.unstable -= Counter(place for place, _ in then.offsets)
     if not code and not coordinator.status(then.group_id, may_be_empty=True):
         group = coordinator.group_of(then.group_id)  # one that was deleted meanwhile is there again, as the log says
+        if then.producer_id is not None:
+            coordinator.is_transacting(group, then.producer_id)
         for place, value in then.offsets:
             if then.producer_id is None:
                 _count(group, place, value)
@@ -106,13 +109,23 @@ def _count(group: Group, place: TopicPartition, value: OffsetCommitValue, before
         pending[producer] = None
 
 
+def end_transaction(coordinator: Coordinator, ticket: Hashable, partition: int, marker: Marker) -> list[Effect]:
+    """Have a marker appended that ends a transaction in a partition, and told what became of it.
+
+    Who does not know the groups of the partition cannot say which of their offsets count now: it is to be asked again.
+    """
+    if coordinator.closed or not coordinator.terms.is_active(partition):
+        return [Tell(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+    then = EndTransaction(ticket, marker.producer.producer_id, marker.commits)
+    return [Store(partition, coordinator.terms[partition].number, (), then, origin=marker)]
+
+
 def ended(coordinator: Coordinator, then: EndTransaction, partition: int, code: ErrorCode) -> list[Effect]:
     """Let the offsets count that a producer has committed to the groups of a partition, or forget them."""
-    for group in coordinator.groups.values() if not code else ():
-        if group.partition != partition:
-            continue
+    names = set() if code else coordinator.transacting.pop((partition, then.producer_id), set())
+    for group in [found for name in sorted(names) if (found := coordinator.groups.get(name)) is not None]:
         for place, pending in list(group.pending_offsets.items()):
-            if then.producer_id not in pending:
+            if then.producer_id not in pending:  # of a later group with the name, or a place that was forgotten
                 continue
             value = pending[then.producer_id]
             if then.commits and value is not None:
