@@ -31,7 +31,11 @@ from broker.transacting import (
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.topic_config import IDENTICAL
+from magicbyte.client import Client
+from magicbyte.client import transaction_admin as admin
+from magicbyte.errors import BrokerError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
+from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.protocol.messages.write_txn_markers import (
@@ -186,8 +190,8 @@ def test_36_a_transaction_whose_time_is_up_is_aborted_and_its_producer_fenced(tm
     async def work() -> None:
         async with serving(tmp_path) as (broker, peer):
             pair = await begin(peer, timeout_ms=50)
-            await add(peer, pair, A)
             await send(peer, pair, A, 0, b"a")
+            await add(peer, pair, A)  # from here on its time runs
             while (await read(peer, A)).last_stable_offset < 2:
                 await asyncio.sleep(0.01)
             assert markers(broker, A) == [("ABORT", 1)]
@@ -306,6 +310,28 @@ def test_47_48_49_52_74_markers_of_a_coordinator_are_written_unless_they_are_old
             assert [each.base_offset for each in log_entries(broker, *B)] == [0]
             response = await peer.ask(WriteTxnMarkersRequest(), 1, WriteTxnMarkersResponse)
             assert response.markers == []
+
+    run(work())
+
+
+def test_74_our_client_finds_a_hanging_transaction_and_ends_it_and_no_other(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer), Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            await send(peer, pair, A, 0, b"known")
+            await send(peer, Pair(4711, 2), B, 0, b"unknown")
+            (listed,) = await admin.list_transactions(client)
+            assert (listed.transactional_id, listed.producer_id, listed.state) == ("x", pair.producer_id, "Ongoing")
+            described = await admin.describe_transaction(client, "x")
+            assert (described.producer_epoch, described.partitions) == (0, (TopicPartition(*A),))
+            (hanging,) = (await admin.find_hanging(client, ["t"], idle_ms=-1)).found
+            assert (hanging.topic, hanging.partition, hanging.producer_id) == (*B, 4711)
+            with pytest.raises(BrokerError, match="its coordinator knows it"):
+                await admin.hanging_at(client, *A, 0)
+            await admin.abort_transaction(client, hanging)
+            assert (await read(peer, B)).last_stable_offset == 2
+            assert not (await admin.find_hanging(client, ["t"], idle_ms=-1)).found
 
     run(work())
 
