@@ -31,12 +31,19 @@ from broker.transacting import (
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.topic_config import IDENTICAL
+from magicbyte.broker.versions import SERVED
 from magicbyte.client import Client
 from magicbyte.client import transaction_admin as admin
 from magicbyte.errors import BrokerError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
 from magicbyte.ports import TopicPartition
+from magicbyte.protocol import APIS, Message
+from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from magicbyte.protocol.messages.end_txn import EndTxnRequest
+from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -249,6 +256,32 @@ def test_a_restart_in_the_middle_goes_on_with_the_transaction(tmp_path: Path) ->
     run(work())
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_6_7_what_was_decided_when_the_broker_crashed_is_done_afterwards(commit: bool, tmp_path: Path) -> None:
+    async def work() -> None:
+        crashing = Running(tmp_path, SETTINGS).broker
+        await crashing.start()
+        peer = await Peer.of(crashing)
+        await crashing.create_topic("t")
+        assert await found(peer) == 0
+        pair = await begin(peer)
+        await add(peer, pair, A, B)
+        await send(peer, pair, A, 0, b"a")
+        assert await end(peer, pair, commit=commit) == 0
+        await crashing.abort()  # with the markers written, or some of them, or none
+        peer.close()
+        async with serving(tmp_path) as (broker, peer):
+            await ended(peer, pair, commit=commit)
+            seen = await read(peer, A)
+            assert seen.last_stable_offset >= 2
+            assert seen.aborted == ([] if commit else [(pair.producer_id, 0)])
+            name = "COMMIT" if commit else "ABORT"
+            assert {*markers(broker, A), *markers(broker, B)} == {(name, 0)}
+            assert states(broker)[-1] == f"Complete{name.title()} 0"
+
+    run(work())
+
+
 def test_54_a_transactional_batch_needs_the_id_in_its_request(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path) as (_, peer):
@@ -282,6 +315,39 @@ def test_70_coordinators_of_groups_and_ids_are_found_and_no_others(tmp_path: Pat
             peer.close()
 
     run(work())
+
+
+def test_every_version_that_is_advertised_is_answered(tmp_path: Path) -> None:
+    places = [WritableTxnMarkerTopic(name="t", partition_indexes=(0,))]
+    requests: list[Message] = [
+        InitProducerIdRequest(transactional_id="y", transaction_timeout_ms=1000),
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="y",
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=(0,))],
+        ),
+        AddOffsetsToTxnRequest(transactional_id="y", group_id="g"),
+        EndTxnRequest(transactional_id="y"),
+        WriteTxnMarkersRequest(markers=[WritableTxnMarker(topics=places)]),
+        DescribeTransactionsRequest(transactional_ids=["y"]),
+        ListTransactionsRequest(),
+    ]
+
+    async def work() -> None:
+        async with serving(tmp_path) as (_, peer):
+            for request in requests:
+                assert request.API_KEY is not None
+                for version in SERVED[request.API_KEY].versions:
+                    await peer.ask(request, version, APIS[request.API_KEY].response)
+            asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
+            told = await peer.ask(asked, 6, FindCoordinatorResponse)
+            assert [(each.key, each.error_code, each.node_id) for each in told.coordinators] == [
+                ("x", 0, 0),
+                ("y", 0, 0),
+            ]
+
+    run(work())
+    of_transactions = {key for key, served in SERVED.items() if served.module in ("transactions", "producers")}
+    assert of_transactions == {request.API_KEY for request in requests}
 
 
 async def mark(peer: Peer, pair: Pair, *places: tuple[str, int], coordinator_epoch: int = 0) -> list[int]:
