@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,28 +257,37 @@ def test_a_restart_in_the_middle_goes_on_with_the_transaction(tmp_path: Path) ->
     run(work())
 
 
+@pytest.mark.parametrize("written", [0, 1])
 @pytest.mark.parametrize("commit", [True, False])
-def test_6_7_what_was_decided_when_the_broker_crashed_is_done_afterwards(commit: bool, tmp_path: Path) -> None:
+def test_42_markers_that_were_not_written_before_a_stop_are_written_afterwards(
+    commit: bool, written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "COMMIT" if commit else "ABORT"
+
     async def work() -> None:
-        crashing = Running(tmp_path, SETTINGS).broker
-        await crashing.start()
-        peer = await Peer.of(crashing)
-        await crashing.create_topic("t")
-        assert await found(peer) == 0
-        pair = await begin(peer)
-        await add(peer, pair, A, B)
-        await send(peer, pair, A, 0, b"a")
-        assert await end(peer, pair, commit=commit) == 0
-        await crashing.abort()  # with the markers written, or some of them, or none
-        peer.close()
         async with serving(tmp_path) as (broker, peer):
-            await ended(peer, pair, commit=commit)
+            sender = broker.transactions._sender
+            send_markers = sender.send
+            with monkeypatch.context() as patched:
+                patched.setattr(
+                    sender, "send", lambda sent: send_markers(replace(sent, partitions=sent.partitions[:written]))
+                )
+                pair = await begin(peer)
+                await add(peer, pair, A, B)
+                await send(peer, pair, A, 0, b"a")
+                assert await end(peer, pair, commit=commit) == 0
+                while len(markers(broker, A)) < written:
+                    await asyncio.sleep(0.01)
+                assert await end(peer, pair, commit=commit) == 51
+        async with serving(tmp_path) as (broker, peer):
+            while (code := await end(peer, pair, commit=commit)) in (14, 51):
+                await asyncio.sleep(0.01)
+            assert code == 0
+            assert markers(broker, A) == [(name, 0)] * (1 + written)
+            assert markers(broker, B) == [(name, 0)]
             seen = await read(peer, A)
-            assert seen.last_stable_offset >= 2
-            assert seen.aborted == ([] if commit else [(pair.producer_id, 0)])
-            name = "COMMIT" if commit else "ABORT"
-            assert {*markers(broker, A), *markers(broker, B)} == {(name, 0)}
-            assert states(broker)[-1] == f"Complete{name.title()} 0"
+            assert (seen.last_stable_offset, seen.aborted) == (2 + written, [] if commit else [(pair.producer_id, 0)])
+            assert states(broker) == ["Empty 0", "Ongoing 0", f"Prepare{name.title()} 0", f"Complete{name.title()} 0"]
 
     run(work())
 
