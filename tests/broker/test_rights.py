@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker import transacting
 from broker.serving import CLOSED, Peer, Running
 from magicbyte.broker import rights
 from magicbyte.broker.broker import Broker
@@ -15,6 +16,7 @@ from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.versions import SERVED
 from magicbyte.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
 from magicbyte.protocol import APIS, Message, write_request
+from magicbyte.protocol.messages import add_partitions_to_txn as extend
 from magicbyte.protocol.messages import alter_configs as alter
 from magicbyte.protocol.messages import alter_partition_reassignments as reassign
 from magicbyte.protocol.messages import alter_user_scram_credentials as rescram
@@ -52,12 +54,19 @@ from magicbyte.protocol.messages import offset_commit as commit
 from magicbyte.protocol.messages import offset_delete as forget
 from magicbyte.protocol.messages import offset_fetch as committed
 from magicbyte.protocol.messages import offset_for_leader_epoch as epochs
+from magicbyte.protocol.messages import txn_offset_commit as of_group
+from magicbyte.protocol.messages import write_txn_markers as mark
+from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from magicbyte.protocol.messages.end_txn import EndTxnRequest
+from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.protocol.outcomes import codes_of
 from magicbyte.security.acls import Entry, Operation, Pattern, Permission, Resource, ResourceType
 from magicbyte.security.principal import ANONYMOUS
 
 ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+NO_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_TOPIC, NO_GROUP, NO_CLUSTER = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -93,7 +102,7 @@ def serving(
 
 def test_each_api_that_is_served_is_in_the_table_once() -> None:
     assert sorted([*rights.RULES, *rights.SPECIAL_OF_KEY, *rights.FREE]) == sorted(
-        [*SERVED, 15]  # described groups are a row, and say besides what may be done with them
+        [*SERVED, 0, 15]  # rows to which something is added: transactional ids, what may be done with groups
     )
 
 
@@ -237,6 +246,32 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
         producers.DescribeProducersRequest(topics=[producers.TopicRequest(name="t", partition_indexes=(0,))]),
         {NO_TOPIC},
     ),
+    (
+        extend.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="x",
+            v3_and_below_topics=[extend.AddPartitionsToTxnTopic(name="t", partitions=(0,))],
+        ),
+        {NO_ID},
+    ),
+    (AddOffsetsToTxnRequest(transactional_id="x", group_id="g"), {NO_ID}),
+    (EndTxnRequest(transactional_id="x"), {NO_ID}),
+    (
+        mark.WriteTxnMarkersRequest(
+            markers=[mark.WritableTxnMarker(topics=[mark.WritableTxnMarkerTopic(name="t", partition_indexes=(0,))])]
+        ),
+        {NO_CLUSTER},
+    ),
+    (
+        of_group.TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id="g",
+            topics=[
+                of_group.TxnOffsetCommitRequestTopic(name="t", partitions=[of_group.TxnOffsetCommitRequestPartition()])
+            ],
+        ),
+        {NO_ID},
+    ),
+    (DescribeTransactionsRequest(transactional_ids=["x"]), {NO_ID}),
 ]
 
 
@@ -261,7 +296,7 @@ def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothing_else
                 told += said == codes
             assert told, api.name
             asked.add(api.key)
-        brokers_only, without_codes = {4, 5, 6, 7, 56}, {16, 17, 18, 36, 60}
+        brokers_only, without_codes = {4, 5, 6, 7, 56}, {16, 17, 18, 36, 60, 66}
         assert asked == set(SERVED) - brokers_only - without_codes
         assert sorted(broker.topics.names()) == ["t", "u"]
         listed = await peer.ask(list_groups.ListGroupsRequest(), 4, list_groups.ListGroupsResponse)  # [63]
@@ -289,6 +324,35 @@ def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Pa
         assert sorted(broker.topics.names()) == ["t", "u"]
         silent = produce.ProduceRequest(acks=0, topic_data=topics[:1])
         assert await peer.exchange(bytes(write_request(silent, 8, correlation_id=1, client_id=""))) == CLOSED
+
+    serving(tmp_path, work)
+
+
+def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transaction(tmp_path: Path) -> None:
+    async def work(broker: Broker, peer: Peer) -> None:
+        assert await transacting.send(peer, transacting.Pair(7, 0), ("t", 0), 0, b"a") == (NO_ID, -1)
+        for operation in (Operation.WRITE, Operation.DESCRIBE):
+            await give(broker, operation, ResourceType.TRANSACTIONAL_ID, "x")
+        assert await transacting.found(peer) == 0
+        pair = await transacting.begin(peer)
+        assert await transacting.send(peer, pair, ("t", 0), 0, b"a") == (NO_TOPIC, -1)
+        await give(broker, Operation.WRITE)
+        both = ("t", 0), ("u", 0)
+        assert await transacting.add(peer, pair, *both, ("t", 9)) == [ErrorCode.OPERATION_NOT_ATTEMPTED, NO_TOPIC, 3]
+        assert await transacting.add(peer, pair, ("t", 0)) == [0]
+        assert await transacting.send(peer, pair, ("t", 0), 0, b"a") == (0, 0)
+        assert await transacting.add_offsets(peer, pair, "g") == NO_GROUP
+        await give(broker, Operation.READ, GROUP, "g")
+        assert await transacting.found(peer, "g", 0) == 0
+        assert await transacting.add_offsets(peer, pair, "g") == 0
+        assert [await transacting.commit_offset(peer, pair, "g", each, 1) for each in both] == [NO_TOPIC] * 2
+        await give(broker, Operation.READ)
+        assert [await transacting.commit_offset(peer, pair, "g", each, 1) for each in both] == [0, NO_TOPIC]
+        await transacting.ended(peer, pair)
+        listed = await peer.ask(ListTransactionsRequest(), 0, ListTransactionsResponse)
+        assert [each.transactional_id for each in listed.transaction_states] == ["x"]
+        await give(broker, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "x", permission=Permission.DENY)
+        assert not (await peer.ask(ListTransactionsRequest(), 0, ListTransactionsResponse)).transaction_states
 
     serving(tmp_path, work)
 

@@ -176,13 +176,17 @@ async def _partition(broker: Broker, request: Request[ProduceRequest], topic: st
     return partition
 
 
-def _needs_id(broker: Broker, topic: str, records: object) -> bool:
-    """Whether a set begins with a batch that is part of a transaction; one that is taken as it is may be of any."""
+def is_transactional(records: object) -> bool:
+    """Whether a set begins with a batch that is part of a transaction."""
     if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
         return False
+    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
+
+
+def _needs_id(broker: Broker, topic: str, records: object) -> bool:
+    """Whether a set may come only with a transactional id; one that is taken as it is may be of any transaction."""
     known = broker.topics.get(topic)
-    is_taken = known is not None and known.config.is_identical
-    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0 and not is_taken
+    return is_transactional(records) and not (known is not None and known.config.is_identical)
 
 
 def _new_set(

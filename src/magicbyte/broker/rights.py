@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from magicbyte.broker.produce import is_transactional
 from magicbyte.broker.rights_special import SPECIAL, Caller, Need, Special, is_controller
+from magicbyte.broker.rights_transactions import OF_TRANSACTIONS, WRITE_ID
 from magicbyte.errors import ErrorCode, ProtocolError
 from magicbyte.protocol.messages import alter_partition_reassignments as reassign
 from magicbyte.protocol.messages import (
@@ -111,7 +113,7 @@ class Rule:
         if self.whole is not None:
             name = CLUSTER_NAME if self.name is None else getattr(message, self.name)
             if not caller.may(self.whole, name):
-                return self._refuse_all(message, request.version, self.whole.code)
+                return self.refuse_all(message, request.version, self.whole.code)
         if self.each is None or rows is None:
             return await handler(broker, request)
         asked = getattr(message, rows.asked)
@@ -124,7 +126,8 @@ class Rule:
         getattr(response, rows.answered).extend(rows.refused(each, self.each.code) for each in refused)
         return response
 
-    def _refuse_all(self, message: Any, version: int, code: ErrorCode) -> Message:
+    def refuse_all(self, message: Any, version: int, code: ErrorCode) -> Message:
+        """Return the answer to a request of which nothing is done."""
         values = dict(self.values)
         if self.top is not None and version >= self.top:
             values["error_code"] = code
@@ -337,7 +340,7 @@ _EPOCHS: Final = Rule(
     each=_topic(Operation.DESCRIBE),
     top=None,
 )
-_DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 15, 23, 37
+_PRODUCE, _DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 0, 15, 23, 37
 
 
 async def answer(broker: Broker, key: int, request: Request[Any], handler: Handler) -> Message | None:
@@ -369,8 +372,21 @@ async def _described_groups(broker: Broker, request: Request[Any], handler: Hand
     return answered
 
 
+async def _produced(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Append what is part of a transaction only for those who may use its id."""
+    message, name = request.message, request.message.transactional_id
+    sets = (part.records for topic in message.topic_data for part in topic.partition_data)
+    if name is not None and not caller.may(WRITE_ID, name) and any(is_transactional(each) for each in sets):
+        if not message.acks:
+            raise ProtocolError("a request without an answer", expected="an id that may be used", found="another")
+        return RULES[_PRODUCE].refuse_all(message, request.version, WRITE_ID.code)
+    return await RULES[_PRODUCE].answer(broker, request, handler, caller)
+
+
 SPECIAL_OF_KEY: Final[Mapping[int, Special]] = {
     **SPECIAL,
+    **OF_TRANSACTIONS,
+    _PRODUCE: _produced,
     _DESCRIBE_GROUPS: _described_groups,
     _LEADER_EPOCHS: _leader_epochs,
 }

@@ -1,0 +1,167 @@
+"""What the APIs of transactions need: rights to a transactional id, and to topics and groups that it is used for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.broker.coordinating import has_partition
+from magicbyte.broker.rights_special import Caller, Need, Special
+from magicbyte.errors import ErrorCode
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from magicbyte.protocol.messages.describe_transactions import TransactionState
+from magicbyte.protocol.messages.end_txn import EndTxnResponse
+from magicbyte.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from magicbyte.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from magicbyte.security.acls import Operation, ResourceType
+from magicbyte.transactions.answers import partition_codes
+
+if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.request import Handler, Request
+    from magicbyte.protocol import Message
+
+_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+WRITE_ID: Final = Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
+_DESCRIBE_ID: Final = Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
+_READ_GROUP: Final = Need(Operation.READ, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+_WRITE_TOPIC: Final = Need(Operation.WRITE, ResourceType.TOPIC, _TOPIC_REFUSED)
+_READ_TOPIC: Final = Need(Operation.READ, ResourceType.TOPIC, _TOPIC_REFUSED)
+_DESCRIBE_TOPIC: Final = Need(Operation.DESCRIBE, ResourceType.TOPIC, _TOPIC_REFUSED)
+
+
+def _refusal(caller: Caller, transactional_id: str, group_id: str | None = None) -> ErrorCode:
+    """Say why a producer may not use its id, or its offsets are not taken for a group."""
+    if not caller.may(WRITE_ID, transactional_id):
+        return WRITE_ID.code
+    is_refused = group_id is not None and not caller.may(_READ_GROUP, group_id)
+    return _READ_GROUP.code if is_refused else ErrorCode.NONE
+
+
+async def _add_partitions(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Add partitions of topics that may be written to: where one is refused, none is added."""
+    message = request.message
+    topics = message.v3_and_below_topics
+    places = [TopicPartition(topic.name, each) for topic in topics for each in topic.partitions]
+    if code := _refusal(caller, message.v3_and_below_transactional_id):
+        return partition_codes(message, dict.fromkeys(places, code))
+    _, refused = caller.split(_WRITE_TOPIC, {each.topic for each in places}, str)
+    if not refused:
+        return await handler(broker, request)
+    codes = {
+        each: _TOPIC_REFUSED
+        if each.topic in refused
+        else ErrorCode.OPERATION_NOT_ATTEMPTED
+        if has_partition(broker, *each)
+        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for each in places
+    }
+    return partition_codes(message, codes)
+
+
+async def _add_offsets(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Add a group that may be read to a transaction."""
+    if code := _refusal(caller, request.message.transactional_id, request.message.group_id):
+        return AddOffsetsToTxnResponse(error_code=code)
+    return await handler(broker, request)
+
+
+async def _end(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """End a transaction of one's own."""
+    if code := _refusal(caller, request.message.transactional_id):
+        return EndTxnResponse(error_code=code)
+    return await handler(broker, request)
+
+
+async def _write_markers(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Write markers for other brokers, and, as from 3.8 on, for those who may alter the cluster."""
+    may = any(caller.has(each, ResourceType.CLUSTER) for each in (Operation.CLUSTER_ACTION, Operation.ALTER))
+    if may:
+        return await handler(broker, request)
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=each.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=one, error_code=code)
+                            for one in topic.partition_indexes
+                        ],
+                    )
+                    for topic in each.topics
+                ],
+            )
+            for each in request.message.markers
+        ]
+    )
+
+
+async def _commit_offsets(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Take offsets of topics that may be read, for a group that may be, in a transaction of one's own."""
+    message = request.message
+    if code := _refusal(caller, message.transactional_id, message.group_id):
+        return TxnOffsetCommitResponse(topics=[_not_committed(each, code) for each in message.topics])
+    allowed, refused = caller.split(_READ_TOPIC, message.topics, lambda each: str(each.name))
+    response: Any = TxnOffsetCommitResponse()
+    if allowed or not refused:
+        response = await handler(broker, replace(request, message=replace(message, topics=allowed)))
+    response.topics = [*response.topics, *(_not_committed(each, _TOPIC_REFUSED) for each in refused)]
+    answered: Message = response
+    return answered
+
+
+def _not_committed(asked: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    parts = [
+        TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in asked.partitions
+    ]
+    return TxnOffsetCommitResponseTopic(name=asked.name, partitions=parts)
+
+
+async def _describe(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """Describe ids that may be, without topics that may not be."""
+    message = request.message
+    allowed, refused = caller.split(_DESCRIBE_ID, message.transactional_ids, str)
+    response: Any = await handler(broker, replace(request, message=replace(message, transactional_ids=allowed)))
+    for told in response.transaction_states:
+        told.topics = [each for each in told.topics if caller.may(_DESCRIBE_TOPIC, each.topic)]
+    response.transaction_states += [TransactionState(error_code=_REFUSED, transactional_id=each) for each in refused]
+    answered: Message = response
+    return answered
+
+
+async def _list(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    """List the ids that may be described."""
+    response: Any = await handler(broker, request)
+    response.transaction_states = [
+        each for each in response.transaction_states if caller.may(_DESCRIBE_ID, each.transactional_id)
+    ]
+    answered: Message = response
+    return answered
+
+
+OF_TRANSACTIONS: Final[Mapping[int, Special]] = {
+    24: _add_partitions,
+    25: _add_offsets,
+    26: _end,
+    27: _write_markers,
+    28: _commit_offsets,
+    65: _describe,
+    66: _list,
+}
+"""By API key."""
