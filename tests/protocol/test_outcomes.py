@@ -42,7 +42,7 @@ def full(kind: type, module: dict[str, Any]) -> tuple[Any, int]:
     for each in fields(kind):
         name = str(each.type).removeprefix("list[").split("]")[0].removesuffix(" | None")
         row = module.get(name)
-        if each.name == "error_code":
+        if each.name in ("error_code", "partition_error_code"):
             places += 1
         elif is_dataclass(row):
             assert isinstance(row, type)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 Collect: TypeAlias = Callable[[Any, list[int]], None]
 """Adds the codes of a message to a list, 0 (none) too."""
 
+_OWN: Final = frozenset({"error_code", "partition_error_code"})
 _ROWS: Final = re.compile(r"list\[(\w+)\]")
 
 
@@ -20,23 +21,23 @@ def codes_of(kind: type) -> Collect | None:
 
 
 def _found(kind: type) -> Collect | None:
-    module, has_own = vars(sys.modules[kind.__module__]), False
+    module, own = vars(sys.modules[kind.__module__]), ""
     inner: list[tuple[str, Collect]] = []
     for each in fields(kind):
         rows = _ROWS.match(str(each.type))
-        if each.name == "error_code":
-            has_own = True
+        if each.name in _OWN:
+            own = each.name
         elif rows and isinstance(row := module.get(rows[1]), type) and (below := _found(row)) is not None:
             inner.append((each.name, below))
 
     def collect(message: Any, codes: list[int]) -> None:
-        if has_own:
-            codes.append(message.error_code)
+        if own:
+            codes.append(getattr(message, own))
         for name, below in inner:
             for row in getattr(message, name) or ():
                 below(row, codes)
 
-    return collect if has_own or inner else None
+    return collect if own or inner else None
 
 
 def _of_produce(message: Any, codes: list[int]) -> None:
