@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from magicbyte.errors import ErrorCode
-from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest
 from magicbyte.transactions.reports import describe, list_all
 from transactions.world import A, B, World
@@ -25,8 +24,8 @@ def half_marked() -> World:
 
 
 def test_71_an_id_is_described_with_the_partitions_that_have_no_marker_yet() -> None:
-    request = DescribeTransactionsRequest(transactional_ids=["x", "nobody", ""])
-    known, unknown, empty = describe(half_marked().coordinator, request).transaction_states
+    coordinator = half_marked().coordinator
+    known, unknown, empty = (describe(coordinator, each) for each in ("x", "nobody", ""))
     assert (known.transaction_state, known.producer_id, known.transaction_timeout_ms) == ("PrepareCommit", 1000, 60_000)
     assert [(each.topic, each.partitions) for each in known.topics] == [("t", (1,))]
     assert (unknown.error_code, empty.error_code) == (105, 42)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.links import connect
+from magicbyte.broker.turns import Turns
 from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError, NetworkError
 from magicbyte.groups.effects import Marker, Producer
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
@@ -39,6 +40,7 @@ log = logger(__name__)
 _PAUSE_S: Final = 0.1  # before a leader is asked again, or looked for
 _TIMEOUT_MS: Final = 30_000  # for an answer of another broker, and for in-sync replicas
 _MOST: Final = 1000  # partitions of a request to another broker
+_STEPS: Final = 10  # to look a partition up, and what is appended to it
 _IDLE_S: Final = 60.0  # after which a connection is closed
 _CODES: Final[Mapping[int | None, ErrorCode]] = {int(each): each for each in ErrorCode}
 
@@ -86,11 +88,13 @@ def marker_set(marker: Marker, now_ms: int) -> memoryview:
     )
 
 
-async def write_markers(broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
+async def write_markers(
+    broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
+) -> list[ErrorCode]:
     """Write markers into partitions that this broker leads, for all their in-sync replicas; return how each ends."""
     codes = [ErrorCode.NONE] * len(wanted)
     sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Future[ErrorCode]]()
-    for at, (place, marker) in enumerate(wanted):
+    async for at, (place, marker) in turns.over(enumerate(wanted), _STEPS):
         try:
             partition = await broker.replicas.opened(*place)
             leader, config = partition.led(), broker.topics.known(place.topic).config
@@ -191,7 +195,7 @@ class MarkerSender:
                 entries = [each for each in entries if not self._is_void(each.sent)]
                 wanted = [(each.place, _marker(each.sent)) for each in entries]
                 if leader == self._broker.node_id:
-                    codes = await write_markers(self._broker, wanted)
+                    codes = await write_markers(self._broker, wanted, Turns())
                 else:
                     try:
                         link = await self._link(leader, link)

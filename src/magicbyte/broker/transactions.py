@@ -20,7 +20,12 @@ from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.printable import logger
 from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from magicbyte.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from magicbyte.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -193,40 +198,57 @@ async def answer(broker: Broker, request: Request[Any]) -> Message:
     return await broker.transactions.ask(request)
 
 
+async def add_partitions(broker: Broker, request: Request[AddPartitionsToTxnRequest]) -> Message:
+    """Add partitions to a transaction; where one is not there, the coordinator need not be asked."""
+    topics, missing = request.message.v3_and_below_topics, False
+    async for topic in request.turns.over(topics):
+        async for each in request.turns.over(topic.partitions):
+            missing = missing or not has_partition(broker, topic.name, each)
+    if not missing:
+        return await broker.transactions.ask(request)
+    answers = []
+    async for topic in request.turns.over(topics):
+        codes = [
+            _not_added(each, is_there=has_partition(broker, topic.name, each))
+            async for each in request.turns.over(topic.partitions)
+        ]
+        answers.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=codes))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
+
+
+def _not_added(partition: int, *, is_there: bool) -> AddPartitionsToTxnPartitionResult:
+    code = ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+
+
 async def write_txn_markers(broker: Broker, request: Request[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:
     """Write what ends transactions, for a coordinator, into partitions that this broker leads."""
-    wanted = list[tuple[TopicPartition, Marker]]()
-    async for each in request.turns.over(request.message.markers):
-        marker = Marker(
-            Producer(each.producer_id, each.producer_epoch), each.coordinator_epoch, each.transaction_result
-        )
-        wanted += [
-            (TopicPartition(topic.name, one), marker) for topic in each.topics for one in topic.partition_indexes
-        ]
-    codes = iter(await write_markers(broker, wanted))
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=each.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=one, error_code=next(codes))
-                            for one in topic.partition_indexes
-                        ],
-                    )
-                    for topic in each.topics
-                ],
-            )
-            for each in request.message.markers
-        ]
-    )
+    turns, markers = request.turns, request.message.markers
+    wanted, answers = list[tuple[TopicPartition, Marker]](), list[WritableTxnMarkerResult]()
+    async for each in turns.over(markers):
+        producer = Producer(each.producer_id, each.producer_epoch)
+        marker = Marker(producer, each.coordinator_epoch, each.transaction_result)
+        async for topic in turns.over(each.topics):
+            async for one in turns.over(topic.partition_indexes):
+                wanted.append((TopicPartition(topic.name, one), marker))
+    codes = iter(await write_markers(broker, wanted, turns))
+    async for each in turns.over(markers):
+        topics = list[WritableTxnMarkerTopicResult]()
+        async for topic in turns.over(each.topics):
+            told = list[WritableTxnMarkerPartitionResult]()
+            async for one in turns.over(topic.partition_indexes):
+                told.append(WritableTxnMarkerPartitionResult(partition_index=one, error_code=next(codes)))
+            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=told))
+        answers.append(WritableTxnMarkerResult(producer_id=each.producer_id, topics=topics))
+    return WriteTxnMarkersResponse(markers=answers)
 
 
 async def describe(broker: Broker, request: Request[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
     """Tell where each of some transactional ids stands."""
-    return reports.describe(broker.transactions.coordinator, request.message)
+    response = DescribeTransactionsResponse()
+    async for each in request.turns.over(request.message.transactional_ids):
+        response.transaction_states.append(reports.describe(broker.transactions.coordinator, each))
+    return response
 
 
 async def list_all(broker: Broker, request: Request[ListTransactionsRequest]) -> ListTransactionsResponse:
@@ -235,7 +257,7 @@ async def list_all(broker: Broker, request: Request[ListTransactionsRequest]) ->
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {
-    AddPartitionsToTxnRequest: answer,
+    AddPartitionsToTxnRequest: add_partitions,
     AddOffsetsToTxnRequest: answer,
     EndTxnRequest: answer,
     WriteTxnMarkersRequest: write_txn_markers,

@@ -13,15 +13,8 @@ from magicbyte.transactions.transaction import by_topic
 _BY_LABEL = {each.label: each for each in STORED}
 
 
-def describe(
-    coordinator: Coordinator, request: describe_transactions.DescribeTransactionsRequest
-) -> describe_transactions.DescribeTransactionsResponse:
-    """Tell where each of some ids stands; while its markers are out, the partitions that have none yet."""
-    states = [_described(coordinator, each) for each in request.transactional_ids]
-    return describe_transactions.DescribeTransactionsResponse(transaction_states=states)
-
-
-def _described(coordinator: Coordinator, transactional_id: str) -> describe_transactions.TransactionState:
+def describe(coordinator: Coordinator, transactional_id: str) -> describe_transactions.TransactionState:
+    """Tell where an id stands; while its markers are out, the partitions that have none yet."""
     code, found = coordinator.status(transactional_id), coordinator.transactions.get(transactional_id)
     if not code and (found is None or found.pending is TransactionState.DEAD):
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
