@@ -191,7 +191,8 @@ def test_23_41_a_partition_without_a_leader_gets_its_marker_when_it_has_one_from
             pair = await begin(peer)
             place = next(each for each in (A, B, C) if members.leader(*each) is not first)
             lost = members.leader(*place).node_id
-            await add(peer, pair, place)
+            while await add(peer, pair, place) != [0]:  # the controller has yet to tell of the topic
+                await asyncio.sleep(0.01)
             await write(members, pair, place, 0, b"a")
             await members.kill(lost)
             await until(lambda: members.isr(STATE_TOPIC) == {1, 2, 3} - {lost})
