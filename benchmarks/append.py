@@ -29,7 +29,7 @@ from magicbyte.log.append.sets import read_set
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.entry import parse_entry
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.wire.checksum import crc32c
 
 NOW = 1_700_000_100_000
@@ -80,7 +80,7 @@ def compressed(form: Format, codec: Codec, count: int) -> Figures:
     records, rules = produced(form, codec, count), AppendRules(format=form, **LARGE)
     version = 8 if form is Format.V2 else 2
     entry = parse_entry(records)
-    payload = entry.value if isinstance(entry, Message) else records[61:]
+    payload = entry.value if isinstance(entry, MessageView) else records[61:]
     assert payload is not None
     out = memoryview(bytearray(4 << 20))
 

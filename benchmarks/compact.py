@@ -28,7 +28,7 @@ import data
 import harness
 from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.codecs import Codec
-from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, Selection
+from magicbyte.log.cleaning.compaction import CleanableOffsets, Compaction, CompactionConfig
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.live.config import LogConfig
@@ -114,7 +114,7 @@ def compact(folder: Path, case: Case) -> tuple[float, int, int]:
     log.roll(NOW)
     log.high_watermark = log.log_end_offset
     size, begin = log.size, time.process_time()
-    selection = Selection(0, log.active.base_offset, 0, size, True, False)
+    selection = CleanableOffsets(0, log.active.base_offset, 0, size, True, False)
     settings = CompactionConfig(dedupe_buffer_bytes=case.key_mib << 20)
     for _ in Compaction(log, selection, settings, now=Moment.fixed(NOW), secret=bytes(16)).run():
         pass

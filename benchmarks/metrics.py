@@ -39,11 +39,11 @@ from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.metrics import MOST_NEW, UNNAMED, ApiMetrics, Metrics, TopicMetrics
 from magicbyte.broker.parts import FilePart
-from magicbyte.broker.request import Connection
+from magicbyte.broker.request import ClientConnection
 from magicbyte.cli.main import main as magicbyte
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.client import Node
+from magicbyte.client.client import BrokerNode
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.net.scrape import scrape
 from magicbyte.protocol import write_request
@@ -124,7 +124,7 @@ def rival(folder: Path) -> Iterator[Rival]:
 class Clients:
     """Connections to one broker that are at work at the same time."""
 
-    def __init__(self, clients: Sequence[Client], node: Node, records: int) -> None:
+    def __init__(self, clients: Sequence[Client], node: BrokerNode, records: int) -> None:
         self.clients, self.node = clients, node
         rows = [Record(at, 1_700_000_000_000, 0, b"key", b"value" * 20) for at in range(records)]
         self.data = encode_records(rows, Format.V2)
@@ -212,7 +212,7 @@ async def requests(bootstrap: str, http: str) -> dict[str, float]:
             node = await client.leader(topic, 0)
             part = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=data)])]
 
-            async def produce(node: Node = node, part: list[TopicProduceData] = part) -> None:
+            async def produce(node: BrokerNode = node, part: list[TopicProduceData] = part) -> None:
                 request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=part)
                 await client.ask(node, request, ProduceResponse, versions=range(7, 8))
 
@@ -245,7 +245,7 @@ async def counting(folder: Path) -> dict[str, float]:
     await broker.start()
     try:
         broker.topics.create(TOPIC)
-        handle = dispatch.Dispatcher(broker, Connection("127.0.0.1", "peer", broker.config.listeners[0]))
+        handle = dispatch.Dispatcher(broker, ClientConnection("127.0.0.1", "peer", broker.config.listeners[0]))
         for count in (1, 100):
             for name, frame in frames_of(count):
                 spent: list[list[int]] = [[], []]

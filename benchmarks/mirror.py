@@ -48,7 +48,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode
 from magicbyte.records.entry import entries
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 PARTITIONS = 8
 MEGABYTES = {("gzip", 100): 100, ("gzip", 1000): 200, ("zstd", 100): 100, ("lz4", 100): 200}
@@ -193,7 +193,7 @@ def closed(log: memoryview) -> list[Any]:
         if isinstance(entry, RecordBatch):
             found.append([bytes(8), entry.buffer[8:]])
         else:
-            assert isinstance(entry, Message)
+            assert isinstance(entry, MessageView)
             found.append(closed_message(entry, first))
             first = entry.offset + 1
     return found

@@ -25,7 +25,7 @@ from typing import Any
 import data
 import harness
 from magicbyte.client import Client
-from magicbyte.client.client import Node
+from magicbyte.client.client import BrokerNode
 from magicbyte.client.connection import Connection
 from magicbyte.client.fetch import ClosedSets
 from magicbyte.client.produce import Addressed
@@ -34,7 +34,7 @@ from magicbyte.client.versions import BrokerVersions
 from magicbyte.compiled.kernel import WORTH_LOADING, expect
 from magicbyte.mirror import outbox
 from magicbyte.mirror.flow import Flow
-from magicbyte.mirror.rewrite import Identity, Storage, closed_batch
+from magicbyte.mirror.rewrite import ProducerIdentity, Storage, closed_batch
 from magicbyte.net.stream import Stream
 from magicbyte.protocol import APIS, read_response, write_request, write_response
 from magicbyte.protocol.message import COPIED
@@ -50,7 +50,7 @@ PARTITIONS = 8
 ROUNDS = 40
 VERSION = 9  # of Produce
 MAGIC_2 = Storage(Format.V2)
-OURS = Identity(4000, 0, 0)
+OURS = ProducerIdentity(4000, 0, 0)
 REQUESTS = 2000
 RELAYED = 1 << 30
 PIECE = 1 << 20
@@ -111,7 +111,7 @@ def python(_: Path) -> Figures:
             arrived += 1
 
         async with asyncio.TaskGroup() as tasks:
-            box = outbox.Outbox(Client("localhost:1"), Node(0, "localhost", 1), tasks)
+            box = outbox.Outbox(Client("localhost:1"), BrokerNode(0, "localhost", 1), tasks)
 
             async def one(partition: int) -> None:
                 flow = Flow("bench", partition, MAGIC_2, OURS, hear, asyncio.Event())

@@ -156,7 +156,7 @@ def session(folder: Path, **more: str) -> Iterator[SparkSession]:
         found.stop()
 
 
-def pipeline(context: Any, logs: Path, stage: str, *, sink: bool = True) -> driver.Run:
+def pipeline(context: Any, logs: Path, stage: str, *, sink: bool = True) -> driver.PipelineRun:
     """Run one stage on a log directory, into a new sink beside it, which goes."""
     out = logs.with_name(f"{logs.name}-out")
     path = logs.with_name(f"{logs.name}.toml")

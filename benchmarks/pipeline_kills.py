@@ -40,7 +40,7 @@ import harness
 sys.path.append(str(data.HERE.parent / "tests"))
 
 from magicbyte.spark.pipeline import driver, load
-from magicbyte.spark.pipeline.cluster import Cluster, cluster, worker
+from magicbyte.spark.pipeline.cluster import SparkCluster, cluster, worker
 from stage_proof import contents
 
 KILLS = 50
@@ -192,7 +192,7 @@ def rounds(campaign: Campaign, case: str, span: float, one: Callable[[str, float
 # ---- the driver
 
 
-def command(path: Path, running: Cluster, *options: str) -> "subprocess.Popen[str]":
+def command(path: Path, running: SparkCluster, *options: str) -> "subprocess.Popen[str]":
     arguments = ["pipeline", "run", str(path), "--master", running.url, *options]
     return subprocess.Popen(
         [sys.executable, "-m", "magicbyte", *arguments],
@@ -241,7 +241,7 @@ def kill_driver(folder: Path) -> Figures:
 class Workers:
     """The workers of a cluster, of which those that are killed are replaced."""
 
-    def __init__(self, stack: contextlib.ExitStack, running: Cluster, folder: Path) -> None:
+    def __init__(self, stack: contextlib.ExitStack, running: SparkCluster, folder: Path) -> None:
         self.stack, self.url, self.folder = stack, running.url, folder
         self.pids = list(running.pids[1:])
         self.count = len(self.pids)

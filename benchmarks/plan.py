@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import harness
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.codecs import Codec
 from magicbyte.migration import planner
@@ -175,7 +175,7 @@ async def measure(case: Case) -> dict[str, Any]:
                 rate = sum(each.records_per_s for each in usage.uses[TOPIC] if not each.is_consumer)
                 control, unchanged, control_rate = await used(server, rate)
                 changes = {"message.format.version": case.target.value}
-                await alter_configs(client, Resource.TOPIC, TOPIC, changes)
+                await alter_configs(client, ConfigResource.TOPIC, TOPIC, changes)
                 await asyncio.sleep(1)
                 after, highest, after_rate = await used(server, rate)
             finally:

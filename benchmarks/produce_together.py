@@ -23,7 +23,7 @@ from magicbyte.broker import dispatch
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.request import Connection
+from magicbyte.broker.request import ClientConnection
 from magicbyte.codecs import Codec, decompress_into
 from magicbyte.compiled.kernel import warm
 from magicbyte.log.append.rules import AppendRules
@@ -31,7 +31,7 @@ from magicbyte.protocol import write_request
 from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import parse_entry
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 TOPIC = "topic"
 COUNTS = (1, 10, 32)
@@ -67,7 +67,7 @@ async def compare(folder: Path, form: Format, codec: Codec) -> dict[str, Any]:
     found: dict[str, Any] = {"bytes": len(records)}
     try:
         broker.topics.create(TOPIC)
-        handle = dispatch.Dispatcher(broker, Connection("127.0.0.1", "peer", broker.config.listeners[0]))
+        handle = dispatch.Dispatcher(broker, ClientConnection("127.0.0.1", "peer", broker.config.listeners[0]))
         for count in COUNTS:
             frame, rounds = frame_of(records, count, version), {kind: list[float]() for kind in kinds}
             for _ in range(ROUNDS):
@@ -84,7 +84,7 @@ async def compare(folder: Path, form: Format, codec: Codec) -> dict[str, Any]:
 def parts(records: memoryview, form: Format, codec: Codec, version: int) -> dict[str, float]:
     """Return what decompressing takes of a set, and preparing it, in the same microseconds."""
     entry, rules, out = parse_entry(records), AppendRules(format=form), memoryview(bytearray(1 << 20))
-    payload = entry.value if isinstance(entry, Message) else records[61:]
+    payload = entry.value if isinstance(entry, MessageView) else records[61:]
     assert payload is not None
     works: dict[str, Callable[[], object]] = {"prepare_us": lambda: append(records, rules, version)}
     if codec:

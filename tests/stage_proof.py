@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from magicbyte.spark.pipeline import driver, load
 
 if TYPE_CHECKING:
-    from magicbyte.spark.pipeline.driver import Run
+    from magicbyte.spark.pipeline.driver import PipelineRun
 
 Json = dict[str, Any]
 PIECE = 4 << 20
@@ -51,7 +51,7 @@ class Place:
         """What the command makes."""
         return self.folder / "other"
 
-    def run(self, stages: str, **how: Any) -> Run:
+    def run(self, stages: str, **how: Any) -> PipelineRun:
         """Run a pipeline from `logs` to a new `out`."""
         shutil.rmtree(self.out, ignore_errors=True)
         path = self.folder / "stage.toml"
@@ -85,7 +85,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): digest_of(path) for path in paths}
 
 
-def said(run: Run) -> list[Json]:
+def said(run: PipelineRun) -> list[Json]:
     """Return what a run says of its partitions, without times and what is drawn anew for each."""
     drawn = ("seconds", "staged", "path")
 
@@ -100,12 +100,12 @@ def said(run: Run) -> list[Json]:
 # ---- the stages, each with its command and how both are compared
 
 
-def same_files(place: Place, _run: Run) -> None:
+def same_files(place: Place, _run: PipelineRun) -> None:
     """Both wrote the same bytes."""
     assert contents(place.out) == contents(place.other)
 
 
-def same_records(place: Place, _run: Run) -> None:
+def same_records(place: Place, _run: PipelineRun) -> None:
     """Both log directories hold the same records, in segments of the same names."""
     command("diff", place.out, place.other)
     logs = [{name for name in contents(each) if name.endswith(".log")} for each in (place.out, place.other)]
@@ -135,7 +135,7 @@ def retained(place: Place) -> None:
     command("retain", place.other, "--bytes", str(place.retained_bytes), "--head-truncation")
 
 
-def inventoried(place: Place, run: Run) -> None:
+def inventoried(place: Place, run: PipelineRun) -> None:
     """The inventory has what the command tells."""
     told = json.loads(command("inventory", place.logs, "--deep", "--format", "json"))
     known = {f"{each['topic']}-{each['partition']}": each for each in told["partitions"]}
@@ -146,14 +146,14 @@ def inventoried(place: Place, run: Run) -> None:
     assert not known
 
 
-def verified(place: Place, run: Run) -> None:
+def verified(place: Place, run: PipelineRun) -> None:
     """The findings are those of the command."""
     told = json.loads(command("verify", place.logs, "--deep", "--format", "json"))
     found = sorted(json.dumps(each["what"]) for unit in run.units for each in unit["stages"][0]["findings"])
     assert found == sorted(json.dumps(each["what"]) for each in told["findings"])
 
 
-def digested(place: Place, run: Run) -> None:
+def digested(place: Place, run: PipelineRun) -> None:
     """The numbers of records are those that `diff` compares, and it finds no difference of the log from itself."""
     told = json.loads(command("diff", place.logs, place.logs, "--format", "json"))
     counted: dict[str, int] = {}
@@ -163,7 +163,7 @@ def digested(place: Place, run: Run) -> None:
     assert counted == {each["partition"]: each["compared"] for each in told["partitions"]}
 
 
-def resegmented(place: Place, _run: Run) -> None:
+def resegmented(place: Place, _run: PipelineRun) -> None:
     """The entries are those of the source, byte for byte, in other files."""
     for path in place.logs.glob("*-[0-9]*"):
         digests = [hashlib.sha256(), hashlib.sha256()]
@@ -182,12 +182,12 @@ def pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def filtered(place: Place, _run: Run) -> None:
+def filtered(place: Place, _run: PipelineRun) -> None:
     """What `cat` finds in the source by the same limits is all that it finds behind the filter."""
     assert catted(place, place.out) == catted(place, place.logs, "--since", str(SINCE), "--from", str(FROM))
 
 
-def tabled(place: Place, _run: Run) -> None:
+def tabled(place: Place, _run: PipelineRun) -> None:
     """The tables hold what `cat` writes, cell by cell."""
     assert table_digest(sorted(place.out.glob("*.parquet"))) == catted(place, place.logs)
 
@@ -251,9 +251,9 @@ class Proof:
 
     stages: Callable[[Place], str]
     make: Callable[[Place], None] | None
-    compare: Callable[[Place, Run], None]
+    compare: Callable[[Place, PipelineRun], None]
 
-    def against_command(self, place: Place, run: Run) -> None:
+    def against_command(self, place: Place, run: PipelineRun) -> None:
         """Compare a run's output with what the command makes of the same source."""
         if self.make is not None:
             shutil.rmtree(place.other, ignore_errors=True)

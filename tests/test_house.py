@@ -1,4 +1,4 @@
-"""The shape of the house: how large a file and a class of `src/` may be, and that a rule has one home."""
+"""The shape of the house: sizes of files and classes of `src/`, one home for a rule, one class for a name."""
 
 from __future__ import annotations
 
@@ -53,3 +53,25 @@ def test_files_are_walked_over_by_one_generator_and_behind_damage_by_one_loop() 
         if isinstance(each, ast.While) and {"SIZE", "SIZE_AT", "unpack"} & names_in(each)
     }
     assert homes == {"log/files/heads.py", "log/files/resync.py", "log/append/index_kernels.py"}
+
+
+TWINS = "of `groups/` and of `transactions/`, two coordinators of one make, each imported by its room"
+IN_TWO_FILES = {
+    **dict.fromkeys(("Coordinator", "Loading"), TWINS),
+    "Answer": "of a page of HTTP, and of a coordinator's request",
+    "Store": "of keys and certificates, and an effect of transactions",
+    "Broker": "the public name of a broker in tests, and the broker itself",
+    "Part": "of record sets while `log/append` has two forms of them",
+    "Request": "of the broker, and of the rules of one version of Produce in `log/append`",
+}
+"""Names of classes that stand in two files, with the reason. No other does, so that a name tells what it means."""
+
+
+def test_no_class_name_stands_in_two_files() -> None:
+    homes: dict[str, set[str]] = {}
+    for name, text in modules().items():
+        for each in ast.walk(parsed(text)):
+            if isinstance(each, ast.ClassDef):
+                homes.setdefault(each.name, set()).add(name)
+    assert {name: files for name, files in homes.items() if len(files) > 1 and name not in IN_TWO_FILES} == {}
+    assert {name for name in IN_TWO_FILES if len(homes.get(name, ())) < 2} == set()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from magicbyte.broker.config import REFUSED, SETTINGS
-from magicbyte.broker.settings import INT_MAX, LONG_MAX, Setting, Update
+from magicbyte.broker.settings import INT_MAX, LONG_MAX, Setting, UpdateMode
 from magicbyte.broker.topic_config import TOPIC_SETTINGS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/configuration.md"
@@ -94,7 +94,7 @@ def page() -> str:
         )
     broker = ["| name | values | default | changes | what it is |", "|---|---|---|---|---|"]
     for name, setting in sorted(SETTINGS.items()):
-        changes = "start" if setting.update is Update.READ_ONLY else "any time"
+        changes = "start" if setting.update is UpdateMode.READ_ONLY else "any time"
         broker.append(
             f"| {_name(name)} | {_valid(setting)} | {_default(setting)} | {changes} | {_doc(name, setting)} |"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.partition import Partition
+from magicbyte.broker.partition import ServedPartition
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.fetch import read_records
@@ -80,7 +80,7 @@ class Members:
         return leader
 
     @staticmethod
-    def replica(broker: Broker, topic: str, index: int = 0) -> Partition | None:
+    def replica(broker: Broker, topic: str, index: int = 0) -> ServedPartition | None:
         return broker.replicas.partitions.get((topic, index))
 
     def isr(self, topic: str, index: int = 0) -> set[int]:
@@ -132,6 +132,6 @@ async def values(client: Client, topic: str) -> list[bytes | None]:
     return [each.value async for columns in read_records(client, topic, 0, 0, end) for each in columns]
 
 
-def replicas(members: Members) -> list[Partition]:
+def replicas(members: Members) -> list[ServedPartition]:
     """Return the replicas of topic t's first partition."""
     return [found for each in members.brokers.values() if (found := members.replica(each, "t")) is not None]

@@ -10,7 +10,7 @@ import pytest
 from broker.serving import Running
 from builders import run
 from magicbyte.client import Client, admin
-from magicbyte.client.admin import NewTopic, Resource
+from magicbyte.client.admin import ConfigResource, NewTopic
 from magicbyte.client.fetch import read_records
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
@@ -50,7 +50,7 @@ async def one_thing(client: Client, chance: random.Random) -> None:
                 pass
         case "change":
             size = str(chance.randrange(1000, 9000))
-            await admin.alter_configs(client, Resource.TOPIC, topic, {"segment.bytes": size})
+            await admin.alter_configs(client, ConfigResource.TOPIC, topic, {"segment.bytes": size})
         case "erase":
             await admin.delete_records(client, topic, 0, -1)
         case "grow":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builders import run
 from magicbyte.client import Client, admin
-from magicbyte.client.admin import NewTopic, Resource
+from magicbyte.client.admin import ConfigResource, NewTopic
 
 LISTENS = re.compile(rb"127\.0\.0\.1:([0-9]+)")
 
@@ -44,7 +44,7 @@ def test_what_was_confirmed_before_a_kill_is_so_afterwards(folder: Path) -> None
             name = f"t{number}"
             await admin.create_topic(client, NewTopic(name, 1 + number % 3))
             sizes[name] = 1 << 30
-            await admin.alter_configs(client, Resource.TOPIC, name, {"segment.bytes": str(5000 + number)})
+            await admin.alter_configs(client, ConfigResource.TOPIC, name, {"segment.bytes": str(5000 + number)})
             sizes[name] = 5000 + number
             if number % 4 == 0:
                 gone.add(name)  # from when it is asked for: whether it went is not told
@@ -70,7 +70,7 @@ def test_what_was_confirmed_before_a_kill_is_so_afterwards(folder: Path) -> None
         assert len(set(found) - set(sizes)) <= 2  # one of each life was perhaps made, and nobody was told
         for name in set(sizes) - gone:
             assert len(found[name].partitions) == 1 + int(name[1:]) % 3
-            told = await admin.describe_configs(client, Resource.TOPIC, name)
+            told = await admin.describe_configs(client, ConfigResource.TOPIC, name)
             assert told["segment.bytes"].value in {str(sizes[name]), str(5000 + int(name[1:]))}
 
     async def work() -> None:

@@ -11,7 +11,7 @@ from broker.builders import records
 from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
 from magicbyte.client import Client
-from magicbyte.client.admin import Resource, alter_configs, delete_records, delete_topic, describe_cluster
+from magicbyte.client.admin import ConfigResource, alter_configs, delete_records, delete_topic, describe_cluster
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
@@ -303,7 +303,7 @@ def test_settings_that_one_broker_changes_hold_for_all_and_a_damaged_notice_hide
     async def work() -> None:
         async with cluster(folder) as members, Client(members.bootstrap) as client:
             await make(members, client)
-            await alter_configs(client, Resource.TOPIC, "t", {"retention.ms": "12345"})
+            await alter_configs(client, ConfigResource.TOPIC, "t", {"retention.ms": "12345"})
             await until(lambda: retention(members) == {12345})
             damaged = CreateNode(layout.CONFIG_CHANGE, b"{", sequence=True)  # both are seen in one look
             sound = CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change("topics", "t"), sequence=True)

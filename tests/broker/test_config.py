@@ -9,7 +9,7 @@ import pytest
 
 from magicbyte.broker.config import REFUSED, SETTINGS, BrokerConfig
 from magicbyte.broker.listeners import Listener
-from magicbyte.broker.settings import Kind, Update
+from magicbyte.broker.settings import SettingType, UpdateMode
 from magicbyte.broker.topic_config import TOPIC_SETTINGS, resolve
 from magicbyte.codecs import Codec
 from magicbyte.errors import InvalidConfigError
@@ -56,7 +56,7 @@ def test_every_default_can_be_read_and_every_setting_says_what_it_is() -> None:
         assert {other for other, _ in setting.synonyms} <= SETTINGS.keys()
     for name, topic in TOPIC_SETTINGS.items():
         assert topic.setting.name == name
-        assert topic.broker is None or topic.broker.update is Update.CLUSTER_WIDE, name
+        assert topic.broker is None or topic.broker.update is UpdateMode.CLUSTER_WIDE, name
 
 
 @pytest.mark.parametrize(
@@ -222,12 +222,12 @@ def test_only_a_topics_own_setting_makes_it_enriched() -> None:
 
 
 def test_no_value_of_any_type_gets_past_its_setting() -> None:
-    wrong: dict[Kind, list[str]] = {
-        Kind.BOOLEAN: ["", "1", "wahr"],
-        Kind.INT: ["", "x", "1e3", "0x10", "2147483648", "-2147483649", "١"],
-        Kind.LONG: ["", "x", "9223372036854775808", "1_000"],
-        Kind.SHORT: ["", "32768"],
-        Kind.DOUBLE: ["", "x", "inf", "0x1p3"],
+    wrong: dict[SettingType, list[str]] = {
+        SettingType.BOOLEAN: ["", "1", "wahr"],
+        SettingType.INT: ["", "x", "1e3", "0x10", "2147483648", "-2147483649", "١"],
+        SettingType.LONG: ["", "x", "9223372036854775808", "1_000"],
+        SettingType.SHORT: ["", "32768"],
+        SettingType.DOUBLE: ["", "x", "inf", "0x1p3"],
     }
     tried = 0
     for setting in SETTINGS.values():

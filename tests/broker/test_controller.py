@@ -12,7 +12,7 @@ from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest
-from magicbyte.replication.controller import Election, KnownState
+from magicbyte.replication.controller import ElectionType, KnownState
 from magicbyte.replication.state import PartitionState
 
 T0 = TopicPartition("t", 0)
@@ -238,7 +238,7 @@ def test_elections_say_what_became_of_each_partition() -> None:
         await until(lambda: cluster.brokers[3].metadata.get(t1) == 3)
         cluster.register(2)
         await until(lambda: t1 in cluster.brokers[2].roles)
-        found = await controller.elect(Election.PREFERRED, [t0, t1, gone])
+        found = await controller.elect(ElectionType.PREFERRED, [t0, t1, gone])
         assert found == {
             t0: ErrorCode.ELECTION_NOT_NEEDED,
             t1: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -246,16 +246,16 @@ def test_elections_say_what_became_of_each_partition() -> None:
         }
         cluster.set_isr("t", 3, 2, partition=1)
         await until(lambda: not cluster.view.children(layout.ISR_CHANGES))
-        assert await controller.elect(Election.PREFERRED, None) == {t1: ErrorCode.NONE}
+        assert await controller.elect(ElectionType.PREFERRED, None) == {t1: ErrorCode.NONE}
         assert cluster.state("t", 1) == PartitionState(2, 2, (3, 2), 1)
         cluster.set_isr("t", 2, partition=1)
         cluster.kill(2)
         cluster.kill(3)
         await until(lambda: cluster.brokers[1].metadata.get(t2) == -1)
-        assert await controller.elect(Election.UNCLEAN, [t1]) == {t1: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
+        assert await controller.elect(ElectionType.UNCLEAN, [t1]) == {t1: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
         cluster.register(3)
         await until(lambda: cluster.brokers[1].metadata.get(t2) == 3)
-        assert await controller.elect(Election.UNCLEAN, [t1]) == {t1: ErrorCode.NONE}
+        assert await controller.elect(ElectionType.UNCLEAN, [t1]) == {t1: ErrorCode.NONE}
         state = cluster.state("t", 1)
         assert state is not None
         assert (state.leader, state.isr) == (3, (3,))
@@ -450,7 +450,7 @@ def test_the_order_of_replicas_is_changed_at_once() -> None:
         await controller.reassign({T0: (2, 1)})
         assert cluster.topic("t").replicas == {0: [2, 1]}
         assert cluster.state("t") == PartitionState(1, 1, (1, 2), 1)
-        assert await controller.elect(Election.PREFERRED, None) == {T0: ErrorCode.NONE}
+        assert await controller.elect(ElectionType.PREFERRED, None) == {T0: ErrorCode.NONE}
 
     controlled(go)
 

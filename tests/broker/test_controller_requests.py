@@ -11,7 +11,7 @@ from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.controller_requests import HANDLERS
-from magicbyte.broker.request import Connection, Request
+from magicbyte.broker.request import ClientConnection, Request
 from magicbyte.errors import ErrorCode
 from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
@@ -106,7 +106,7 @@ async def ask(controller: ControllerService, message: Message, version: int) -> 
     """Return what a broker answers that stands for election."""
     broker = Broker(BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "nowhere"}))
     broker.controller = controller
-    connection = Connection("host", "peer", broker.config.listeners[0])
+    connection = ClientConnection("host", "peer", broker.config.listeners[0])
     answer = await HANDLERS[type(message)](broker, Request(message, version, None, connection))
     assert answer is not None
     return answer

@@ -302,12 +302,12 @@ def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Pat
 
     async def work() -> None:
         from magicbyte.broker.admin_configs import describe_configs
-        from magicbyte.broker.request import Connection, Request
+        from magicbyte.broker.request import ClientConnection, Request
 
         async with Running(folder) as broker:
             for at in range(9):
                 broker.topics.create(f"t{at}", configs={"retention.ms": "5"} if at == 3 else None)
-            connection = Connection("", "", broker.config.listeners[0])
+            connection = ClientConnection("", "", broker.config.listeners[0])
             found = await describe_configs(
                 broker, Request(DescribeConfigsRequest(resources=asked), 4, None, connection)
             )

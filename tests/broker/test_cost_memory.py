@@ -22,7 +22,7 @@ from magicbyte.broker.appends import DECOMPRESSED_TIMES, Acknowledgement
 from magicbyte.broker.groups import records_of
 from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
-from magicbyte.groups.effects import Store
+from magicbyte.groups.effects import StoreRecords
 from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.log.append.prepare import prepare
 from magicbyte.log.append.rules import AppendRules
@@ -222,7 +222,7 @@ def test_megabytes_of_a_group_are_encoded_in_a_thread(folder: Path, monkeypatch:
             await broker.groups.found()
             for size in (10, 100_000):
                 term = broker.groups.coordinator.terms[0].number
-                store = Store(0, term, ((b"key", bytes(size)),))
+                store = StoreRecords(0, term, ((b"key", bytes(size)),))
                 appended = await broker.groups._append(store)
                 assert isinstance(appended, Acknowledgement)
                 assert appended.code() is ErrorCode.NONE

@@ -28,7 +28,7 @@ from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.fetch import fetch as fetch_handler
 from magicbyte.broker.parts import FilePart
-from magicbyte.broker.request import Connection, Request
+from magicbyte.broker.request import ClientConnection, Request
 from magicbyte.cli.main import main
 from magicbyte.client import Client, admin
 from magicbyte.client.admin import NewTopic
@@ -149,7 +149,7 @@ def test_a_fetch_that_names_a_partition_900_times_takes_one_descriptor(folder: P
             message = FetchRequest(
                 max_wait_ms=0, min_bytes=1, max_bytes=1 << 30, topics=[FetchTopic(topic="topic", partitions=asked)]
             )
-            connection = Connection("127.0.0.1", "127.0.0.1:1", broker.config.listeners[0])
+            connection = ClientConnection("127.0.0.1", "127.0.0.1:1", broker.config.listeners[0])
             before = open_logs()
             response = await fetch_handler(broker, Request(message, 11, "test", connection))
             parts = [piece for topic in response.responses for each in topic.partitions for piece in each.records or ()]

@@ -9,7 +9,7 @@ import pytest
 
 from broker.serving import Clock
 from magicbyte.broker.cluster import ProducerIds, found_cluster, register
-from magicbyte.broker.election import Election, candidacy, elect, outcome
+from magicbyte.broker.election import ControllerElection, candidacy, elect, outcome
 from magicbyte.errors import BadVersionError, MetadataError, NodeExistsError, UnknownOutcomeError
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import BrokerEndpoint
@@ -189,9 +189,9 @@ def test_brokers_that_take_producer_ids_at_once_take_different_ones(tree: Memory
 def test_the_first_broker_wins_and_the_others_learn_who(tree: MemoryTree) -> None:
     async def go() -> None:
         one, two = LoopStore(tree.session()), LoopStore(tree.session())
-        assert await elect(one, 1, Clock()) == Election(1, 1, 0, True)
-        assert await elect(two, 2, Clock()) == Election(1, 1, 0, False)
-        assert await elect(one, 1, Clock()) == Election(1, 1, 0, True)
+        assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
+        assert await elect(two, 2, Clock()) == ControllerElection(1, 1, 0, False)
+        assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
 
     asyncio.run(go())
 
@@ -206,8 +206,8 @@ def test_the_next_controller_has_the_next_epoch_and_the_one_before_cannot_write(
         again = LoopStore(tree.session())
         second = await elect(two, 2, Clock())
         assert changed == [NodeEvent.DELETED]
-        assert second == Election(2, 2, 1, True)
-        assert await elect(again, 1, Clock()) == Election(2, 2, 1, False)
+        assert second == ControllerElection(2, 2, 1, True)
+        assert await elect(again, 1, Clock()) == ControllerElection(2, 2, 1, False)
         with pytest.raises(BadVersionError):
             await again.transaction([SetNode(layout.CONTROLLER_EPOCH, b"1", first.epoch_version)])
 
@@ -217,7 +217,7 @@ def test_the_next_controller_has_the_next_epoch_and_the_one_before_cannot_write(
 def test_a_controller_of_an_earlier_session_of_this_broker_is_another_one(tree: MemoryTree) -> None:
     async def go() -> None:
         await elect(LoopStore(tree.session()), 1, Clock())
-        assert await elect(LoopStore(tree.session()), 1, Clock()) == Election(1, 1, 0, False)
+        assert await elect(LoopStore(tree.session()), 1, Clock()) == ControllerElection(1, 1, 0, False)
 
     asyncio.run(go())
 
@@ -225,7 +225,7 @@ def test_a_controller_of_an_earlier_session_of_this_broker_is_another_one(tree: 
 def test_an_election_whose_answer_was_lost_is_won_once(tree: MemoryTree) -> None:
     async def go() -> None:
         store = LoopStore(Unsure(tree, tree.session().session_id))
-        assert await elect(store, 1, Clock()) == Election(1, 1, 0, True)
+        assert await elect(store, 1, Clock()) == ControllerElection(1, 1, 0, True)
 
     asyncio.run(go())
 

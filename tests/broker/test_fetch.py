@@ -15,7 +15,7 @@ from magicbyte.broker import conversion
 from magicbyte.broker import fetch as broker_fetch
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.conversion import CHUNK_BYTES
-from magicbyte.broker.metrics import Client, Conversion
+from magicbyte.broker.metrics import ClientSoftware, Conversion
 from magicbyte.codecs import Codec
 from magicbyte.log.live.segment import FileSlice
 from magicbyte.protocol import APIS, read_response, write_request
@@ -72,7 +72,7 @@ def test_a_fetch_that_needs_no_conversion_gives_the_stored_bytes_and_is_counted_
             assert counters.recompressions_avoided == 1
             assert all(each.source is each.target for each in counters.fetched)
             await fetch(peer, 1, asking("topic", 0))
-            assert counters.fetched[Conversion(Format.V1, Format.V0, 1, Client("test"))].sets == 1
+            assert counters.fetched[Conversion(Format.V1, Format.V0, 1, ClientSoftware("test"))].sets == 1
             peer.close()
 
     run(work())
@@ -99,7 +99,9 @@ def test_a_large_fetch_is_converted_while_it_is_sent_and_what_comes_is_a_beginni
                     offset = found[-1].offset + 1
                 poorest = Format.V0 if version == 0 else Format.V1
                 assert facts(found, poorest) == facts(sent, poorest)
-                counted = broker.metrics.of("topic").fetched[Conversion(Format.V2, poorest, version, Client("test"))]
+                counted = broker.metrics.of("topic").fetched[
+                    Conversion(Format.V2, poorest, version, ClientSoftware("test"))
+                ]
                 assert counted.sets >= len(sent) // batch
                 assert counted.bytes >= broker.replicas.partition("topic", 0).log.size
             peer.close()

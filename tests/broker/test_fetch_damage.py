@@ -13,7 +13,7 @@ from broker.builders import asking, fetch, made, produce, read, records
 from broker.serving import Peer, Running
 from builders import run
 from magicbyte.broker import partition as broker_partition
-from magicbyte.broker.partition import Partition
+from magicbyte.broker.partition import ServedPartition
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.encode import Format
@@ -139,7 +139,7 @@ def test_an_old_reader_is_given_what_stands_in_front_of_a_zstd_batch_then_the_co
 def test_a_partition_full_of_damage_is_worth_so_many_lines_and_one_that_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    partition: Partition = Partition("topic", 0, None)  # type: ignore[arg-type]
+    partition: ServedPartition = ServedPartition("topic", 0, None)  # type: ignore[arg-type]
     caplog.set_level(logging.WARNING)
     for position in range(3 * broker_partition.MOST_DAMAGE_TOLD):
         error = CorruptRecordError("crc", expected=1, found=2, position=position)

@@ -14,7 +14,7 @@ from magicbyte.broker import groups
 from magicbyte.broker.appends import Acknowledgement
 from magicbyte.broker.broker import Broker
 from magicbyte.errors import ErrorCode
-from magicbyte.groups.effects import Store
+from magicbyte.groups.effects import StoreRecords
 from magicbyte.groups.loading import LoadedPartition
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.log.live.partition_log import PartitionLog
@@ -194,7 +194,7 @@ def test_records_that_were_decided_before_a_move_are_not_appended_after_it(tmp_p
         async with Running(tmp_path, SETTINGS) as broker:
             peer = await prepared(broker)
             log = broker.logs.logs[TopicPartition(OFFSETS_TOPIC, MOVED)]
-            store = Store(MOVED, broker.groups.coordinator.terms[MOVED].number, ((b"key", b"value"),))
+            store = StoreRecords(MOVED, broker.groups.coordinator.terms[MOVED].number, ((b"key", b"value"),))
             end = log.log_end_offset
             broker.groups.resigned(MOVED, 1)
             broker.groups.elected(MOVED, 2)

@@ -24,7 +24,7 @@ from magicbyte.client.connection import Connection
 from magicbyte.client.groups import Committed
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
-from magicbyte.groups.effects import Store
+from magicbyte.groups.effects import StoreRecords
 from magicbyte.groups.partitioning import partition_for
 from magicbyte.protocol import APIS, Message
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -456,7 +456,7 @@ def test_what_is_appended_for_a_group_is_what_a_real_broker_appends_byte_for_byt
             records = [record for columns in decode(entry.buffer) for record in columns]
             is_group = isinstance(entry, RecordBatch) and entry.base_sequence == -1
             cells = tuple((record.key or b"", record.value) for record in records)
-            store = Store(0, 0, cells, is_group=is_group)
+            store = StoreRecords(0, 0, cells, is_group=is_group)
             made = bytearray(records_of(store, Format(str(entry.magic)), Codec.NONE, records[0].timestamp))
             if isinstance(entry, RecordBatch):
                 batch = RecordBatch(memoryview(made))

@@ -26,7 +26,7 @@ from magicbyte.broker.metrics import (
     MOST_ASKINGS,
     MOST_CLIENTS,
     OTHERS,
-    Client,
+    ClientSoftware,
     Conversion,
     Metrics,
     Moved,
@@ -533,11 +533,11 @@ def test_clients_beyond_the_bound_are_counted_together() -> None:
 def test_clients_beyond_the_bound_are_counted_together_by_version() -> None:
     metrics = Metrics()
     for at in range(MOST_ASKINGS):
-        metrics.asking(Client(f"client {at}"), "10.0.0.1", 1, 11).count += 1
-    metrics.asking(Client("one more"), "10.0.0.2", 1, 3).count += 1
-    metrics.asking(Client("another"), "10.0.0.3", 1, 3).count += 1
+        metrics.asking(ClientSoftware(f"client {at}"), "10.0.0.1", 1, 11).count += 1
+    metrics.asking(ClientSoftware("one more"), "10.0.0.2", 1, 3).count += 1
+    metrics.asking(ClientSoftware("another"), "10.0.0.3", 1, 3).count += 1
     assert metrics.asked[OTHERS, "", 1, 3].count == 2
-    assert metrics.asking(Client("client 0"), "10.0.0.1", 1, 11).count == 1
+    assert metrics.asking(ClientSoftware("client 0"), "10.0.0.1", 1, 11).count == 1
 
 
 def test_each_client_is_counted_by_address_and_version(tmp_path: Path) -> None:

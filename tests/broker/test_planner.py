@@ -10,15 +10,24 @@ from broker.builders import asking, fetch, made, produce, read, records
 from broker.serving import Clock, Peer, Running
 from broker.test_admin import background_of
 from builders import run
-from magicbyte.archive.migration import Phase, Step, Stored, stage_of
+from magicbyte.archive.migration import Phase, Step, StoredEntries, stage_of
 from magicbyte.broker.broker import Broker
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
 from magicbyte.codecs import Codec
 from magicbyte.log.cleaning.maintenance import Action
 from magicbyte.log.files.directory import discover
 from magicbyte.migration import planner, rehearsal
-from magicbyte.migration.planner import Estimate, Plan, Sample, TopicFacts, TopicPlan, Usage, load_of, upgraded
+from magicbyte.migration.planner import (
+    BrokerUsage,
+    Estimate,
+    MigrationPlan,
+    Sample,
+    TopicFacts,
+    TopicPlan,
+    load_of,
+    upgraded,
+)
 from magicbyte.migration.rehearsal import Load, rehearse
 from magicbyte.migration.sightings import CLIENT_ID
 from magicbyte.net.scrape import Scrape, scrape
@@ -32,7 +41,7 @@ ESTIMATE = Estimate(cpu_s=0.1, converted_records=0, converted_bytes=0, zero_copy
 V0, V1, V2 = Format.V0, Format.V1, Format.V2
 
 
-async def used(broker: Broker) -> Usage:
+async def used(broker: Broker) -> BrokerUsage:
     return planner.usage(None, await scrape(f"127.0.0.1:{broker.http_port}"))
 
 
@@ -105,7 +114,7 @@ PRODUCE = (
 FETCH = 'direction="fetch",topic="t",source="1",target="{}",version="{}",client_id="c",software="",software_version=""'
 
 
-def numbers(*rows: tuple[str, int, int, int]) -> Usage:
+def numbers(*rows: tuple[str, int, int, int]) -> BrokerUsage:
     """What a broker says that has run for 10 s."""
     names = ("bytes", "sets", "records")
     lines = {
@@ -203,7 +212,7 @@ def test_a_rehearsal_does_the_work_of_the_load() -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_path: Path) -> None:
-    async def work() -> Plan:
+    async def work() -> MigrationPlan:
         async with Running(tmp_path, SERVED) as broker:
             broker.topics.create("topic", configs={"message.format.version": "0"})
             peer = await Peer.of(broker)
@@ -267,7 +276,7 @@ def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: P
 
     found = run(work())["topic"]
     assert found.stored[V1, Codec.NONE].entries == 5
-    assert found.stored[V1, Codec.GZIP] == Stored(1, len(made(records(5), V1, Codec.GZIP)))
+    assert found.stored[V1, Codec.GZIP] == StoredEntries(1, len(made(records(5), V1, Codec.GZIP)))
     assert (found.configured, found.config.retention_ms, found.shares) == (V1, 77, False)
     assert len(found.partitions) == 1
 
@@ -312,7 +321,7 @@ def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(settings: d
 
             for _ in range(25):
                 await tick(V1)
-            await alter_configs(client, Resource.TOPIC, "topic", {**own, "message.format.version": "2"})
+            await alter_configs(client, ConfigResource.TOPIC, "topic", {**own, "message.format.version": "2"})
             before = await look()
             await tick(V2)
             used = planner.usage(before, await look())

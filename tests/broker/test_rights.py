@@ -61,7 +61,7 @@ from magicbyte.protocol.messages.describe_transactions import DescribeTransactio
 from magicbyte.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.protocol.outcomes import codes_of
-from magicbyte.security.acls import Entry, Operation, Pattern, Permission, Resource, ResourceType
+from magicbyte.security.acls import AccessControlEntry, AclOperation, Pattern, Permission, ResourcePattern, ResourceType
 from magicbyte.security.principal import ANONYMOUS
 
 ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
@@ -74,12 +74,16 @@ NO_TOPIC, NO_GROUP, NO_CLUSTER = (
 )
 
 
-async def give(broker: Broker, operation: Operation, kind: ResourceType = TOPIC, name: str = "t", **named: Any) -> None:
+async def give(
+    broker: Broker, operation: AclOperation, kind: ResourceType = TOPIC, name: str = "t", **named: Any
+) -> None:
     """Let everybody, or nobody, do something."""
     assert broker.authorizer is not None
     permission = named.get("permission", Permission.ALLOW)
-    resource = Resource(kind, "kafka-cluster" if kind is CLUSTER else name, named.get("pattern", Pattern.LITERAL))
-    await broker.authorizer.change(resource, add=frozenset({Entry(ANONYMOUS, permission, operation)}))
+    resource = ResourcePattern(
+        kind, "kafka-cluster" if kind is CLUSTER else name, named.get("pattern", Pattern.LITERAL)
+    )
+    await broker.authorizer.change(resource, add=frozenset({AccessControlEntry(ANONYMOUS, permission, operation)}))
 
 
 def serving(
@@ -307,7 +311,7 @@ def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothing_else
 
 def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Path) -> None:  # [55, 56, 58, 59]
     async def work(broker: Broker, peer: Peer) -> None:
-        await give(broker, Operation.WRITE)
+        await give(broker, AclOperation.WRITE)
         parts = [produce.PartitionProduceData(index=0)]
         topics = [produce.TopicProduceData(name=each, partition_data=parts) for each in ("u", "t")]
         told = await peer.ask(produce.ProduceRequest(acks=1, topic_data=topics), 8, produce.ProduceResponse)
@@ -317,7 +321,7 @@ def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Pa
         asked = metadata.MetadataRequest(topics=None)
         everything = await peer.ask(asked, 9, metadata.MetadataResponse)
         assert [each.name for each in everything.topics] == ["t"]
-        await give(broker, Operation.DESCRIBE, name="missing")
+        await give(broker, AclOperation.DESCRIBE, name="missing")
         named = [metadata.MetadataRequestTopic(name=each) for each in ("missing", "u")]
         found = await peer.ask(metadata.MetadataRequest(topics=named), 9, metadata.MetadataResponse)
         assert [(each.name, each.error_code) for each in found.topics] == [("missing", NO_TOPIC), ("u", NO_TOPIC)]
@@ -331,27 +335,27 @@ def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Pa
 def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transaction(tmp_path: Path) -> None:
     async def work(broker: Broker, peer: Peer) -> None:
         assert await transacting.send(peer, transacting.Pair(7, 0), ("t", 0), 0, b"a") == (NO_ID, -1)
-        for operation in (Operation.WRITE, Operation.DESCRIBE):
+        for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
             await give(broker, operation, ResourceType.TRANSACTIONAL_ID, "x")
         assert await transacting.found(peer) == 0
         pair = await transacting.begin(peer)
         assert await transacting.send(peer, pair, ("t", 0), 0, b"a") == (NO_TOPIC, -1)
-        await give(broker, Operation.WRITE)
+        await give(broker, AclOperation.WRITE)
         both = ("t", 0), ("u", 0)
         assert await transacting.add(peer, pair, *both, ("t", 9)) == [ErrorCode.OPERATION_NOT_ATTEMPTED, NO_TOPIC, 3]
         assert await transacting.add(peer, pair, ("t", 0)) == [0]
         assert await transacting.send(peer, pair, ("t", 0), 0, b"a") == (0, 0)
         assert await transacting.add_offsets(peer, pair, "g") == NO_GROUP
-        await give(broker, Operation.READ, GROUP, "g")
+        await give(broker, AclOperation.READ, GROUP, "g")
         assert await transacting.found(peer, "g", 0) == 0
         assert await transacting.add_offsets(peer, pair, "g") == 0
         assert [await transacting.commit_offset(peer, pair, "g", each, 1) for each in both] == [NO_TOPIC] * 2
-        await give(broker, Operation.READ)
+        await give(broker, AclOperation.READ)
         assert [await transacting.commit_offset(peer, pair, "g", each, 1) for each in both] == [0, NO_TOPIC]
         await transacting.ended(peer, pair)
         listed = await peer.ask(ListTransactionsRequest(), 0, ListTransactionsResponse)
         assert [each.transactional_id for each in listed.transaction_states] == ["x"]
-        await give(broker, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "x", permission=Permission.DENY)
+        await give(broker, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "x", permission=Permission.DENY)
         assert not (await peer.ask(ListTransactionsRequest(), 0, ListTransactionsResponse)).transaction_states
 
     serving(tmp_path, work)
@@ -359,12 +363,12 @@ def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transaction(tm
 
 def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
     async def work(broker: Broker, peer: Peer) -> None:
-        await give(broker, Operation.READ)
+        await give(broker, AclOperation.READ)
         topics = [fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])]
         new = fetch.FetchRequest(session_epoch=0, topics=topics)
         begun = await peer.ask(new, 11, fetch.FetchResponse)
         assert begun.session_id
-        await give(broker, Operation.READ, permission=Permission.DENY)
+        await give(broker, AclOperation.READ, permission=Permission.DENY)
         again = fetch.FetchRequest(session_id=begun.session_id, session_epoch=1, topics=topics)
         assert (await peer.ask(again, 11, fetch.FetchResponse)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         told = await peer.ask(new, 11, fetch.FetchResponse)
@@ -376,7 +380,7 @@ def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
 
 def test_operations_that_are_allowed_are_told_where_they_are_asked_for(tmp_path: Path) -> None:  # [67]
     async def work(broker: Broker, peer: Peer) -> None:
-        await give(broker, Operation.READ)
+        await give(broker, AclOperation.READ)
         asked = metadata.MetadataRequest(
             topics=[metadata.MetadataRequestTopic(name="t")],
             include_cluster_authorized_operations=True,
@@ -385,11 +389,11 @@ def test_operations_that_are_allowed_are_told_where_they_are_asked_for(tmp_path:
         told = await peer.ask(asked, 8, metadata.MetadataResponse)
         assert told.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8
         assert told.cluster_authorized_operations == 0
-        await give(broker, Operation.ALL, CLUSTER)
+        await give(broker, AclOperation.ALL, CLUSTER)
         about = describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True)
         cluster = await peer.ask(about, 0, describe_cluster.DescribeClusterResponse)
         assert cluster.cluster_authorized_operations == 8096
-        await give(broker, Operation.ALL, GROUP, "g")
+        await give(broker, AclOperation.ALL, GROUP, "g")
         group = describe_groups.DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
         described = await peer.ask(group, 3, describe_groups.DescribeGroupsResponse)
         assert described.groups[0].authorized_operations == 328
@@ -440,7 +444,7 @@ def test_what_a_damaged_node_is_about_is_closed_to_all_but_super_users(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def damage(broker: Broker, peer: Peer) -> None:
-        await give(broker, Operation.READ)
+        await give(broker, AclOperation.READ)
         broker.metadata.set("/kafka-acl/Topic/t", b"{")
 
     async def work(broker: Broker, peer: Peer) -> None:

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from broker.builders import records
-from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
-from magicbyte.client.client import Node
+from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
+from magicbyte.client.client import BrokerNode
 from magicbyte.client.produce import send
 from magicbyte.client.replicas import alter_reassignments
 from magicbyte.errors import BrokerError
@@ -20,7 +20,7 @@ BYTES = 10 * RATE
 SETTINGS = {"replica.fetch.max.bytes": "50000", "auto.leader.rebalance.enable": "false"}
 
 
-async def as_it_is(node: Node) -> Node:
+async def as_it_is(node: BrokerNode) -> BrokerNode:
     return node
 
 
@@ -33,9 +33,11 @@ async def copied(world: World, side: str, replicas: str) -> tuple[float, float]:
         await client.at_leader("t", 0, as_it_is)
         for _ in range(100):
             await send(client, "t", 0, records(1, BYTES // 100))
-        await alter_configs(client, Resource.TOPIC, "t", {f"{side}.replication.throttled.replicas": replicas})
+        await alter_configs(client, ConfigResource.TOPIC, "t", {f"{side}.replication.throttled.replicas": replicas})
         for number in ("1", "2"):
-            await alter_configs(client, Resource.BROKER, number, {f"{side}.replication.throttled.rate": str(RATE)})
+            await alter_configs(
+                client, ConfigResource.BROKER, number, {f"{side}.replication.throttled.rate": str(RATE)}
+            )
         began = world.virtual_s
         (outcome,) = await alter_reassignments(client, {TopicPartition("t", 0): (1, 2)})
         assert outcome.error is None
@@ -71,7 +73,7 @@ def test_a_list_of_throttled_replicas_that_is_none_is_refused() -> None:
         async with world.client() as client:
             await create_topic(client, NewTopic("t"))
             with pytest.raises(BrokerError, match="PARTITION:BROKER"):
-                await alter_configs(client, Resource.TOPIC, "t", {"leader.replication.throttled.replicas": "0-1"})
+                await alter_configs(client, ConfigResource.TOPIC, "t", {"leader.replication.throttled.replicas": "0-1"})
 
     with World(1, settings=SETTINGS) as world:
         world.run(work(world))

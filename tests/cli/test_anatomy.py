@@ -12,7 +12,7 @@ from golden_data import Case, log_case, log_cases
 from magicbyte.cli.main import main
 from magicbyte.codecs import Codec
 from magicbyte.records import layout
-from magicbyte.records.anatomy import UNREADABLE, Part, anatomy, inside
+from magicbyte.records.anatomy import UNREADABLE, FieldPart, anatomy, inside
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
 from magicbyte.records.entry import Entry, entries
@@ -49,7 +49,7 @@ V0_FIELDS = {**MESSAGE_FIELDS, "key_length": layout.V0_KEY_LENGTH}
 V1_FIELDS = {**MESSAGE_FIELDS, "timestamp": layout.V1_TIMESTAMP, "key_length": layout.V1_KEY_LENGTH}
 
 
-def check_cover(parts: list[Part], size: int) -> None:
+def check_cover(parts: list[FieldPart], size: int) -> None:
     at = 0
     for part in parts:
         assert part.start == at
@@ -100,7 +100,7 @@ def test_the_parts_of_real_entries_hold_the_keys_and_values_of_their_records(cas
             assert inner_offsets(parts) == [record.offset for record in expected]
 
 
-def cells(data: memoryview, parts: list[Part], name: str) -> list[bytes]:
+def cells(data: memoryview, parts: list[FieldPart], name: str) -> list[bytes]:
     return [
         bytes(data[part.start : part.start + part.size])
         for part in parts
@@ -108,11 +108,11 @@ def cells(data: memoryview, parts: list[Part], name: str) -> list[bytes]:
     ]
 
 
-def header_names(data: memoryview, parts: list[Part]) -> list[str]:
+def header_names(data: memoryview, parts: list[FieldPart]) -> list[str]:
     return [name.decode() for name in cells(data, parts, "header_key")]
 
 
-def inner_offsets(parts: list[Part]) -> list[int | None]:
+def inner_offsets(parts: list[FieldPart]) -> list[int | None]:
     """Absolute offsets: the stored one, or what the note says."""
     stored = [part for part in parts if part.field.endswith("].offset")]
     return [int(part.note.removeprefix("offset ")) if part.note else part.value for part in stored]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
-from magicbyte.launch.cluster import STATE, LocalCluster, Member, held
+from magicbyte.launch.cluster import STATE, LaunchedBroker, LocalCluster, held
 from magicbyte.testing import Broker
 
 
@@ -35,7 +35,7 @@ def refused(*arguments: str | Path) -> str:
 def stopped(directory: Path, brokers: int = 3) -> LocalCluster:
     """Return a cluster that ran once."""
     with held(directory, lambda _: None, makes=True) as found:
-        found.members = [Member(number, 40000 + number) for number in range(1, brokers + 1)]
+        found.members = [LaunchedBroker(number, 40000 + number) for number in range(1, brokers + 1)]
         found.zookeeper, found.zookeeper_port = "127.0.0.1:39999", 39999
         found.save()
     for each in found.members:

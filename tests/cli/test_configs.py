@@ -147,7 +147,7 @@ def test_old_brokers_have_no_such_requests_and_that_is_said(manner: str) -> None
 def test_old_brokers_are_not_asked_again_and_again_who_the_controller_is(manner: str) -> None:
     async def ask(address: str) -> None:
         async with Client(address) as client:
-            await admin.describe_configs(client, admin.Resource.TOPIC, "topic")
+            await admin.describe_configs(client, admin.ConfigResource.TOPIC, "topic")
 
     broker = ScriptedBroker(manner)
     with scripted(broker) as address, pytest.raises(BrokerError, match=r"before 0\.10 do not tell which of them it is"):

@@ -10,7 +10,7 @@ import pytest
 
 from cli.command import run
 from magicbyte.client import Client
-from magicbyte.client.admin import Resource, describe_configs
+from magicbyte.client.admin import ConfigResource, describe_configs
 from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
 from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from magicbyte.testing import Broker
@@ -145,7 +145,9 @@ def test_apply_refuses_what_costs_old_consumers_something_and_does_it_with_force
         def configured() -> str | None:
             async def ask() -> str | None:
                 async with Client(server) as client:
-                    return (await describe_configs(client, Resource.TOPIC, "orders"))["message.format.version"].value
+                    return (await describe_configs(client, ConfigResource.TOPIC, "orders"))[
+                        "message.format.version"
+                    ].value
 
             return asyncio.run(ask())
 

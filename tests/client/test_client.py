@@ -535,7 +535,7 @@ def test_settings_are_changed_one_by_one_or_where_that_is_unknown_all_at_once() 
     changes = {"retention.ms": "7", "segment.bytes": None}
 
     async def work(client: Client) -> None:
-        await admin.alter_configs(client, admin.Resource.TOPIC, "topic", changes)
+        await admin.alter_configs(client, admin.ConfigResource.TOPIC, "topic", changes)
 
     run(broker, work)
     one_by_one = broker.asked(incremental_alter_configs.IncrementalAlterConfigsRequest)[0].resources[0].configs

@@ -24,7 +24,7 @@ from magicbyte.errors import (
 from magicbyte.groups import consumer_protocol
 from magicbyte.groups import records as group_records
 from magicbyte.log.files import checkpoints, indexes, producer_snapshot, properties, reader
-from magicbyte.log.files.directory import OFFSET_INDEX, PartitionDirectory, Segment
+from magicbyte.log.files.directory import OFFSET_INDEX, PartitionDirectory, SegmentFiles
 from magicbyte.log.files.names import FolderState
 from magicbyte.ports import FileEntry
 from magicbyte.protocol import Frames, read_request, write_request
@@ -336,7 +336,7 @@ def partition_of(log: bytes, index: bytes, dialect: Dialect) -> PartitionDirecto
     """Return a partition folder that holds a segment of base offset 0 and, unless it is empty, an index."""
     files = MemoryFiles(log, index)
     companions = {OFFSET_INDEX: files.entry(".index")} if index else {}
-    segment = Segment(0, files.entry(".log"), companions)
+    segment = SegmentFiles(0, files.entry(".log"), companions)
     nothing: tuple[FileEntry, ...] = ()
     return PartitionDirectory(
         "folder", files, "t", 0, FolderState.CURRENT, dialect, None, (segment,), {}, {}, nothing, nothing, nothing

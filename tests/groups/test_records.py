@@ -20,9 +20,9 @@ from magicbyte.groups.records import (
     GroupMetadataValue,
     GroupValue,
     LaterGroupKey,
-    Member,
     OffsetCommitKey,
     OffsetCommitValue,
+    StoredMember,
     UnknownKey,
     UnknownValue,
     decode_key,
@@ -133,14 +133,14 @@ def test_every_version_of_a_group(version: int) -> None:
         + tags
     )
     instance, timeout = ("instance" if version >= 3 else None), (300_000 if version >= 1 else -1)
-    expected = Member("m-1", instance, "client", "/127.0.0.1", timeout, 10_000, b"sub", b"ass")
+    expected = StoredMember("m-1", instance, "client", "/127.0.0.1", timeout, 10_000, b"sub", b"ass")
     value = decode_value(GROUP, data)
     assert value == GroupMetadataValue(version, "connect", 5, "range", "m-1", 1000 if version >= 2 else -1, [expected])
     assert value.to_json()["data"]["members"][0]["subscription"] == base64.b64encode(b"sub").decode()
 
 
 def test_a_consumer_whose_subscription_is_junk_is_shown_in_base64() -> None:
-    member = Member("m", None, "c", "h", 1, 2, b"", b"\0")
+    member = StoredMember("m", None, "c", "h", 1, 2, b"", b"\0")
     shown = member.to_json(3, "consumer")
     assert (shown["subscription"], shown["assignment"]) == ("", "AA==")
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.coordinator import Coordinator
-from magicbyte.groups.effects import Caller, Effect, Marker, Producer, Reply, Store, Tell, encoded
+from magicbyte.groups.effects import Caller, Effect, Marker, Producer, Reply, StoreRecords, Tell, encoded
 from magicbyte.groups.group import Group
 from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.offsets import end_transaction
@@ -86,7 +86,7 @@ class World:
     def __post_init__(self) -> None:
         self.log: dict[int, list[Record]] = {}
         self.sets: dict[int, bytearray] = {}
-        self.held: list[Store] = []
+        self.held: list[StoreRecords] = []
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
         self.append_code = ErrorCode.NONE
@@ -132,7 +132,7 @@ class World:
             else:
                 self.append(effect)
 
-    def append(self, store: Store) -> None:
+    def append(self, store: StoreRecords) -> None:
         assert store.records or isinstance(store.origin, Marker)
         if not self.append_code:
             log, sets = self.log.setdefault(store.partition, []), self.sets.setdefault(store.partition, bytearray())

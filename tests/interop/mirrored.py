@@ -123,7 +123,7 @@ def compacted(real: Real, topic: str, fill: Callable[[], None]) -> None:
         time.sleep(0.2)
     if not real.version.startswith("0."):  # there is nothing to be done before 0.11
         kept = {"cleanup.policy": "delete", "retention.ms": "-1"}
-        real.run(lambda here, _: admin.alter_configs(here, admin.Resource.TOPIC, topic, kept))
+        real.run(lambda here, _: admin.alter_configs(here, admin.ConfigResource.TOPIC, topic, kept))
 
 
 def log_bytes(folder: Path) -> bytes:

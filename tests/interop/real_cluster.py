@@ -20,7 +20,7 @@ from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.controller_requests import HANDLERS
 from magicbyte.broker.links import connect
-from magicbyte.broker.request import Connection, Request
+from magicbyte.broker.request import ClientConnection, Request
 from magicbyte.broker.threads import SystemThreads
 from magicbyte.broker.versions import SERVED, versions_response
 from magicbyte.errors import NetworkError
@@ -197,7 +197,7 @@ class Candidate:
         if key in CONTROL:
             return await self.told.take(message, version)
         self.asked.append(message)
-        connection = Connection("host", "peer", self._config.listeners[0])
+        connection = ClientConnection("host", "peer", self._config.listeners[0])
         answer = await HANDLERS[type(message)](self._broker, Request(message, version, None, connection))
         assert answer is not None
         return answer

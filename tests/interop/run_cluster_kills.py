@@ -38,7 +38,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import wire_reader
 from interop import jvm, kafka_oracle
 from interop.processes import BROKERS, DIES_WITH_US, HERE, PATIENCE_S, TREE, BadDayError, Member, Tree, own_network
-from magicbyte.testing.checker import Operation, Outcome, Pending, Recorder, Rules, Sent, check
+from magicbyte.testing.checker import ClientOperation, HistoryRules, OperationOutcome, Pending, Recorder, Sent, check
 
 TOPIC: Final = "kept"
 PARTITIONS: Final = 6
@@ -386,9 +386,9 @@ def faults(pick: random.Random, *, has_network: bool) -> list[Fault]:
 # ---- the judgement
 
 
-def judge_history(history: list[Operation]) -> dict[str, Any]:
+def judge_history(history: list[ClientOperation]) -> dict[str, Any]:
     """Judge what clients saw, of which the last reads were to the end of each partition. Raises BadDayError."""
-    report = check(history, Rules())
+    report = check(history, HistoryRules())
     if not report.is_sound:
         raise BadDayError(str(report))
     return {"acknowledged": report.acknowledged, "read": report.read, "unknown": report.unknown}
@@ -398,12 +398,12 @@ def log_bytes(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
-def judge_logs(history: list[Operation], folders: list[Path]) -> dict[str, int]:
+def judge_logs(history: list[ClientOperation], folders: list[Path]) -> dict[str, int]:
     """See that replicas are equal, and that each acknowledged record is at its offset, once. Raises BadDayError."""
     expected: dict[str, dict[int, str]] = {name_of(each): {} for each in range(PARTITIONS)}
     for operation in history:
         for step in operation.steps:
-            if isinstance(step, Sent) and operation.outcome is Outcome.OK and step.offset is not None:
+            if isinstance(step, Sent) and operation.outcome is OperationOutcome.OK and step.offset is not None:
                 expected[step.partition][step.offset] = str(step.value)
     sizes = Counter[str]()
     for name, acknowledged in expected.items():

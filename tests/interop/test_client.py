@@ -198,14 +198,14 @@ def test_topics_and_settings_are_changed(broker: Broker) -> None:
         assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
         if broker.has("0.11"):
             changes = {"retention.ms": None, "segment.bytes": "7654321"}
-            await admin.alter_configs(client, admin.Resource.TOPIC, "changed", changes)
+            await admin.alter_configs(client, admin.ConfigResource.TOPIC, "changed", changes)
             own = await settled(client, "segment.bytes")
             assert own == {"segment.bytes": "7654321"}
             await send(client, "changed", 0, made(0, 10))
             assert await admin.delete_records(client, "changed", 0, 4) == 4
             assert await bounds(client, "changed", 0) == (4, 10)
             number = next(iter(client.cluster.brokers))
-            assert await admin.describe_configs(client, admin.Resource.BROKER, str(number))
+            assert await admin.describe_configs(client, admin.ConfigResource.BROKER, str(number))
         if broker.has("1.0"):
             await admin.create_partitions(client, "changed", 3)
             await send(client, "changed", 2, made(0, 1))
@@ -220,7 +220,7 @@ def test_topics_and_settings_are_changed(broker: Broker) -> None:
 async def settled(client: Client, name: str) -> dict[str, str | None]:
     """Return the settings of the topic alone, once `name` is one: a change takes a moment to arrive."""
     while True:
-        found = await admin.describe_configs(client, admin.Resource.TOPIC, "changed")
+        found = await admin.describe_configs(client, admin.ConfigResource.TOPIC, "changed")
         own = {each.name: each.value for each in found.values() if each.is_own}
         if name in own:
             return own

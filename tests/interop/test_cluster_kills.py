@@ -14,7 +14,7 @@ from magicbyte.codecs import Codec
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, columns_of, encode
 from magicbyte.records.layout import TimestampType
-from magicbyte.testing.checker import Operation, Recorder
+from magicbyte.testing.checker import ClientOperation, Recorder
 
 TESTS = Path(__file__).parent.parent
 FIGURES = Path(__file__).with_name("cluster_kill_figures.json")
@@ -52,7 +52,7 @@ def log_of(values: list[str]) -> bytes:
     return bytes(encode(columns, Format.V2, Codec.NONE, batches=[(len(values), BatchHeader(base_offset=0))]))
 
 
-def history_of(values: list[str]) -> list[Operation]:
+def history_of(values: list[str]) -> list[ClientOperation]:
     """Return a history in which values were acknowledged at their places, and were read."""
     recorder = Recorder(lambda: 0)
     for at, value in enumerate(values):

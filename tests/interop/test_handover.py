@@ -13,7 +13,7 @@ import pytest
 from cli.command import run
 from interop import jvm, kafka_oracle
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, Resource, create_topic, describe_configs
+from magicbyte.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
 from magicbyte.client.fetch import FetchOptions, read_records
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
@@ -74,7 +74,7 @@ async def described(client: Client) -> dict[str, str | None]:
     """The settings that were given; brokers before 0.11 do not tell."""
     if (await client.any_connection()).versions.latest(APIS[DESCRIBE_CONFIGS]) is None:
         return {}
-    found = await describe_configs(client, Resource.TOPIC, "orders")
+    found = await describe_configs(client, ConfigResource.TOPIC, "orders")
     return {name: found[name].value for name in SETTINGS}
 
 

@@ -11,7 +11,7 @@ import golden_data
 from cli.command import run
 from interop import jvm
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
@@ -57,9 +57,9 @@ def test_a_real_broker_starts_with_forgotten_settings_and_serves_old_formats(tmp
             for name, value in {"message.format.version": "2.8", "segment.bytes": "1048575"}.items():
                 assert name in weights({}, {name: value})
                 with pytest.raises(BrokerError) as refused:
-                    await alter_configs(client, Resource.TOPIC, "v0", {name: value}, validate_only=True)
+                    await alter_configs(client, ConfigResource.TOPIC, "v0", {name: value}, validate_only=True)
                 assert refused.value.code == ErrorCode.INVALID_CONFIG
-            await alter_configs(client, Resource.TOPIC, "v0", {"segment.bytes": "1048576"}, validate_only=True)
+            await alter_configs(client, ConfigResource.TOPIC, "v0", {"segment.bytes": "1048576"}, validate_only=True)
             assert weights({}, {"segment.bytes": "1048576"}) == {}
 
     async def read(bootstrap: str) -> None:

@@ -20,7 +20,7 @@ from magicbyte.mirror.mirror import Mirror
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.entry import entries
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.testing import Broker
 from mirror.pair import dies
 from mirror.sets import counted, some
@@ -83,7 +83,7 @@ def test_lz4_with_the_broken_checksum_of_real_producers_arrives_right(real: Real
         found = []
         async for sets in read_sets(client, "broken", 0, *await bounds(client, "broken", 0)):
             for _, entry in entries(sets.data):
-                value = entry.value if isinstance(entry, Message) else entry.records_section
+                value = entry.value if isinstance(entry, MessageView) else entry.records_section
                 assert value is not None
                 found.append((entry.magic, value))
         return found
@@ -167,7 +167,7 @@ def test_formats_that_changed_while_a_topic_was_written_arrive_in_their_order(re
     real.make("mixed", message_format_version="0.9.0")
     for at, form in enumerate(("0.9.0", "0.10.2", "2.8")):
         wanted = {"message.format.version": form}
-        real.run(lambda here, _, to=wanted: admin.alter_configs(here, admin.Resource.TOPIC, "mixed", to))
+        real.run(lambda here, _, to=wanted: admin.alter_configs(here, admin.ConfigResource.TOPIC, "mixed", to))
         real.produce("mixed", "lz4", [line("mixed", 40 * at + each) for each in range(40)])
     source = real.run(lambda here, _: stored(here, "mixed"))
     assert list(dict.fromkeys(magic for magic, _ in source)) == [0, 1, 2]
@@ -204,7 +204,7 @@ def test_a_topic_that_is_made_at_the_target_has_the_settings_and_partitions_of_t
     real.mirror(only("made"))
 
     async def told(_: Client, there: Client) -> tuple[int, dict[str, str | None]]:
-        settings = await admin.describe_configs(there, admin.Resource.TOPIC, "made")
+        settings = await admin.describe_configs(there, admin.ConfigResource.TOPIC, "made")
         own = {name: each.value for name, each in settings.items() if each.is_own}
         return len((await there.topics())["made"].partitions), own
 

@@ -13,7 +13,7 @@ from interop import kafka_oracle
 from interop.real_cluster import RealCluster, until
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.partition import Partition
+from magicbyte.broker.partition import ServedPartition
 from magicbyte.client import Client
 from magicbyte.client.fetch import read_records
 from magicbyte.client.offsets import bounds
@@ -61,7 +61,7 @@ class Ours:
     def bootstrap(self) -> str:
         return f"{kafka_oracle.LOOPBACK}:{self.served.ports['PLAINTEXT']}"
 
-    def partition(self, index: int) -> Partition | None:
+    def partition(self, index: int) -> ServedPartition | None:
         return self.served.replicas.partitions.get(("t", index))
 
     def stored(self, index: int) -> bytes:

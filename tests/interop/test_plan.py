@@ -10,7 +10,7 @@ import pytest
 from cli.command import run
 from interop import jvm
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
 from magicbyte.client.fetch import fetch_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
@@ -58,7 +58,7 @@ def test_a_topic_whose_format_was_changed_is_in_phase_2(tmp_path: Path) -> None:
         async with Client(bootstrap) as client:
             await create_topic(client, NewTopic("topic", 1, 1, configs={"message.format.version": "0.10.2"}))
             await produce(client, "topic")
-            await alter_configs(client, Resource.TOPIC, "topic", {"message.format.version": "2.8"})
+            await alter_configs(client, ConfigResource.TOPIC, "topic", {"message.format.version": "2.8"})
             magic = 1
             while magic < 2:  # a broker is told of the change, and takes its time
                 await produce(client, "topic")

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
-from magicbyte.client.admin import NewTopic, Resource, alter_configs, create_topic
+from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
 from magicbyte.client.client import Client
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.produce import ProduceOptions, send
@@ -136,7 +136,7 @@ async def exchange(bootstrap: str) -> dict[Cell, int]:
             await send(client, cell.topic, 0, records, ProduceOptions(cell.codec, format=cell.stored))
             if cell.setting is not cell.stored:
                 setting = {"message.format.version": cell.setting.value}
-                await alter_configs(client, Resource.TOPIC, cell.topic, setting)
+                await alter_configs(client, ConfigResource.TOPIC, cell.topic, setting)
         for cell in CELLS:
             options = FetchOptions(versions=range(cell.version, cell.version + 1))
             received[cell] = len((await fetch_sets(client, cell.topic, 0, 0, options)).data)

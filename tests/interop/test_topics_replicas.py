@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from interop import jvm, kafka_oracle
 from magicbyte.cli.main import main
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, Resource, create_topic, describe_configs
+from magicbyte.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
 from magicbyte.client.produce import send
 from magicbyte.client.reassignment import assignment_of, dump_plan
 from magicbyte.client.replicas import describe_log_dirs
@@ -77,7 +77,7 @@ class Cluster:
         (found,) = self.json("describe", name)
         return found["partitions"][index]
 
-    def settings(self, kind: Resource, name: str) -> dict[str, str | None]:
+    def settings(self, kind: ConfigResource, name: str) -> dict[str, str | None]:
         found = self.ask(lambda client: describe_configs(client, kind, name))
         return {key: each.value for key, each in found.items() if each.is_own and "replication.throttled" in key}
 
@@ -140,9 +140,9 @@ def test_a_throttled_move_is_followed_and_cancelled(cluster: Cluster) -> None:
     cluster.topic("heavy", (0, 1), records=BATCHES)
     plan = cluster.plan("heavy", (1, 2))
     cluster.run("reassign", "--plan", plan, "--execute", "--throttle", str(RATE))
-    assert cluster.settings(Resource.TOPIC, "heavy") == THROTTLES
+    assert cluster.settings(ConfigResource.TOPIC, "heavy") == THROTTLES
     for broker in "012":
-        rates = cluster.settings(Resource.BROKER, broker)
+        rates = cluster.settings(ConfigResource.BROKER, broker)
         assert rates == dict.fromkeys(
             ("leader.replication.throttled.rate", "follower.replication.throttled.rate"), str(RATE)
         )
@@ -156,7 +156,7 @@ def test_a_throttled_move_is_followed_and_cancelled(cluster: Cluster) -> None:
     _, told = cluster.run("reassign", "--plan", plan, "--cancel")
     assert told == "1 move cancelled\nthrottle removed\n"
     until(lambda: sorted(cluster.partition("heavy")["replicas"]) == [0, 1])
-    for kind, name in ((Resource.TOPIC, "heavy"), (Resource.BROKER, "0"), (Resource.BROKER, "2")):
+    for kind, name in ((ConfigResource.TOPIC, "heavy"), (ConfigResource.BROKER, "0"), (ConfigResource.BROKER, "2")):
         until(lambda kind=kind, name=name: not cluster.settings(kind, name))
     _, told = cluster.run("reassign", "--plan", plan, "--cancel")
     assert told == "0 moves cancelled\n"
@@ -169,8 +169,8 @@ def test_a_move_that_is_waited_for_loses_its_throttle(cluster: Cluster) -> None:
     )
     assert told.endswith("throttle removed\n")
     assert cluster.partition("quick")["replicas"] == [1, 2]
-    assert not cluster.settings(Resource.TOPIC, "quick")
-    assert not cluster.settings(Resource.BROKER, "1")
+    assert not cluster.settings(ConfigResource.TOPIC, "quick")
+    assert not cluster.settings(ConfigResource.BROKER, "1")
     assert json.loads(back.splitlines()[0])["partitions"][0]["replicas"] == [0, 1]
 
 
@@ -230,8 +230,8 @@ def test_kafkas_own_tool_goes_on_with_our_plan_and_throttle(cluster: Cluster) ->
         capture_output=True, text=True, check=True, timeout=jvm.SECONDS,
     )  # fmt: skip
     assert "shared-0 is complete" in done.stdout or "shared-0 is completed" in done.stdout
-    assert not cluster.settings(Resource.TOPIC, "shared")
-    assert not cluster.settings(Resource.BROKER, "1")
+    assert not cluster.settings(ConfigResource.TOPIC, "shared")
+    assert not cluster.settings(ConfigResource.BROKER, "1")
 
 
 def test_lost_brokers_show_and_an_unclean_election_gives_a_leader_back(cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ from cli.command import run
 from interop import jvm
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.client import Node
+from magicbyte.client.client import BrokerNode
 from magicbyte.client.offsets import LATEST, list_offset
 from magicbyte.protocol.messages.produce import (
     PartitionProduceData,
@@ -62,7 +62,7 @@ async def _fill(address: str) -> None:
         for name in (TOPIC, HANGING_TOPIC):
             await create_topic(client, NewTopic(name))
 
-        async def send(node: Node) -> int:
+        async def send(node: BrokerNode) -> int:
             response = await client.ask(node, request, ProduceResponse, versions=range(3, 9))
             return response.responses[0].partition_responses[0].error_code
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from magicbyte.codecs import Codec
 from magicbyte.log.append.record_set import record_set
-from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, CompactionReport, Selection, select
+from magicbyte.log.cleaning.compaction import CleanableOffsets, Compaction, CompactionConfig, CompactionReport, select
 from magicbyte.log.files.directory import LOG
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.partition_log import PartitionLog
@@ -109,7 +109,7 @@ class Cleaned:
     ) -> CompactionReport:
         """Compact from an offset to the active segment, or to `end`."""
         end = self.log.active.base_offset if end is None else end
-        selection = Selection(first_dirty, end, 0, 1, True, False)
+        selection = CleanableOffsets(first_dirty, end, 0, 1, True, False)
         compaction = Compaction(
             self.log, selection, CompactionConfig(**config), now=Moment.fixed(now_ms), secret=bytes(16)
         )
@@ -118,7 +118,7 @@ class Cleaned:
         self.log.remove_deleted(now_ms + DAY)
         return compaction.report
 
-    def select(self, checkpoint: int | None = None, *, now_ms: int = NOW, **config: Any) -> Selection:
+    def select(self, checkpoint: int | None = None, *, now_ms: int = NOW, **config: Any) -> CleanableOffsets:
         """What could be compacted."""
         return select(self.log, checkpoint, CompactionConfig(**config), now_ms)
 

@@ -22,7 +22,7 @@ from magicbyte.records.layout import (
     V1_KEY_LENGTH,
     Field,
 )
-from magicbyte.records.message import Message, build_message
+from magicbyte.records.message import MessageView, build_message
 from magicbyte.wire.checksum import crc32, crc32c
 
 NOW = 1_700_000_000_000
@@ -157,7 +157,7 @@ def value_start(entry: bytes) -> int:
     """Where the value or records section begins: what an append in place must not touch."""
     if entry[MAGIC.start] == 2:
         return RECORD_BATCH_OVERHEAD
-    value = Message(memoryview(entry)).value
+    value = MessageView(memoryview(entry)).value
     return len(entry) - len(value or b"")
 
 

@@ -41,7 +41,7 @@ from magicbyte.records.layout import (
     RECORD_COUNT,
     TimestampType,
 )
-from magicbyte.records.message import Message, build_wrapper
+from magicbyte.records.message import MessageView, build_wrapper
 from magicbyte.wire.checksum import crc32
 
 APPEND_TIME, CREATE_TIME = TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
@@ -269,10 +269,10 @@ def test_47_to_51_headers_of_a_wrapper_are_set_without_touching_what_is_inside()
     data = wrapper(1, GZIP, three(1, 2, 3))
     for kind, inside in ((APPEND_TIME, [NOW] * 3), (CREATE_TIME, [1, 2, 3])):
         done = append(data, next_offset=40, format=V1, timestamp_type=kind)
-        stored = Message(memoryview(bytes(done)))
+        stored = MessageView(memoryview(bytes(done)))
         stored.verify()
         assert (stored.offset, stored.timestamp, stored.timestamp_type) == (42, max(inside), kind)
-        assert stored.value == Message(memoryview(data)).value
+        assert stored.value == MessageView(memoryview(data)).value
         assert [record.timestamp for record in read(done)] == inside
     for magic, offset in ((0, 0), (1, 0), (1, 1)):
         done = append(wrapped(magic, GZIP, messages(magic, AROUND), offset=offset), format=V0 if magic == 0 else V1)
@@ -422,7 +422,7 @@ def validated(data: bytes, version: int = 2, **rules: object) -> RecordSet:
 
 def unpacked(data: bytes) -> tuple[bytes, bytes]:
     """A wrapper's header, without size and checksum, and what it holds."""
-    entry = Message(memoryview(data))
+    entry = MessageView(memoryview(data))
     assert entry.value is not None
     assert crc32(data[16:]) == entry.crc
     held = decompress(entry.codec, entry.value, limit=1 << 20, lz4_header=Lz4Header.ANY)

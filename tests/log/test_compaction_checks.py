@@ -8,14 +8,14 @@ import pytest
 from log.compacted import DAY, NOW, Cleaned
 from magicbyte.codecs import Codec, decompress
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, Selection
+from magicbyte.log.cleaning.compaction import CleanableOffsets, Compaction, CompactionConfig
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.ports import Moment
 from magicbyte.records.control import ControlType
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries
-from magicbyte.records.message import Message, build_message, build_wrapper
+from magicbyte.records.message import MessageView, build_message, build_wrapper
 
 LATER = NOW + 2 * DAY
 FORMATS = pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_18_wrappers_of_magic_1_with_messages_of_magic_0_are_read_and_written_an
         (offset, b"%d" % offset, -1) for offset in (27, 28, 50, 51)
     ]
     for _, wrapper in entries(log.data):
-        assert isinstance(wrapper, Message)
+        assert isinstance(wrapper, MessageView)
         assert wrapper.magic == 1
         inner = decompress(Codec.GZIP, wrapper.value or b"", limit=1 << 20)
         assert [message.magic for _, message in entries(bytes(inner))] == [1, 1]
@@ -320,7 +320,7 @@ def test_22_a_compaction_that_is_abandoned_changes_nothing() -> None:
         log.append([1])
         log.roll()
     before = log.data
-    selection = Selection(0, 3, 0, 1, True, False)
+    selection = CleanableOffsets(0, 3, 0, 1, True, False)
     steps = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16)).run()
     for _ in range(4):  # into the second pass
         next(steps)
@@ -334,7 +334,7 @@ def test_22_a_truncation_meanwhile_ends_it() -> None:
     for _ in range(3):
         log.append([1])
         log.roll()
-    selection = Selection(0, 3, 0, 1, True, False)
+    selection = CleanableOffsets(0, 3, 0, 1, True, False)
     compaction = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16))
     steps = compaction.run()
     next(steps)
@@ -345,7 +345,7 @@ def test_22_a_truncation_meanwhile_ends_it() -> None:
 
 
 def group_bases(log: Cleaned) -> list[list[int]]:
-    selection = Selection(0, log.log.active.base_offset, 0, 1, True, False)
+    selection = CleanableOffsets(0, log.log.active.base_offset, 0, 1, True, False)
     compaction = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16))
     return [[each.base_offset for each in group] for group in compaction.groups(log.log.segments[:-1])]
 
@@ -395,7 +395,7 @@ def test_27_clean_and_cleanable_bytes_are_told_apart_by_segments() -> None:
         log.append([key], producer=1, transactional=key == 4)
         log.roll()
     one = log.log.segments[0].size
-    assert log.select(2) == Selection(2, 4, 2 * one, 2 * one, False, False)
+    assert log.select(2) == CleanableOffsets(2, 4, 2 * one, 2 * one, False, False)
     assert log.select(2).ratio == 0.5
     assert log.select(2, min_cleanable_ratio=0.49).is_due
 
@@ -454,7 +454,7 @@ def test_34_segments_that_retention_deletes_meanwhile_are_left_out() -> None:
     for key in (1, 2, 1):
         log.append([key])
         log.roll()
-    selection = Selection(0, 3, 0, 1, True, False)
+    selection = CleanableOffsets(0, 3, 0, 1, True, False)
     steps = Compaction(log.log, selection, CompactionConfig(), now=Moment.fixed(NOW), secret=bytes(16)).run()
     for _ in range(4):
         next(steps)
@@ -486,7 +486,7 @@ def test_up_to_3_0_the_time_of_files_decides_over_tombstones_of_batches_too(vers
 def clean_around_damage(log: Cleaned, now_ms: int) -> dict[int, CorruptRecordError]:
     """Compact from the beginning, around what is damaged; return that."""
     damaged: dict[int, CorruptRecordError] = {}
-    selection = Selection(0, log.log.active.base_offset, 0, 1, True, False)
+    selection = CleanableOffsets(0, log.log.active.base_offset, 0, 1, True, False)
     for _ in Compaction(
         log.log, selection, CompactionConfig(), now=Moment.fixed(now_ms), secret=bytes(16), damaged=damaged
     ).run():

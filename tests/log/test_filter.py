@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from magicbyte.archive.filter import Wanted, filter_partition
+from magicbyte.archive.filter import RecordFilter, filter_partition
 from magicbyte.archive.findings import Severity
 from magicbyte.archive.verify import verify
 from magicbyte.archive.writer import end_offset
@@ -29,7 +29,7 @@ def records_of(partition: PartitionDirectory, *, control: bool = False) -> list[
     return [record for columns in found for record in columns]
 
 
-def is_wanted(record: Record, wanted: Wanted) -> bool:
+def is_wanted(record: Record, wanted: RecordFilter) -> bool:
     times = (wanted.since is None or record.timestamp >= max(wanted.since, 0)) and (
         wanted.until is None or 0 <= record.timestamp < wanted.until
     )
@@ -38,17 +38,17 @@ def is_wanted(record: Record, wanted: Wanted) -> bool:
     return times and keys and begins and wanted.first <= record.offset < wanted.end
 
 
-def limits_for(records: list[Record]) -> Iterator[Wanted]:
+def limits_for(records: list[Record]) -> Iterator[RecordFilter]:
     """Yield limits that cut through the records."""
     times = sorted(record.timestamp for record in records)
     keys = [record.key for record in records if record.key is not None]
     middle = len(records) // 2
-    yield Wanted(since=times[middle])
-    yield Wanted(until=times[middle], first=records[1].offset)
-    yield Wanted(first=records[len(records) // 3].offset, end=records[2 * len(records) // 3].offset)
+    yield RecordFilter(since=times[middle])
+    yield RecordFilter(until=times[middle], first=records[1].offset)
+    yield RecordFilter(first=records[len(records) // 3].offset, end=records[2 * len(records) // 3].offset)
     if keys:
-        yield Wanted(keys=frozenset(keys[::5]))
-        yield Wanted(prefix=keys[0][: max(len(keys[0]) - 1, 1)])
+        yield RecordFilter(keys=frozenset(keys[::5]))
+        yield RecordFilter(prefix=keys[0][: max(len(keys[0]) - 1, 1)])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_sets_that_lose_nothing_are_copied_and_headers_stay(tmp_path: Path) -> N
     ]
     (folder / f"{0:020}.log").write_bytes(b"".join(sets))
     (source,) = discover([str(folder)])
-    report = filter_partition(source, NAME, tmp_path / "out", Wanted(first=5))
+    report = filter_partition(source, NAME, tmp_path / "out", RecordFilter(first=5))
     (found,) = discover([str(tmp_path / "out")])
     content = Path(found.segments[0].log.path).read_bytes()
     assert (report.copied, report.rewritten, report.dropped) == (1, 1, 1)

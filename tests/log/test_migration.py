@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.archive.migration import Phase, Stage, Step, Use, format_read_by, leaves_ms, segment_facts, stage_of
+from magicbyte.archive.migration import Phase, Step, TopicStage, Use, format_read_by, leaves_ms, segment_facts, stage_of
 from magicbyte.codecs import Codec
 from magicbyte.log.append.prepare import prepare
 from magicbyte.log.append.rules import AppendRules
@@ -141,30 +141,30 @@ NEW_READER, NEW_WRITER = use(consumer=True, form=V1), use(consumer=False, form=V
 @pytest.mark.parametrize(
     ("configured", "stored", "uses", "stage"),
     [
-        (V0, [V0], [OLD_READER, OLD_WRITER], Stage(V1, Phase.ONE, Step.UPGRADE_CONSUMERS, (OLD_READER,))),
-        (V0, [V0], [NEW_READER, OLD_WRITER], Stage(V1, Phase.ONE, Step.SET_FORMAT)),
-        (V0, [V0], [], Stage(V1, Phase.ONE, Step.SET_FORMAT)),
-        (V1, [V0, V1], [OLD_READER], Stage(V1, Phase.TWO, Step.UPGRADE_CONSUMERS, (OLD_READER,))),
-        (V1, [V0, V1], [NEW_READER, OLD_WRITER], Stage(V1, Phase.TWO, Step.UPGRADE_PRODUCERS, (OLD_WRITER,))),
-        (V1, [V0, V1], [NEW_READER, NEW_WRITER], Stage(V1, Phase.TWO, Step.WAIT)),
-        (V1, [V1], [OLD_READER], Stage(V1, Phase.TWO, Step.UPGRADE_CONSUMERS, (OLD_READER,))),
-        (V1, [V1], [NEW_READER], Stage(V2, Phase.ONE, Step.UPGRADE_CONSUMERS, (NEW_READER,))),
-        (V2, [V2], [use(consumer=True, form=V2)], Stage(V2, Phase.DONE, Step.NOTHING)),
-        (V2, [], [], Stage(V2, Phase.DONE, Step.NOTHING)),
+        (V0, [V0], [OLD_READER, OLD_WRITER], TopicStage(V1, Phase.ONE, Step.UPGRADE_CONSUMERS, (OLD_READER,))),
+        (V0, [V0], [NEW_READER, OLD_WRITER], TopicStage(V1, Phase.ONE, Step.SET_FORMAT)),
+        (V0, [V0], [], TopicStage(V1, Phase.ONE, Step.SET_FORMAT)),
+        (V1, [V0, V1], [OLD_READER], TopicStage(V1, Phase.TWO, Step.UPGRADE_CONSUMERS, (OLD_READER,))),
+        (V1, [V0, V1], [NEW_READER, OLD_WRITER], TopicStage(V1, Phase.TWO, Step.UPGRADE_PRODUCERS, (OLD_WRITER,))),
+        (V1, [V0, V1], [NEW_READER, NEW_WRITER], TopicStage(V1, Phase.TWO, Step.WAIT)),
+        (V1, [V1], [OLD_READER], TopicStage(V1, Phase.TWO, Step.UPGRADE_CONSUMERS, (OLD_READER,))),
+        (V1, [V1], [NEW_READER], TopicStage(V2, Phase.ONE, Step.UPGRADE_CONSUMERS, (NEW_READER,))),
+        (V2, [V2], [use(consumer=True, form=V2)], TopicStage(V2, Phase.DONE, Step.NOTHING)),
+        (V2, [], [], TopicStage(V2, Phase.DONE, Step.NOTHING)),
     ],
 )
 def test_the_steps_come_in_the_order_of_the_proposal(
-    configured: Format, stored: list[Format], uses: list[Use], stage: Stage
+    configured: Format, stored: list[Format], uses: list[Use], stage: TopicStage
 ) -> None:
     assert stage_of(configured, stored, uses) == stage
 
 
 def test_what_retention_never_takes_is_to_be_converted() -> None:
-    assert stage_of(V2, [V1, V2], [], leaves=False) == Stage(V2, Phase.TWO, Step.CONVERT)
+    assert stage_of(V2, [V1, V2], [], leaves=False) == TopicStage(V2, Phase.TWO, Step.CONVERT)
 
 
 def test_a_chosen_target_may_be_two_formats_away() -> None:
-    assert stage_of(V0, [V0], [NEW_READER], V2) == Stage(V2, Phase.ONE, Step.UPGRADE_CONSUMERS, (NEW_READER,))
+    assert stage_of(V0, [V0], [NEW_READER], V2) == TopicStage(V2, Phase.ONE, Step.UPGRADE_CONSUMERS, (NEW_READER,))
 
 
 def test_a_reader_knows_the_formats_that_its_fetch_brings() -> None:

@@ -14,7 +14,7 @@ from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import NO_TIMESTAMP
-from magicbyte.records.message import Message, build_message
+from magicbyte.records.message import MessageView, build_message
 
 BEFORE = (NO_TIMESTAMP, 0)  # the largest timestamp in front of a set, and its offset
 NOW = 1_700_000_000_000
@@ -33,7 +33,7 @@ def one_by_one(data: bytes, since: int, interval: int) -> Due:
     """Return what a segment to which each message is appended by itself has in its indexes."""
     largest, found = BEFORE, []
     for position, entry in entries(memoryview(data)):
-        assert isinstance(entry, Message)
+        assert isinstance(entry, MessageView)
         if entry.timestamp > largest[0]:
             largest = entry.timestamp, entry.offset
         if since > interval:

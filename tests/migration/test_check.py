@@ -7,7 +7,7 @@ import pytest
 
 from magicbyte.migration.check import Check, Facts, Weight, check
 from magicbyte.migration.check_page import html_page
-from magicbyte.migration.sightings import MOST_SIGHTINGS, OTHERS, Caller, Sightings
+from magicbyte.migration.sightings import MOST_SIGHTINGS, OTHERS, SeenClient, Sightings
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
 from magicbyte.releases import Release, release_meant
@@ -19,14 +19,14 @@ TRAFFIC = HERE.parent / "interop/release_traffic.jsonl"
 KEYS = {api.name: api.key for api in APIS.values()}
 BETWEEN_BROKERS = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
 FOUR = Release.of("4.3.1")
-APP = Caller("app")
+APP = SeenClient("app")
 
 
 def checked(facts: Facts, target: Release = FOUR) -> Check:
     return check(facts, target)
 
 
-def seen(*requests: tuple[str, int], caller: Caller = APP) -> Facts:
+def seen(*requests: tuple[str, int], caller: SeenClient = APP) -> Facts:
     facts = Facts()
     for name, version in requests:
         facts.sightings.add(caller, KEYS[name], version)
@@ -75,7 +75,7 @@ def _key(release: str) -> tuple[int, ...]:
 
 def test_a_finding_names_the_client_its_requests_and_what_to_do() -> None:
     facts = Facts()
-    caller = Caller("orders", "apache-kafka-java", "0.10.2", "10.0.0.7")
+    caller = SeenClient("orders", "apache-kafka-java", "0.10.2", "10.0.0.7")
     facts.sightings.add(caller, KEYS["Produce"], 2, 7, 1_700_000_000_000)
     facts.sightings.add(caller, KEYS["Metadata"], 1)
     (finding,) = checked(facts).findings
@@ -107,7 +107,7 @@ def test_a_client_of_brokers_that_take_nothing_newer_may_speak_it() -> None:
 
 def test_what_brokers_say_to_each_other_is_no_client_but_an_old_fetcher_is_named() -> None:
     assert checked(seen(("UpdateMetadata", 1), ("LeaderAndIsr", 0))).findings == ()
-    (finding,) = checked(seen(("Fetch", 3), caller=Caller("broker-1-fetcher-0"))).findings
+    (finding,) = checked(seen(("Fetch", 3), caller=SeenClient("broker-1-fetcher-0"))).findings
     assert "inter.broker.protocol.version" in finding.do
 
 
@@ -138,7 +138,7 @@ def test_old_formats_change_and_enriched_ones_break() -> None:
 
 
 def test_a_page_shows_what_clients_call_themselves_as_text() -> None:
-    page = html_page(checked(seen(("Produce", 0), caller=Caller("<script>alert(1)</script>\x1b", "&", "", ""))))
+    page = html_page(checked(seen(("Produce", 0), caller=SeenClient("<script>alert(1)</script>\x1b", "&", "", ""))))
     assert "<script>" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "\x1b" not in page
@@ -148,9 +148,9 @@ def test_a_page_shows_what_clients_call_themselves_as_text() -> None:
 def test_clients_beyond_the_bound_are_counted_together() -> None:
     sightings = Sightings()
     for at in range(MOST_SIGHTINGS):
-        sightings.add(Caller(str(at)), 0, 9)
-    sightings.add(Caller("one more"), 0, 2)
-    sightings.add(Caller("another"), 0, 2)
+        sightings.add(SeenClient(str(at)), 0, 9)
+    sightings.add(SeenClient("one more"), 0, 2)
+    sightings.add(SeenClient("another"), 0, 2)
     assert len(sightings) == MOST_SIGHTINGS + 1
     assert [seen.count for asking, seen in sightings if asking.caller == OTHERS] == [2]
 

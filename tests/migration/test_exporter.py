@@ -3,15 +3,15 @@
 import pytest
 
 from magicbyte.migration.exporter import read_numbers
-from magicbyte.migration.sightings import Asking, Caller, Seen, Sightings
+from magicbyte.migration.sightings import Seen, SeenClient, SeenRequests, Sightings
 from magicbyte.net.scrape import Scrape
 from magicbyte.ports import Moment
 
 PRODUCE, FETCH = 0, 1
-LIBRARY = Caller("", "librdkafka", "1.0", "")
+LIBRARY = SeenClient("", "librdkafka", "1.0", "")
 
 
-def read(text: str) -> dict[Asking, Seen]:
+def read(text: str) -> dict[SeenRequests, Seen]:
     sightings = Sightings()
     read_numbers(Scrape(text, Moment(0, 0)), sightings)
     return dict(sightings)
@@ -24,7 +24,7 @@ def test_a_broker_of_ours_tells_who_and_when() -> None:
         f"magicbyte_client_last_request_timestamp_seconds{{{labels}}} 1700000000.5\n"
         'kafka_network_requestmetrics_requests_total{request="Fetch",version="3"} 5\n'
     )
-    assert found == {Asking(Caller("a", "b", "c", "d"), FETCH, 3): Seen(5, 1_700_000_000_500)}
+    assert found == {SeenRequests(SeenClient("a", "b", "c", "d"), FETCH, 3): Seen(5, 1_700_000_000_500)}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_broker_of_ours_tells_who_and_when() -> None:
     ],
 )
 def test_kafka_tells_the_library_of_old_requests(line: str) -> None:
-    assert read(line + "\n") == {Asking(LIBRARY, FETCH, 3): Seen(7, None)}
+    assert read(line + "\n") == {SeenRequests(LIBRARY, FETCH, 3): Seen(7, None)}
 
 
 def test_requests_that_are_counted_with_and_without_their_library_count_once() -> None:
@@ -50,7 +50,7 @@ def test_requests_that_are_counted_with_and_without_their_library_count_once() -
         'kafka_network_requestmetrics_deprecatedrequests_total{request="Fetch",version="3",'
         'clientSoftwareName="librdkafka",clientSoftwareVersion="1.0"} 7\n'
     )
-    assert found == {Asking(Caller(), PRODUCE, 2): Seen(4), Asking(LIBRARY, FETCH, 3): Seen(7)}
+    assert found == {SeenRequests(SeenClient(), PRODUCE, 2): Seen(4), SeenRequests(LIBRARY, FETCH, 3): Seen(7)}
 
 
 def test_numbers_that_make_no_sense_are_passed_over() -> None:
@@ -67,4 +67,4 @@ def test_numbers_that_make_no_sense_are_passed_over() -> None:
     found = read(
         f"magicbyte_client_requests_total{labels} +Inf\nmagicbyte_client_last_request_timestamp_seconds{labels} 1e300\n"
     )
-    assert found == {Asking(Caller("a"), FETCH, 3): Seen(0, None)}
+    assert found == {SeenRequests(SeenClient("a"), FETCH, 3): Seen(0, None)}

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from magicbyte.archive.migration import Phase, Stage, Step, Use
+from magicbyte.archive.migration import Phase, Step, TopicStage, Use
 from magicbyte.migration.procedure import objections, procedure
-from magicbyte.migration.sightings import Caller
+from magicbyte.migration.sightings import SeenClient
 from magicbyte.migration.status import BrokerFacts, ClusterPhase, ClusterStage, ClusterStep, OldClient
 from magicbyte.records.encode import Format
 from magicbyte.releases import Release
 
-READY = Stage(Format.V1, Phase.ONE, Step.SET_FORMAT)
-OLD = OldClient(Caller("old", "library", "1", "10.0.0.7"), is_consumer=True, format=Format.V0, version=1)
+READY = TopicStage(Format.V1, Phase.ONE, Step.SET_FORMAT)
+OLD = OldClient(SeenClient("old", "library", "1", "10.0.0.7"), is_consumer=True, format=Format.V0, version=1)
 USE = Use(True, Format.V0, 1, "reader", "", 1, 0, 0, 0, 0, 0)
 
 
@@ -71,7 +71,7 @@ def test_dangers_come_first() -> None:
     ],
 )
 def test_a_topic_has_its_own_step(step: Step, said: str) -> None:
-    topic = Stage(Format.V1, Phase.TWO, step, (USE,) if step is Step.UPGRADE_CONSUMERS else ())
+    topic = TopicStage(Format.V1, Phase.TWO, step, (USE,) if step is Step.UPGRADE_CONSUMERS else ())
     assert procedure(stage(ClusterStep.TOPICS), [NEW], {"t": topic}, "b")[0].do.startswith(said)
 
 

@@ -7,37 +7,37 @@ from pathlib import Path
 import pytest
 
 from magicbyte.migration.request_log import MOST_LINE_BYTES, lines_of, read_request_log
-from magicbyte.migration.sightings import Asking, Caller, Seen, Sightings
+from magicbyte.migration.sightings import Seen, SeenClient, SeenRequests, Sightings
 
 LOGS = Path(__file__).parent / "request_logs"
 """By release: what real brokers wrote while a client of this project, `orders-service`, was there."""
 METADATA, FETCH, API_VERSIONS = 3, 1, 18
 
 
-def read(text: str) -> dict[Asking, Seen]:
+def read(text: str) -> dict[SeenRequests, Seen]:
     sightings = Sightings()
     read_request_log(text.splitlines(), sightings)
     return dict(sightings)
 
 
-def of(release: str) -> dict[Asking, Seen]:
+def of(release: str) -> dict[SeenRequests, Seen]:
     return read((LOGS / f"{release}.log").read_text())
 
 
 @pytest.mark.parametrize(
     ("release", "asking"),
     [
-        ("0.9.0.1", Asking(Caller("orders-service", address="127.0.0.1"), FETCH, 1)),
-        ("0.10.0.1", Asking(Caller("orders-service", address="127.0.0.1"), API_VERSIONS, 0)),
-        ("0.11.0.3", Asking(Caller("orders-service", address="127.0.0.1"), METADATA, 4)),
-        ("1.1.1", Asking(Caller("orders-service", address="127.0.0.1"), METADATA, 5)),
-        ("2.4.1", Asking(Caller("orders-service", "", "", "127.0.0.1"), METADATA, 9)),
-        ("2.7.2", Asking(Caller("orders-service", "magicbyte", "0.1", "127.0.0.1"), METADATA, 9)),
-        ("2.8.2", Asking(Caller("orders-service", "magicbyte", "0.1", "127.0.0.1"), METADATA, 11)),
-        ("3.9.1", Asking(Caller("orders-service", "magicbyte", "0.1", "127.0.0.1"), METADATA, 12)),
+        ("0.9.0.1", SeenRequests(SeenClient("orders-service", address="127.0.0.1"), FETCH, 1)),
+        ("0.10.0.1", SeenRequests(SeenClient("orders-service", address="127.0.0.1"), API_VERSIONS, 0)),
+        ("0.11.0.3", SeenRequests(SeenClient("orders-service", address="127.0.0.1"), METADATA, 4)),
+        ("1.1.1", SeenRequests(SeenClient("orders-service", address="127.0.0.1"), METADATA, 5)),
+        ("2.4.1", SeenRequests(SeenClient("orders-service", "", "", "127.0.0.1"), METADATA, 9)),
+        ("2.7.2", SeenRequests(SeenClient("orders-service", "magicbyte", "0.1", "127.0.0.1"), METADATA, 9)),
+        ("2.8.2", SeenRequests(SeenClient("orders-service", "magicbyte", "0.1", "127.0.0.1"), METADATA, 11)),
+        ("3.9.1", SeenRequests(SeenClient("orders-service", "magicbyte", "0.1", "127.0.0.1"), METADATA, 12)),
     ],
 )
-def test_a_client_is_found_in_the_log_of_each_release(release: str, asking: Asking) -> None:
+def test_a_client_is_found_in_the_log_of_each_release(release: str, asking: SeenRequests) -> None:
     found = of(release)
     assert found[asking].count > 0
     assert 1_795_594_800_000 < (found[asking].last_ms or 0) < 1_795_600_000_000  # 25 November 2026
@@ -60,8 +60,8 @@ def test_ids_with_marks_of_the_log_in_them_are_read_whole() -> None:
         " from connection 0:0:0:0:0:0:0:1:9092-0:0:0:0:0:0:0:2:48498-4;totalTime:1\n"
     )
     assert list(read(log)) == [
-        Asking(Caller(hostile, address="0:0:0:0:0:0:0:2"), FETCH, 3),
-        Asking(Caller(hostile, address="10.0.0.2"), 8, 0),
+        SeenRequests(SeenClient(hostile, address="0:0:0:0:0:0:0:2"), FETCH, 3),
+        SeenRequests(SeenClient(hostile, address="10.0.0.2"), 8, 0),
     ]
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from magicbyte.archive.migration import Phase, Stage, Step
-from magicbyte.migration.sightings import CLIENT_ID, Caller, Sightings
+from magicbyte.archive.migration import Phase, Step, TopicStage
+from magicbyte.migration.sightings import CLIENT_ID, SeenClient, Sightings
 from magicbyte.migration.status import (
     BrokerFacts,
     ClusterPhase,
@@ -17,9 +17,9 @@ from magicbyte.records.encode import Format
 from magicbyte.releases import Release, releases_of
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
-ONE = Stage(Format.V1, Phase.ONE, Step.UPGRADE_CONSUMERS)
-TWO = Stage(Format.V1, Phase.TWO, Step.WAIT)
-DONE = Stage(Format.V1, Phase.DONE, Step.NOTHING)
+ONE = TopicStage(Format.V1, Phase.ONE, Step.UPGRADE_CONSUMERS)
+TWO = TopicStage(Format.V1, Phase.TWO, Step.WAIT)
+DONE = TopicStage(Format.V1, Phase.DONE, Step.NOTHING)
 
 
 def broker(number: int, release: str, protocol: str | None = None, form: str | None = None) -> BrokerFacts:
@@ -28,7 +28,7 @@ def broker(number: int, release: str, protocol: str | None = None, form: str | N
     return BrokerFacts(number, f"host{number}:9092", Release.of(release).answered(), told or None)
 
 
-def staged(*brokers: BrokerFacts, topic: Stage = ONE) -> ClusterStage:
+def staged(*brokers: BrokerFacts, topic: TopicStage = ONE) -> ClusterStage:
     return stage_of_cluster(brokers, [topic], Format.V1)
 
 
@@ -88,7 +88,7 @@ def test_clients_are_old_by_the_newest_version_that_they_were_seen_to_use() -> N
         ("old", FETCH, 1), ("mixed", FETCH, 1), ("mixed", FETCH, 4), ("sender", PRODUCE, 2), ("sender", METADATA, 0),
         ("broker-1-fetcher-0", FETCH, 1), (CLIENT_ID, FETCH, 0),
     ):  # fmt: skip
-        sightings.add(Caller(name), key, version)
+        sightings.add(SeenClient(name), key, version)
     assert [each.text for each in old_clients(sightings, Format.V2)] == [
         "old reads up to 0, Fetch v1",
         "sender sends 1, Produce v2",
@@ -97,6 +97,6 @@ def test_clients_are_old_by_the_newest_version_that_they_were_seen_to_use() -> N
 
 
 def test_the_target_is_what_is_wanted_or_the_newest_of_the_topics() -> None:
-    assert target_of([ONE, Stage(Format.V2, Phase.ONE, Step.SET_FORMAT)], None) is Format.V2
+    assert target_of([ONE, TopicStage(Format.V2, Phase.ONE, Step.SET_FORMAT)], None) is Format.V2
     assert target_of([ONE], Format.V2) is Format.V2
     assert target_of([], None) is Format.V2

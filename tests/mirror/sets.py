@@ -15,7 +15,7 @@ from magicbyte.records.decode import decode
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan
-from magicbyte.records.transactions import AbortedTransaction
+from magicbyte.records.transactions import AbortedRange
 
 START = 1_700_000_000_000
 
@@ -38,7 +38,7 @@ def stored(target: Format, codec: Codec, start: int = 0, count: int = 10, **head
 def fetched(
     *sets: bytes,
     stable: int = -1,
-    aborted: tuple[AbortedTransaction, ...] = (),
+    aborted: tuple[AbortedRange, ...] = (),
     dialect: Dialect = Dialect.KAFKA,
     end: int = 1 << 40,
 ) -> ClosedSets:

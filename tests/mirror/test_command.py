@@ -17,7 +17,7 @@ from magicbyte.client.produce import send
 from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode, MirrorError
 from magicbyte.mirror import rounds
-from magicbyte.mirror.plan import Mode, TopicPlan
+from magicbyte.mirror.plan import Mode, TopicMirrorPlan
 from magicbyte.mirror.progress import Origin
 from magicbyte.mirror.rewrite import Storage
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
@@ -77,19 +77,19 @@ class Failing(Rounds):
         super().__init__(Client("127.0.0.1:1"))
         self.at_work, self.all_there = 0, asyncio.Event()
 
-    async def plan(self) -> list[TopicPlan]:
+    async def plan(self) -> list[TopicMirrorPlan]:
         origin, storage = Origin(), Storage(Format.V2)
         return [
-            TopicPlan(
+            TopicMirrorPlan(
                 "topic", "topic", origin, 50, None, 1, storage, once=True, committed=True, mode=Mode.CLOSED, why=""
             )
         ]
 
-    async def _made(self) -> list[TopicPlan]:
+    async def _made(self) -> list[TopicMirrorPlan]:
         return await self.plan()
 
     def _begun(self, _: asyncio.TaskGroup) -> Copy:
-        async def copy(_: TopicPlan, partition: int) -> None:
+        async def copy(_: TopicMirrorPlan, partition: int) -> None:
             self.at_work += 1
             if self.at_work == rounds.AT_ONCE:
                 self.all_there.set()

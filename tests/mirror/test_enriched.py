@@ -239,7 +239,7 @@ def test_topics_without_keys_stay_closed_and_nothing_is_decompressed(both: Enric
     async def same(here: Client, there: Client) -> None:
         assert await seen(there) == await seen(here)
         assert await payloads(there) == await payloads(here)
-        settings = await admin.describe_configs(there, admin.Resource.TOPIC, "topic")
+        settings = await admin.describe_configs(there, admin.ConfigResource.TOPIC, "topic")
         assert settings["message.format.version"].value == "enriched"
 
     both.run(same)

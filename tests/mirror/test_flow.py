@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magicbyte.client import Client, admin
-from magicbyte.client.client import Node
+from magicbyte.client.client import BrokerNode
 from magicbyte.client.produce import Addressed, ProduceOptions, send, send_together
 from magicbyte.client.produce_frames import Produced
 from magicbyte.codecs import Codec
@@ -36,7 +36,7 @@ class Faults:
         self.most_under_way = 0
         self.rows: list[list[tuple[str, int]]] = []
 
-    async def send(self, client: Client, node: Node, sets: list[Addressed], kind: range) -> list[Any]:
+    async def send(self, client: Client, node: BrokerNode, sets: list[Addressed], kind: range) -> list[Any]:
         self.rows.append([(each.topic, each.partition) for each in sets])
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -45,7 +45,7 @@ class Faults:
         finally:
             self.under_way -= 1
 
-    async def fail(self, client: Client, node: Node, sets: list[Addressed], kind: range) -> list[Any]:
+    async def fail(self, client: Client, node: BrokerNode, sets: list[Addressed], kind: range) -> list[Any]:
         fails = self.share and (len(self.rows) == 2 or self.chance.random() < self.share)
         fault = self.chance.choice(["before", "after", "refused"]) if fails else None
         self.failed += fault is not None
@@ -116,7 +116,7 @@ def test_closed_and_opened_sets_and_markers_arrive_in_their_order_by_both_kernel
 
     async def more(here: Client, _: Client) -> None:
         for form in (Format.V1, Format.V2):
-            await admin.alter_configs(here, admin.Resource.TOPIC, "topic", {"message.format.version": form.value})
+            await admin.alter_configs(here, admin.ConfigResource.TOPIC, "topic", {"message.format.version": form.value})
             for partition in range(PARTITIONS):
                 await send(here, "topic", partition, some(100, 10), ProduceOptions(codec=Codec.GZIP, format=form))
 
@@ -165,7 +165,7 @@ def test_requests_go_out_in_the_order_they_were_filled_in_whichever_is_answered_
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(outbox, "send_together", fake)
             async with asyncio.TaskGroup() as tasks:
-                box = outbox.Outbox(Client("localhost:1"), Node(0, "localhost", 1), tasks)
+                box = outbox.Outbox(Client("localhost:1"), BrokerNode(0, "localhost", 1), tasks)
                 for partition in range(4):
                     box.offer(Each(partition))
 
@@ -227,7 +227,7 @@ def test_what_a_sender_hears_is_in_the_order_of_what_it_gave() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(outbox, "send_together", fake)
             async with asyncio.TaskGroup() as tasks:
-                box = outbox.Outbox(Client("localhost:1"), Node(0, "localhost", 1), tasks)
+                box = outbox.Outbox(Client("localhost:1"), BrokerNode(0, "localhost", 1), tasks)
                 senders = [Each(0, [outbox.MOST_BYTES, 5]), Each(1, [5, 5, 5])]
                 for each in senders:
                     box.offer(each)

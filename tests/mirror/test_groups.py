@@ -25,7 +25,7 @@ from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.mirror import group_names
 from magicbyte.mirror.group_sync import saved_reaches
 from magicbyte.mirror.mirror import Mirror
-from magicbyte.mirror.offset_map import Run
+from magicbyte.mirror.offset_map import OffsetRun
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC, KnownMaps
 from magicbyte.mirror.plan import Choice
 from magicbyte.mirror.progress import DEFAULT_GROUP
@@ -270,12 +270,12 @@ def test_a_log_without_holes_has_one_run_for_each_start_of_the_mirror(pair: Pair
     pair.run(lambda here, _: send(here, "topic", 0, some(0, 10)))
     pair.mirror()
 
-    async def runs(_: Client, there: Client) -> dict[tuple[str, int], list[Run]]:
+    async def runs(_: Client, there: Client) -> dict[tuple[str, int], list[OffsetRun]]:
         known = KnownMaps(DEFAULT_GROUP)
         await known.refresh(there)
         return {place: each.runs() for place, each in known.maps.items()}
 
-    assert pair.run(runs) == {("topic", 0): [Run(0, 0), Run(100, 100)]}
+    assert pair.run(runs) == {("topic", 0): [OffsetRun(0, 0), OffsetRun(100, 100)]}
 
 
 @pytest.mark.parametrize("form", [Format.V2, Format.V1])

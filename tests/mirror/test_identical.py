@@ -301,7 +301,7 @@ def test_a_target_with_records_of_others_or_not_so_marked_is_refused(pair: Pair)
     with pytest.raises(MirrorError, match=r"expected a topic with mirror\.identical=true"):
         copies.run()
     pair.run(lambda _, there: send(there, "topic", 0, some(0, 1)))
-    pair.run(lambda _, there: admin.alter_configs(there, admin.Resource.TOPIC, "topic", MARKED))
+    pair.run(lambda _, there: admin.alter_configs(there, admin.ConfigResource.TOPIC, "topic", MARKED))
     with pytest.raises(MirrorError, match="topic-0: the target holds records already"):
         copies.run()
 
@@ -313,7 +313,7 @@ def test_a_marked_topic_refuses_offsets_that_it_has_passed(pair: Pair) -> None:
         with pytest.raises(BrokerError, match="expected offsets from 100 on, found 0") as caught:
             await send(here, "topic", 0, some(0, 1))
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-        await admin.alter_configs(here, admin.Resource.TOPIC, "topic", {"mirror.identical": None})
+        await admin.alter_configs(here, admin.ConfigResource.TOPIC, "topic", {"mirror.identical": None})
         (done,) = await send(here, "topic", 0, some(0, 1))
         assert done.base_offset == 100
 

@@ -16,10 +16,10 @@ from magicbyte.errors import CorruptRecordError, MirrorError
 from magicbyte.mirror import copier
 from magicbyte.mirror.plan import Choice
 from magicbyte.mirror.rewrite import RUN_BYTES, Parcel, Storage, parcels
-from magicbyte.mirror.spread import Load, by_key
+from magicbyte.mirror.spread import ParcelLoad, by_key
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
-from magicbyte.records.transactions import AbortedTransaction
+from magicbyte.records.transactions import AbortedRange
 from mirror.pair import Pair, crash, records
 from mirror.sets import START, fetched, some, stored
 
@@ -61,7 +61,7 @@ async def of_each_key(client: Client, topic: str) -> dict[bytes | None, list[tup
     return found
 
 
-def loads(*sets: bytes, home: int = -1, partitions: int = 3) -> list[Load]:
+def loads(*sets: bytes, home: int = -1, partitions: int = 3) -> list[ParcelLoad]:
     found = fetched(*sets)
     each = parcels(found, 0, Storage(Format.V2), at_boundary=True)
     return list(by_key(each, found.data, home, partitions))
@@ -126,7 +126,7 @@ def test_neighbours_are_opened_together_and_apart_where_they_must_be() -> None:
 def test_what_an_aborted_set_parts_is_not_joined() -> None:
     header: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     sets = [stored(Format.V2, Codec.GZIP, 0), stored(Format.V2, Codec.GZIP, 10, **header)]
-    found = fetched(*sets, stored(Format.V2, Codec.GZIP, 20), stable=30, aborted=(AbortedTransaction(5, 10),))
+    found = fetched(*sets, stored(Format.V2, Codec.GZIP, 20), stable=30, aborted=(AbortedRange(5, 10),))
     each: list[Parcel] = [
         load.parcel for load in by_key(parcels(found, 0, Storage(Format.V2), at_boundary=True), found.data, -1, 2)
     ]

@@ -46,7 +46,7 @@ def test_what_arrives_is_equal_and_nothing_was_decompressed(pair: Pair, form: Fo
             assert await records(there, "topic", partition) == await records(here, "topic", partition)
         if form is not Format.V0:  # whose offsets inside are absolute: the target compresses anew
             assert await payloads(there, "topic") == await payloads(here, "topic")
-        settings = await admin.describe_configs(there, admin.Resource.TOPIC, "topic")
+        settings = await admin.describe_configs(there, admin.ConfigResource.TOPIC, "topic")
         assert settings["message.format.version"].value == form.value
 
     pair.run(work)
@@ -84,7 +84,7 @@ def test_after_any_row_of_crashes_everything_is_there_once(pair: Pair, monkeypat
     async def mix(here: Client, there: Client) -> None:
         for form in (Format.V1, Format.V2, Format.V1):
             configs = {"message.format.version": form.value}
-            await admin.alter_configs(here, admin.Resource.TOPIC, topic, configs)
+            await admin.alter_configs(here, admin.ConfigResource.TOPIC, topic, configs)
             for turn in range(4):
                 codec = (Codec.GZIP, Codec.NONE)[turn % 2]
                 await send(here, topic, 0, some(10 * turn, 10), ProduceOptions(codec=codec, format=form))
@@ -221,7 +221,7 @@ def test_a_topic_that_is_made_at_a_target_of_4_has_settings_which_that_takes() -
         pair.run(lambda here, _: admin.create_topic(here, admin.NewTopic("topic", configs=old)))
         pair.run(lambda here, _: send(here, "topic", 0, some(0, 10)))
         assert pair.mirror()["topic"].lag == 0
-        found = pair.run(lambda _, there: admin.describe_configs(there, admin.Resource.TOPIC, "topic"))
+        found = pair.run(lambda _, there: admin.describe_configs(there, admin.ConfigResource.TOPIC, "topic"))
     assert {name: each.value for name, each in found.items() if each.is_own} == {
         "segment.bytes": "1048576",
         "message.timestamp.before.max.ms": "8000000000000",
@@ -275,7 +275,7 @@ def test_a_group_that_is_no_mirrors_or_another_ones_is_refused(pair: Pair) -> No
     place("")
     with pytest.raises(MirrorError, match="expected the progress of a mirror"):
         pair.mirror()
-    place(progress.Place(3, {0: progress.Lane(3)}, progress.Origin("elsewhere")).metadata(0))
+    place(progress.MirrorPlace(3, {0: progress.Lane(3)}, progress.Origin("elsewhere")).metadata(0))
     with pytest.raises(MirrorError, match="mirrors cluster elsewhere"):
         pair.mirror()
 
@@ -355,10 +355,10 @@ def test_a_set_that_is_too_large_for_the_target_ends_the_run_and_is_named(pair: 
 
 def test_lost_places_are_found_again_by_the_headers_of_the_target(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.fill("topic", [Codec.GZIP])
-    saves: list[progress.Place] = []
+    saves: list[progress.MirrorPlace] = []
     original = progress.Book.save
 
-    async def once(book: progress.Book, client: Client, place: progress.Place) -> None:
+    async def once(book: progress.Book, client: Client, place: progress.MirrorPlace) -> None:
         saves.append(place)
         if len(saves) == 1:
             await original(book, client, place)

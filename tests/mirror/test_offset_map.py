@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magicbyte.errors import MirrorError
-from magicbyte.mirror.offset_map import OffsetMap, Run, Track, line, read_lines
+from magicbyte.mirror.offset_map import MirrorOffsetMap, OffsetRun, Track, line, read_lines
 
 Set = tuple[list[int], bool, bool, bool]  # offsets; whether they are counted, the begin is known; a save behind it
 
@@ -23,9 +23,9 @@ def sets(draw: st.DrawFn) -> list[Set]:
     return found
 
 
-def follow(found: list[Set], base: int) -> tuple[OffsetMap, Run, list[int]]:
+def follow(found: list[Set], base: int) -> tuple[MirrorOffsetMap, OffsetRun, list[int]]:
     """Copy sets to a target that has `base` records; return the map, the end, and which offset was copied where."""
-    track, known, copied, following = Track(), OffsetMap(), list[int](), found[0][0][0]
+    track, known, copied, following = Track(), MirrorOffsetMap(), list[int](), found[0][0][0]
     for offsets, counted, begin_known, saved in found:
         first = offsets[0] if begin_known else following
         following = offsets[-1] + 1
@@ -36,7 +36,7 @@ def follow(found: list[Set], base: int) -> tuple[OffsetMap, Run, list[int]]:
                 known.add(run)
     for run in track.take():
         known.add(run)
-    return known, Run(following, base + len(copied)), copied
+    return known, OffsetRun(following, base + len(copied)), copied
 
 
 @given(found=sets(), base=st.integers(0, 3))
@@ -65,49 +65,54 @@ def test_a_source_without_holes_needs_one_run() -> None:
     track = Track()
     for at in range(0, 1000, 10):
         track.copied(at, at + 10, 10, 7 + at)
-    assert track.take() == [Run(0, 7)]
-    assert end == Run(1000, 1007)
+    assert track.take() == [OffsetRun(0, 7)]
+    assert end == OffsetRun(1000, 1007)
 
 
 def test_behind_a_set_that_is_in_parts_nothing_is_told_until_the_next_one() -> None:
     track = Track()
     track.copied(0, 10, 10, 0)
     track.copied(10, 20, 10, 10, together=False)
-    known = OffsetMap(track.take())
-    assert known.translate(15, Run(30, 40)) == (10, False, True)
-    assert known.translate(25, Run(30, 40)) == (10, False, True)
+    known = MirrorOffsetMap(track.take())
+    assert known.translate(15, OffsetRun(30, 40)) == (10, False, True)
+    assert known.translate(25, OffsetRun(30, 40)) == (10, False, True)
     track.copied(22, 30, 8, 32)
     for run in track.take():
         known.add(run)
-    assert known.translate(25, Run(30, 40)) == (35, True, True)
-    assert known.translate(21, Run(30, 40)) == (10, False, True)
+    assert known.translate(25, OffsetRun(30, 40)) == (35, True, True)
+    assert known.translate(21, OffsetRun(30, 40)) == (10, False, True)
 
 
 def test_what_is_not_copied_yet_becomes_the_end() -> None:
-    known = OffsetMap([Run(0, 100)])
-    assert known.translate(50, Run(40, 140)) == (140, False, False)
-    assert known.translate(40, Run(40, 140)) == (140, True, False)
-    assert known.translate(39, Run(40, 140)) == (139, True, True)
+    known = MirrorOffsetMap([OffsetRun(0, 100)])
+    assert known.translate(50, OffsetRun(40, 140)) == (140, False, False)
+    assert known.translate(40, OffsetRun(40, 140)) == (140, True, False)
+    assert known.translate(39, OffsetRun(40, 140)) == (139, True, True)
 
 
 def test_a_set_that_was_not_counted_stands_at_its_first_record_until_the_next_one_tells() -> None:
     track = Track()
     track.copied(0, 10, 10, 0)
     track.copied(10, 20, -1, 10)
-    known = OffsetMap(track.take())
-    assert known.translate(15, Run(20, 11)) == (10, False, True)
+    known = MirrorOffsetMap(track.take())
+    assert known.translate(15, OffsetRun(20, 11)) == (10, False, True)
     track.copied(20, 30, 10, 20)
     for run in track.take():
         known.add(run)
-    assert known.translate(15, Run(30, 30)) == (15, True, True)
+    assert known.translate(15, OffsetRun(30, 30)) == (15, True, True)
 
 
 def test_lines_of_a_file_give_the_maps_back() -> None:
-    runs = [("a", 0, Run(0, 5)), ("b", 3, Run(7, 7, exact=False)), ("a", 0, Run(9, 8)), ("a", 0, Run(9, 9))]
+    runs = [
+        ("a", 0, OffsetRun(0, 5)),
+        ("b", 3, OffsetRun(7, 7, exact=False)),
+        ("a", 0, OffsetRun(9, 8)),
+        ("a", 0, OffsetRun(9, 9)),
+    ]
     found = read_lines(line(*each) for each in runs)
     assert {key: each.runs() for key, each in found.items()} == {
-        ("a", 0): [Run(0, 5), Run(9, 9)],
-        ("b", 3): [Run(7, 7, exact=False)],
+        ("a", 0): [OffsetRun(0, 5), OffsetRun(9, 9)],
+        ("b", 3): [OffsetRun(7, 7, exact=False)],
     }
 
 
@@ -123,4 +128,4 @@ def test_lines_of_a_file_give_the_maps_back() -> None:
 )
 def test_another_line_is_an_error_that_names_it(text: str) -> None:
     with pytest.raises(MirrorError, match="line 2: expected a run of an offset map, found"):
-        read_lines([line("a", 0, Run(0, 0)), text])
+        read_lines([line("a", 0, OffsetRun(0, 0)), text])

@@ -214,7 +214,9 @@ def test_what_was_put_aside_is_brought_in_by_another_mirror_when_the_limit_is_hi
 ) -> None:
     prepare(pair, [large(9, 1000)])
     pair.mirror(parking(tmp_path))
-    pair.run(lambda _, there: admin.alter_configs(there, admin.Resource.TOPIC, "topic", {"max.message.bytes": "20000"}))
+    pair.run(
+        lambda _, there: admin.alter_configs(there, admin.ConfigResource.TOPIC, "topic", {"max.message.bytes": "20000"})
+    )
     with Broker(directory=tmp_path / "parked") as parked:
         late = Pair(parked, parked)
         late.addresses = parked.bootstrap_servers, pair.addresses[1]

@@ -7,18 +7,18 @@ import pytest
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from magicbyte.mirror import rewrite
-from magicbyte.mirror.rewrite import Identity, Made, Parcel, Storage, forward, parcels
+from magicbyte.mirror.rewrite import Made, Parcel, ProducerIdentity, Storage, forward, parcels
 from magicbyte.protocol.fields import as_bytes
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.control import ControlType
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.layout import TimestampType
-from magicbyte.records.message import Message
-from magicbyte.records.transactions import AbortedTransaction
+from magicbyte.records.message import MessageView
+from magicbyte.records.transactions import AbortedRange
 from mirror.sets import START, counted, fetched, seen, some, stored
 
 V0, V1, V2 = Storage(Format.V0), Storage(Format.V1), Storage(Format.V2)
-OURS = Identity(4000, 3, 0x7FFFFFF0)
+OURS = ProducerIdentity(4000, 3, 0x7FFFFFF0)
 CLOSED = [(Format.V2, codec) for codec in Codec] + [
     (target, codec) for target in (Format.V0, Format.V1) for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 ]
@@ -79,7 +79,7 @@ def test_a_batch_gets_a_producers_header() -> None:
 def test_no_producer_says_when_a_broker_appended(target: Format) -> None:
     source = stored(target, Codec.GZIP, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=START + 99)
     (made,) = made_of(source, storage=Storage(target))
-    entry = Message.parse(memoryview(as_bytes(made.data))) if target is Format.V1 else batch_of(made)
+    entry = MessageView.parse(memoryview(as_bytes(made.data))) if target is Format.V1 else batch_of(made)
     assert entry is not None
     entry.verify()
     assert entry.timestamp_type is TimestampType.CREATE_TIME
@@ -118,7 +118,7 @@ def test_of_a_set_that_reaches_over_the_start_of_the_log_the_rest_is_copied(targ
 
 def test_a_wrapper_behind_a_hole_gets_an_offset_that_is_not_below_its_last_message() -> None:
     (parcel,) = parts(stored(Format.V1, Codec.GZIP, 90, 10), start=80, storage=V1)
-    made = Message.parse(memoryview(as_bytes(forward(parcel, V1).data)))
+    made = MessageView.parse(memoryview(as_bytes(forward(parcel, V1).data)))
     assert made is not None
     assert made.offset == 19  # 9 without the hole
 
@@ -175,7 +175,7 @@ def test_markers_aborted_and_empty_batches_are_left_out() -> None:
         stored(Format.V2, Codec.GZIP, 26, 10, producer_id=5, producer_epoch=0, base_sequence=10, is_transactional=True),
         stored(Format.V2, Codec.GZIP, 36, 10),
     ]
-    found = fetched(*sets, stable=36, aborted=(AbortedTransaction(5, 0),))
+    found = fetched(*sets, stable=36, aborted=(AbortedRange(5, 0),))
     wanted = list(parcels(found, 0, V2, at_boundary=True))
     assert [(each.first, each.next_offset) for each in wanted] == [(10, 20), (26, 36)]
     assert {each.why for each in wanted} == {None}

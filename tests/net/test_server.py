@@ -14,7 +14,7 @@ from magicbyte.net import server as module
 from magicbyte.net.complaints import BURST
 from magicbyte.net.descriptors import lowest_free
 from magicbyte.net.memory import Budget
-from magicbyte.net.server import Answer, Limits, Server, Terms
+from magicbyte.net.server import Answer, PeerLimits, Server, Terms
 from magicbyte.net.stream import SocketStream, Stream
 
 
@@ -28,9 +28,9 @@ async def echo(frame: memoryview) -> Answer:
 
 @asynccontextmanager
 async def serving(
-    handler: Callable[[memoryview], Awaitable[Answer | None]] = echo, limits: Limits | None = None
+    handler: Callable[[memoryview], Awaitable[Answer | None]] = echo, limits: PeerLimits | None = None
 ) -> AsyncIterator[tuple[Server[str], int]]:
-    server = Server[str](limits or Limits(), lambda _host, _peer, _listener: handler)
+    server = Server[str](limits or PeerLimits(), lambda _host, _peer, _listener: handler)
     port = await server.listen("127.0.0.1", 0, "PLAINTEXT")
     try:
         yield server, port
@@ -97,7 +97,7 @@ def test_a_size_that_no_frame_may_have_closes_the_connection_and_is_logged_with_
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
-        async with serving(limits=Limits(largest_frame=100)) as (_, port):
+        async with serving(limits=PeerLimits(largest_frame=100)) as (_, port):
             stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([size.to_bytes(4, "big", signed=True)])
             assert await stream.read(1) == b""
@@ -142,7 +142,7 @@ def test_a_fault_of_ours_ends_one_connection_and_is_logged_with_its_traceback(ca
 
 def test_a_connection_beyond_the_limit_is_closed_and_those_that_are_there_go_on() -> None:
     async def work() -> None:
-        async with serving(limits=Limits(connections=1)) as (_, port):
+        async with serving(limits=PeerLimits(connections=1)) as (_, port):
             first = await SocketStream.connect("127.0.0.1", port)
             await first.write([framed(b"a")])
             await read_exactly(first, 5)
@@ -164,7 +164,7 @@ def test_idle_connections_are_closed_and_one_whose_request_is_in_work_is_not() -
             await gate.wait()
             return await echo(frame)
 
-        async with serving(slow, Limits(idle_ms=100)) as (_, port):
+        async with serving(slow, PeerLimits(idle_ms=100)) as (_, port):
             busy, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
             await busy.write([framed(b"a")])
             assert await idle.read(1) == b""
@@ -188,7 +188,7 @@ def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
                 ended.set()
             raise AssertionError("it never ends by itself")
 
-        async with serving(endless, Limits(idle_ms=100)) as (server, port):
+        async with serving(endless, PeerLimits(idle_ms=100)) as (server, port):
             stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([framed(b"a")])
             await begun.wait()
@@ -297,7 +297,7 @@ def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connec
             while server.connections < len(peers):
                 await asyncio.sleep(0.01)
             # the next ones get the lowest descriptors, of which these are the first that are not for connections
-            server.limits = Limits(descriptors=lowest_free(0) + 1)
+            server.limits = PeerLimits(descriptors=lowest_free(0) + 1)
             late = [await SocketStream.connect("127.0.0.1", port) for _ in range(3)]
             await late[2].write([framed(b"late")])
             await first.write([framed(b"two")])
@@ -316,7 +316,7 @@ def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connec
 
 def test_a_peer_that_breaks_the_rules_again_and_again_gets_a_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
-        async with serving(limits=Limits(largest_frame=100)) as (_, port):
+        async with serving(limits=PeerLimits(largest_frame=100)) as (_, port):
             for _ in range(3 * BURST):
                 stream = await SocketStream.connect("127.0.0.1", port)
                 await stream.write([b"GET "])
@@ -339,7 +339,7 @@ def test_a_frame_may_be_as_large_as_its_head_allows_and_is_let_go_when_it_was_re
             used.append(server.budget.used)
             return [framed(bytes(frame[:4]))]
 
-        async with serving(handler, Limits(terms_of=terms)) as (server, port):
+        async with serving(handler, PeerLimits(terms_of=terms)) as (server, port):
             stream = await SocketStream.connect("127.0.0.1", port)
             for head, size in ((b"some", 200_000), (b"kept", 100_000), (b"tiny", 10)):
                 await stream.write([framed(head + bytes(size - 4))])

@@ -36,7 +36,7 @@ from magicbyte.records.enriched import (
 )
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect, TimestampType
-from magicbyte.records.message import Message, build_message, build_wrapper
+from magicbyte.records.message import MessageView, build_message, build_wrapper
 from magicbyte.wire.checksum import crc32
 from records.enriched_control import build_enriched_control
 
@@ -332,10 +332,10 @@ def test_zstd_is_refused_below_magic_2_unless_another_codec_is_given() -> None:
 def test_lz4_frames_of_magic_0_get_the_checksum_that_old_consumers_expect() -> None:
     inner = build_message(0, 0, -1, b"k", b"v")
     broken = build_wrapper(0, LZ4, inner, 0, -1)
-    frame = bytearray(Message(memoryview(broken)).value or b"")
+    frame = bytearray(MessageView(memoryview(broken)).value or b"")
     frame[6] = 0x82
     correct = bytearray(broken[: -len(frame)]) + frame
-    message = Message(memoryview(correct))
+    message = MessageView(memoryview(correct))
     correct[12:16] = crc32(correct[16:]).to_bytes(4, "big")
     assert message.value is not None
     assert lz4_header_checksum(message.value) is Lz4Header.CORRECT
@@ -345,7 +345,7 @@ def test_lz4_frames_of_magic_0_get_the_checksum_that_old_consumers_expect() -> N
 
 
 def test_a_key_of_a_wrapper_is_counted_when_it_is_lost() -> None:
-    wrapper = Message(memoryview(encode_records([Record(0, 5, CREATE, b"k", b"v")], V1, SNAPPY)))
+    wrapper = MessageView(memoryview(encode_records([Record(0, 5, CREATE, b"k", b"v")], V1, SNAPPY)))
     keyed = build_message(1, 0, 5, b"key", wrapper.value)
     keyed = keyed[:17] + bytes((SNAPPY,)) + keyed[18:]
     keyed = keyed[:12] + crc32(keyed[16:]).to_bytes(4, "big") + keyed[16:]

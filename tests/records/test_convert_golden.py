@@ -13,7 +13,7 @@ from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import Entry, entries
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 BROKERS = ("0.11.0.3", "2.8.2", "3.9.1", "3.9.1-ibp2.8")  # 0.10.x merges what it converts into one wrapper
 FORMS = ["plain", "compiled"]
@@ -62,7 +62,7 @@ def described(content: bytes | memoryview) -> list[tuple[object, ...]]:
     """Each entry: header fields that a reader looks at, and the payload, decompressed."""
     found: list[tuple[object, ...]] = []
     for _, entry in entries(content):
-        if isinstance(entry, Message):
+        if isinstance(entry, MessageView):
             entry.verify()
             value: object = None if entry.value is None else bytes(entry.value)
             if entry.is_wrapper:

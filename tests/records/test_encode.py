@@ -33,7 +33,7 @@ from magicbyte.records.encode import (
 from magicbyte.records.enriched import EnrichedMessage, build_enriched_message, encode_tags
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import TimestampType
-from magicbyte.records.message import Message, build_message
+from magicbyte.records.message import MessageView, build_message
 
 NONE, CREATE, APPEND = TimestampType
 SNAPPY, LZ4, ZSTD = Codec.SNAPPY, Codec.LZ4, Codec.ZSTD
@@ -163,7 +163,7 @@ def test_the_time_of_an_enriched_message_goes_into_its_header_and_into_tag_0_whe
 
 def test_the_wrapper_of_magic_1_has_the_last_offset_and_the_largest_timestamp() -> None:
     records = [Record(7, 30, CREATE, b"a", b""), Record(9, 50, CREATE, None, b""), Record(12, 40, CREATE, b"", b"")]
-    wrapper = Message(memoryview(encode_records(records, Format.V1, LZ4)))
+    wrapper = MessageView(memoryview(encode_records(records, Format.V1, LZ4)))
     assert (wrapper.offset, wrapper.timestamp, wrapper.timestamp_type) == (12, 50, CREATE)
 
 

@@ -9,7 +9,7 @@ from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.records.layout import ATTRIBUTES, LOG_APPEND_TIME_BIT, TimestampType
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.scan import scan
 
 CASES = [case for case in golden_data.log_cases() if case.has_records]
@@ -65,9 +65,9 @@ def encoded_again(entry: memoryview) -> tuple[object, object]:
     columns = records_of(entry)
     if codec is Codec.NONE:
         return bytes(entry), bytes(encode(columns, target))
-    wrapper = Message(entry)
+    wrapper = MessageView(entry)
     header = BatchHeader(timestamp_type=wrapper.timestamp_type, max_timestamp=wrapper.timestamp)
-    again = Message(encode(columns, target, codec, batches=[(len(columns), header)]))
+    again = MessageView(encode(columns, target, codec, batches=[(len(columns), header)]))
     again.verify()
     assert (again.offset, again.attributes, again.timestamp) == (wrapper.offset, wrapper.attributes, wrapper.timestamp)
     if wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:  # a broker changes only the wrapper's timestamp

@@ -15,7 +15,7 @@ from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 PAGES = Path(__file__).parents[2] / "docs" / "formats"
 FIXED = {
@@ -26,7 +26,7 @@ FIXED = {
     "uint32": layout.UINT32,
 }
 EXAMPLE = re.compile(r"^## (Example.*?)$.*?^```hex\n(.*?)^```\n\n(.*?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
-TYPES = {"message-v0.md": Message, "message-v1.md": Message, "record-batch-v2.md": RecordBatch}
+TYPES = {"message-v0.md": MessageView, "message-v1.md": MessageView, "record-batch-v2.md": RecordBatch}
 NAMES = {  # fields of the pages that layout.py calls otherwise
     "message-v0.md": {"message_size": "SIZE", "key_length": "V0_KEY_LENGTH"},
     "message-v1.md": {"message_size": "SIZE", "timestamp": "V1_TIMESTAMP", "key_length": "V1_KEY_LENGTH"},
@@ -165,7 +165,7 @@ def test_the_records_of_a_batch_on_the_page_are_those_that_decoding_gives(exampl
 )
 def test_what_is_wrapped_on_the_page_has_the_offsets_that_the_text_says(example: Example, offsets: list[int]) -> None:
     ((_, wrapper),) = entries(example.raw, dialect(example.page))
-    assert isinstance(wrapper, Message | EnrichedMessage)
+    assert isinstance(wrapper, MessageView | EnrichedMessage)
     assert wrapper.value is not None
     header = Lz4Header.BROKEN if wrapper.magic == 0 else Lz4Header.CORRECT
     inner = decompress(wrapper.codec, wrapper.value, limit=1 << 16, lz4_header=header)

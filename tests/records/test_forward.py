@@ -7,7 +7,7 @@ import pytest
 
 from magicbyte.codecs import Codec
 from magicbyte.compiled.checksums import CASTAGNOLI
-from magicbyte.mirror.rewrite import Identity, closed_batch
+from magicbyte.mirror.rewrite import ProducerIdentity, closed_batch
 from magicbyte.protocol.fields import as_bytes
 from magicbyte.records import forward_kernels as kernels
 from magicbyte.records.batch import RecordBatch, build_batch
@@ -17,14 +17,20 @@ from magicbyte.records.forward import powers
 from magicbyte.wire.checksum import crc32c
 from mirror.sets import some, stored
 
-OURS = Identity(4000, 3, 0x7FFFFFF0)
-NOBODY = Identity()
+OURS = ProducerIdentity(4000, 3, 0x7FFFFFF0)
+NOBODY = ProducerIdentity()
 NO_LIMIT = 1 << 62
 OPENED = 0x60
 
 
 def forwarded(
-    data: bytes, identity: Identity = OURS, *, compiled: bool, stable: int = NO_LIMIT, codecs: int = 0x1F, room: int = 9
+    data: bytes,
+    identity: ProducerIdentity = OURS,
+    *,
+    compiled: bool,
+    stable: int = NO_LIMIT,
+    codecs: int = 0x1F,
+    room: int = 9,
 ) -> tuple[list[bytes], list[list[int]], list[int]]:
     """Headers, rows and state that the kernel leaves."""
     form: Any = form_for(compiled=compiled)
@@ -47,7 +53,7 @@ def batches(*sizes: int) -> list[bytes]:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("identity", [OURS, NOBODY])
-def test_the_headers_are_those_of_the_one_by_one_way(identity: Identity, compiled: bool) -> None:
+def test_the_headers_are_those_of_the_one_by_one_way(identity: ProducerIdentity, compiled: bool) -> None:
     sources = batches(1, 10, 300, 2, 40)
     made, rows, state = forwarded(b"".join(sources), identity, compiled=compiled)
     at, offset = 0, 7

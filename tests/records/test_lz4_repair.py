@@ -9,7 +9,7 @@ from magicbyte.records.decode import decode
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import MESSAGE_CRC, Dialect
 from magicbyte.records.lz4_repair import repair_lz4_headers
-from magicbyte.records.message import Message, build_message, build_wrapper
+from magicbyte.records.message import MessageView, build_message, build_wrapper
 from magicbyte.records.scan import scan
 from magicbyte.wire.checksum import crc32
 
@@ -21,7 +21,7 @@ INNER = {
 def wrapper(magic: int, header: Lz4Header, *, key: bytes | None = None) -> bytes:
     """A wrapper as build_wrapper makes it, with this header checksum; its last offset is 4."""
     sound = build_wrapper(magic, Codec.LZ4, INNER[magic], 4, 7)
-    old = Message(memoryview(sound)).value
+    old = MessageView(memoryview(sound)).value
     assert old is not None
     frame = compress(Codec.LZ4, INNER[magic], lz4_header=header)
     assert len(frame) == len(old)
@@ -46,7 +46,7 @@ def test_a_wrapper_with_the_other_checksum_becomes_what_kafka_would_have_written
     after, count = repaired(before)
     assert (after, count) == (wrapper(magic, right), 1)
     changed = [at for at in range(len(before)) if before[at] != after[at]]
-    (frame,) = [entry.value for _, entry in entries(after) if isinstance(entry, Message)]
+    (frame,) = [entry.value for _, entry in entries(after) if isinstance(entry, MessageView)]
     assert frame is not None
     assert lz4_header_checksum(frame) is right
     assert set(changed) <= {12, 13, 14, 15, len(before) - len(frame) + 6}

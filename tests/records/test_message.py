@@ -13,7 +13,7 @@ from magicbyte.records import layout
 from magicbyte.records.batch import build_batch
 from magicbyte.records.entry import Tail, dialect_doubt, entries
 from magicbyte.records.layout import Dialect, TimestampType
-from magicbyte.records.message import V0_HEADER, V1_HEADER, Message, build_message, build_wrapper
+from magicbyte.records.message import V0_HEADER, V1_HEADER, MessageView, build_message, build_wrapper
 
 CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
 V0 = build_message(0, 5, -1, b"key", b"value")
@@ -28,8 +28,8 @@ V2 = build_batch(
 )
 
 
-def view(raw: bytes | bytearray) -> Message:
-    found = Message.parse(memoryview(raw))
+def view(raw: bytes | bytearray) -> MessageView:
+    found = MessageView.parse(memoryview(raw))
     assert found is not None
     return found
 

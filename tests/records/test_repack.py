@@ -23,7 +23,7 @@ from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import TimestampType
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 LZ4 = Codec.LZ4
 CREATE, APPEND = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
@@ -62,7 +62,7 @@ def opened(log: bytes) -> list[tuple[Any, ...]]:
     """Header fields and content of the wrappers and batches of a log."""
     found = []
     for _, entry in entries(log):
-        assert isinstance(entry, Message | RecordBatch)
+        assert isinstance(entry, MessageView | RecordBatch)
         section = entry.records_section if isinstance(entry, RecordBatch) else entry.value
         assert section is not None
         inside = decompress(entry.codec, section, limit=1 << 26, lz4_header=Lz4Header.ANY)

@@ -10,7 +10,7 @@ from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.enriched import EnrichedMessage, Tag, build_enriched_message, encode_tags
 from magicbyte.records.layout import ATTRIBUTES, TimestampType
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 RECORDS = [Record(0, 1000, 0, b"key", b"value"), Record(1, 2000, 0, None, b"")]
 TIMES = list(itertools.product((TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME), (2000, 77, -1)))
@@ -39,11 +39,11 @@ def test_a_stamped_message_is_what_the_setters_make_of_it(
     magic: int, codec: Codec, kind: TimestampType, timestamp: int
 ) -> None:
     data = encode_records(RECORDS[:1], Format(str(magic)), codec)
-    copy = Message(memoryview(bytearray(data)))
+    copy = MessageView(memoryview(bytearray(data)))
     copy.set_offset(9)
     if magic:
         copy.set_max_timestamp(kind, timestamp)
-    message = Message(memoryview(data))
+    message = MessageView(memoryview(data))
     head = message.stamped(9, kind, timestamp)
     assert head + message.buffer[len(head) :] == copy.buffer
     copy.verify()

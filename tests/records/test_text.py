@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from magicbyte.records import text_kernels as kernels
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import columns_of
-from magicbyte.records.text import Field, LineWriter, Part
+from magicbyte.records.text import LineWriter, Part, TextField
 
 INT64S = st.integers(-(1 << 63), (1 << 63) - 1)
 # Bytes at the borders of what UTF-8 allows, more often than chance would have them.
@@ -43,8 +43,8 @@ def size_of(cell: bytes | None) -> int:
 
 
 PARTS: list[Part] = [
-    b"<", Field.OFFSET, b" ", Field.TIMESTAMP, b" ", Field.KEY_SIZE, b" ", Field.VALUE_SIZE, b" ", Field.KEY, b" ",
-    Field.VALUE, b" ", Field.QUOTED_KEY, b" ", Field.QUOTED_VALUE, b">\n",
+    b"<", TextField.OFFSET, b" ", TextField.TIMESTAMP, b" ", TextField.KEY_SIZE, b" ", TextField.VALUE_SIZE, b" ",
+    TextField.KEY, b" ", TextField.VALUE, b" ", TextField.QUOTED_KEY, b" ", TextField.QUOTED_VALUE, b">\n",
 ]  # fmt: skip
 
 
@@ -103,18 +103,18 @@ def test_the_plain_twin_writes_integers_as_python_does(value: int) -> None:
 def test_every_pair_of_bytes_is_quoted_as_python_does() -> None:
     pairs = [bytes((first, second)) for first in range(256) for second in range(256)]
     columns = columns_of([Record(0, 0, 0, None, pair) for pair in pairs])
-    found = bytes(LineWriter([Field.QUOTED_VALUE, b"\n"]).write(columns)).splitlines()
+    found = bytes(LineWriter([TextField.QUOTED_VALUE, b"\n"]).write(columns)).splitlines()
     assert found == [quoted(pair) for pair in pairs]
 
 
 def test_every_character_is_quoted_as_python_does() -> None:
     text = "".join(chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point < 0xE000).encode()
     columns = columns_of([Record(0, 0, 0, None, text)])
-    assert bytes(LineWriter([Field.QUOTED_VALUE]).write(columns)) == quoted(text)
+    assert bytes(LineWriter([TextField.QUOTED_VALUE]).write(columns)) == quoted(text)
 
 
 def test_a_writer_is_used_again_for_records_of_any_number() -> None:
-    writer = LineWriter([Field.OFFSET, b","])
+    writer = LineWriter([TextField.OFFSET, b","])
     for count in (1, 1000, 3):
         columns = columns_of([Record(at, 0, 0, None, None) for at in range(count)])
         assert bytes(writer.write(columns)) == b"".join(b"%d," % at for at in range(count))

@@ -12,7 +12,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType
 from magicbyte.records.entry import entries
 from magicbyte.records.transactions import (
-    AbortedTransaction,
+    AbortedRange,
     BatchFacts,
     CommittedFilter,
     batch_facts,
@@ -34,7 +34,7 @@ def plain(first: int, last: int) -> BatchFacts:
     return data(-1, first, last, transactional=False)
 
 
-def delivered(batches: Iterable[BatchFacts], aborted: Iterable[AbortedTransaction], stable: int) -> list[int]:
+def delivered(batches: Iterable[BatchFacts], aborted: Iterable[AbortedRange], stable: int) -> list[int]:
     """First offsets of the batches that a reader is given."""
     committed = CommittedFilter(aborted, stable)
     return [batch.base_offset for batch in batches if committed.delivers(batch)]
@@ -58,7 +58,7 @@ HISTORY = [
 
 def test_a_scan_finds_aborted_and_open_transactions_and_the_last_stable_offset() -> None:
     scan = scan_transactions(HISTORY)
-    assert scan.aborted == [AbortedTransaction(1, 5, 12, 7)]
+    assert scan.aborted == [AbortedRange(1, 5, 12, 7)]
     assert scan.open == {2: 18}
     assert scan.last_stable_offset == 18
 
@@ -69,7 +69,7 @@ def test_a_reader_gets_committed_and_plain_data_below_the_last_stable_offset() -
 
 
 def test_an_aborted_list_of_a_fetch_response_without_last_offsets_gives_the_same() -> None:
-    assert delivered(HISTORY, [AbortedTransaction(1, 5)], 18) == [0, 7, 14, 16]
+    assert delivered(HISTORY, [AbortedRange(1, 5)], 18) == [0, 7, 14, 16]
 
 
 @pytest.mark.parametrize("start", range(len(HISTORY)))
@@ -92,7 +92,7 @@ def test_two_aborted_transactions_of_one_producer_do_not_hide_what_it_committed_
         marker(1, 7, COMMIT),
     ]
     scan = scan_transactions(history)
-    assert scan == ([AbortedTransaction(1, 0, 1, 2), AbortedTransaction(1, 4, 5, 6)], 8, {})
+    assert scan == ([AbortedRange(1, 0, 1, 2), AbortedRange(1, 4, 5, 6)], 8, {})
     assert delivered(history, reversed(scan.aborted), 8) == [2, 6]
     assert delivered(history, [one._replace(last_offset=-1) for one in scan.aborted], 8) == [2, 6]
 
@@ -109,7 +109,7 @@ def test_an_index_whose_transactions_overlap_hides_what_lies_in_any_of_them() ->
             if not any(who == each.producer_id and first <= each.last_offset and last >= each.base_offset
                        for who, first, last in spans)
         ]  # fmt: skip
-        assert delivered(batches, [AbortedTransaction(*span) for span in spans], 50) == expected, spans
+        assert delivered(batches, [AbortedRange(*span) for span in spans], 50) == expected, spans
 
 
 def test_an_emptied_marker_or_one_of_another_type_ends_nothing() -> None:
@@ -123,7 +123,7 @@ def test_a_log_without_batches_is_stable_up_to_its_start() -> None:
 
 def test_the_last_stable_offset_is_held_back_by_the_oldest_open_transaction() -> None:
     history = [data(1, 0, 0), data(2, 1, 1), marker(2, 2, ABORT), marker(1, 3, COMMIT)]
-    assert scan_transactions(history).aborted == [AbortedTransaction(2, 1, 2, 0)]
+    assert scan_transactions(history).aborted == [AbortedRange(2, 1, 2, 0)]
     assert scan_transactions(history[:3]).last_stable_offset == 0
 
 
@@ -169,9 +169,9 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at + 1
 
 
-def txn_index(case: Case) -> list[AbortedTransaction]:
+def txn_index(case: Case) -> list[AbortedRange]:
     files = [case.read(f"partition/{name}") for name in case.partition_names() if name.endswith(".txnindex")]
-    return [AbortedTransaction(*row[1:]) for file in files for row in TXN_INDEX_ENTRY.iter_unpack(file)]
+    return [AbortedRange(*row[1:]) for file in files for row in TXN_INDEX_ENTRY.iter_unpack(file)]
 
 
 def test_there_are_transactional_logs_among_the_golden_data() -> None:

@@ -19,7 +19,7 @@ from magicbyte.records.enriched import (
 )
 from magicbyte.records.entry import dialect_doubt, entries
 from magicbyte.records.layout import Dialect, TimestampType
-from magicbyte.records.message import Message, build_message, build_wrapper
+from magicbyte.records.message import MessageView, build_message, build_wrapper
 
 CREATE, APPEND, NO_TYPE = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME, TimestampType.NO_TIMESTAMP_TYPE
 
@@ -115,8 +115,8 @@ ENRICHED = {
 LIMIT = 1 << 20
 
 
-def message(raw: bytes) -> Message:
-    found = Message.parse(memoryview(raw))
+def message(raw: bytes) -> MessageView:
+    found = MessageView.parse(memoryview(raw))
     assert found is not None
     found.verify()
     return found
@@ -136,7 +136,7 @@ def enriched(raw: bytes | str) -> EnrichedMessage:
     return found
 
 
-def contents(found: Message) -> tuple[object, ...]:
+def contents(found: MessageView) -> tuple[object, ...]:
     key, value = found.key, found.value
     return (
         found.magic,
@@ -159,10 +159,10 @@ EXPECTED_PLAIN = {
 def test_plain_messages_read_as_kafka_wrote_them_and_build_to_the_same_bytes(name: str) -> None:
     raw = bytes.fromhex(PLAIN[name])
     found = [entry for _, entry in entries(raw)]
-    assert all(isinstance(entry, Message) for entry in found)
+    assert all(isinstance(entry, MessageView) for entry in found)
     for entry in found:
         entry.verify()
-    assert [contents(entry) for entry in found if isinstance(entry, Message)] == EXPECTED_PLAIN[name]
+    assert [contents(entry) for entry in found if isinstance(entry, MessageView)] == EXPECTED_PLAIN[name]
     assert [(entry.codec, entry.is_wrapper, entry.record_count) for entry in found] == [(Codec.NONE, False, 1)] * 2
     assert [(entry.base_offset, entry.last_offset, entry.next_offset) for entry in found] == [(5, 5, 6), (6, 6, 7)]
     rebuilt = [
@@ -191,7 +191,7 @@ def test_wrappers_read_as_kafka_wrote_them_and_build_to_the_same_content(name: s
     assert wrapper.value is not None
     header = Lz4Header.BROKEN if magic == 0 else Lz4Header.CORRECT
     inner = bytes(decompress(codec, wrapper.value, limit=LIMIT, lz4_header=header))
-    found = [entry for _, entry in entries(inner) if isinstance(entry, Message)]
+    found = [entry for _, entry in entries(inner) if isinstance(entry, MessageView)]
     for entry in found:
         entry.verify()
     assert [(entry.magic, entry.offset, entry.timestamp) for entry in found] == [

@@ -205,7 +205,7 @@ class History:
         """Prefer another leader, and elect it: the old one stays in sync, and may not hear of it for a while."""
         effects, _ = self.controller.reassign({KEY: replicas})
         self._perform(effects)
-        self._perform(self.controller.elect(controller.Election.PREFERRED, [KEY]))
+        self._perform(self.controller.elect(controller.ElectionType.PREFERRED, [KEY]))
 
     def _register(self, broker_id: int) -> None:
         self.registered[broker_id] = self.registered.get(broker_id, 0) + self.random.randint(1, 1 << 30)

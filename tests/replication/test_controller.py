@@ -8,7 +8,7 @@ from magicbyte.replication.controller import (
     NEW_NODE,
     Controller,
     Effect,
-    Election,
+    ElectionType,
     KnownState,
     LeaderAndIsr,
     ReadStates,
@@ -176,11 +176,11 @@ def test_the_last_replica_in_sync_remains_when_it_shuts_down() -> None:
 def test_the_preferred_leader_is_elected_where_it_is_in_sync() -> None:
     made = controller()
     made.states[A0] = KnownState(PartitionState(2, 4, (1, 2), 6), 10)
-    assert changes(made.elect(Election.PREFERRED, [A0, A1, TopicPartition("gone", 0)])) == {
+    assert changes(made.elect(ElectionType.PREFERRED, [A0, A1, TopicPartition("gone", 0)])) == {
         A0: PartitionState(1, 5, (1, 2), 7)
     }
     made.shut_down(1)
-    assert made.elect(Election.PREFERRED, [A0]) == []
+    assert made.elect(ElectionType.PREFERRED, [A0]) == []
 
 
 def test_a_topic_is_deleted_when_the_last_replica_is() -> None:

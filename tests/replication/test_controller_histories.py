@@ -12,7 +12,7 @@ from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.replication import controller
 from magicbyte.replication.controller import NEW_NODE, Controller, Effect, KnownState, StateChange
-from magicbyte.replication.reassignment import Move
+from magicbyte.replication.reassignment import OngoingMove
 from magicbyte.replication.state import PartitionState
 
 KEYS = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
@@ -30,7 +30,7 @@ class History:
 
     random: random.Random
     replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=lambda: dict.fromkeys(KEYS, (1, 2)))
-    moves: dict[TopicPartition, Move] = field(default_factory=dict)
+    moves: dict[TopicPartition, OngoingMove] = field(default_factory=dict)
     states: dict[TopicPartition, KnownState] = field(default_factory=dict)
     brokers: dict[int, int] = field(default_factory=lambda: dict.fromkeys(BROKERS, 1))
     told: dict[tuple[int, TopicPartition], tuple[int, tuple[int, ...]]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class History:
         elif action == "cancel":
             self._reassign(key, None)
         elif action == "prefer":
-            self.act(self.now.elect(controller.Election.PREFERRED, KEYS))
+            self.act(self.now.elect(controller.ElectionType.PREFERRED, KEYS))
         elif action == "notify":
             self.act(self.now.isr_notified(KEYS))
         else:

@@ -4,13 +4,13 @@ import pytest
 
 from magicbyte.errors import InvalidRequestError, MetadataError
 from magicbyte.security.acls import (
+    AccessControlEntry,
+    AclOperation,
     Acls,
-    Entry,
     Filter,
-    Operation,
     Pattern,
     Permission,
-    Resource,
+    ResourcePattern,
     ResourceType,
     dump_entries,
     load_entries,
@@ -23,101 +23,107 @@ HOST = "10.0.0.1"
 ALLOW, DENY = Permission.ALLOW, Permission.DENY
 
 
-def topic(name: str, *entries: Entry, prefixed: bool = False) -> tuple[Resource, frozenset[Entry]]:
-    return Resource(TOPIC, name, Pattern.PREFIXED if prefixed else Pattern.LITERAL), frozenset(entries)
+def topic(
+    name: str, *entries: AccessControlEntry, prefixed: bool = False
+) -> tuple[ResourcePattern, frozenset[AccessControlEntry]]:
+    return ResourcePattern(TOPIC, name, Pattern.PREFIXED if prefixed else Pattern.LITERAL), frozenset(entries)
 
 
-def allow(operation: Operation, who: Principal = ALICE, host: str = "*") -> Entry:
-    return Entry(who, ALLOW, operation, host)
+def allow(operation: AclOperation, who: Principal = ALICE, host: str = "*") -> AccessControlEntry:
+    return AccessControlEntry(who, ALLOW, operation, host)
 
 
-def deny(operation: Operation, who: Principal = ALICE, host: str = "*") -> Entry:
-    return Entry(who, DENY, operation, host)
+def deny(operation: AclOperation, who: Principal = ALICE, host: str = "*") -> AccessControlEntry:
+    return AccessControlEntry(who, DENY, operation, host)
 
 
-def acls(*of: tuple[Resource, frozenset[Entry]], super_users: str = "", or_else: bool = False) -> Acls:
+def acls(
+    *of: tuple[ResourcePattern, frozenset[AccessControlEntry]], super_users: str = "", or_else: bool = False
+) -> Acls:
     return Acls(dict(of), parse_super_users(super_users), or_else=or_else)
 
 
-def may(found: Acls, operation: Operation, name: str = "test", host: str = HOST) -> bool:
+def may(found: Acls, operation: AclOperation, name: str = "test", host: str = HOST) -> bool:
     return found.allows(ALICE, host, operation, TOPIC, name)
 
 
 def test_super_users_are_split_at_semicolons_and_may_do_what_is_denied() -> None:  # [41]
-    found = acls(topic("test", deny(Operation.ALL)), super_users="User:CN=a,O=b; User:alice")
-    assert may(found, Operation.READ)
-    assert found.allows(Principal("User", "CN=a,O=b"), HOST, Operation.READ, TOPIC, "test")
-    assert not found.allows(BOB, HOST, Operation.READ, TOPIC, "test")
+    found = acls(topic("test", deny(AclOperation.ALL)), super_users="User:CN=a,O=b; User:alice")
+    assert may(found, AclOperation.READ)
+    assert found.allows(Principal("User", "CN=a,O=b"), HOST, AclOperation.READ, TOPIC, "test")
+    assert not found.allows(BOB, HOST, AclOperation.READ, TOPIC, "test")
     with pytest.raises(InvalidRequestError):
         parse_super_users("alice")
 
 
 @pytest.mark.parametrize("or_else", [False, True])
 def test_where_there_is_no_acl_the_setting_decides(or_else: bool) -> None:  # [42]
-    assert may(acls(or_else=or_else), Operation.READ) is or_else
+    assert may(acls(or_else=or_else), AclOperation.READ) is or_else
 
 
 def test_an_acl_of_anybody_on_a_name_or_a_beginning_of_it_ends_what_everyone_may() -> None:  # [43, 44]
-    assert not may(acls(topic("test", allow(Operation.READ, BOB)), or_else=True), Operation.READ)
-    assert not may(acls(topic("te", allow(Operation.READ, BOB), prefixed=True), or_else=True), Operation.READ)
-    assert may(acls(topic("tex", allow(Operation.READ, BOB), prefixed=True), or_else=True), Operation.READ)
+    assert not may(acls(topic("test", allow(AclOperation.READ, BOB)), or_else=True), AclOperation.READ)
+    assert not may(acls(topic("te", allow(AclOperation.READ, BOB), prefixed=True), or_else=True), AclOperation.READ)
+    assert may(acls(topic("tex", allow(AclOperation.READ, BOB), prefixed=True), or_else=True), AclOperation.READ)
 
 
 def test_a_denial_of_a_beginning_wins_over_what_is_allowed_for_the_name() -> None:  # [45]
-    found = acls(topic("test", allow(Operation.READ)), topic("t", deny(Operation.READ), prefixed=True))
-    assert not may(found, Operation.READ)
+    found = acls(topic("test", allow(AclOperation.READ)), topic("t", deny(AclOperation.READ), prefixed=True))
+    assert not may(found, AclOperation.READ)
 
 
 def test_describing_is_implied_by_what_is_allowed_and_denied_by_itself_alone() -> None:  # [46, 47]
-    found = acls(topic("test", allow(Operation.READ), deny(Operation.DESCRIBE)))
-    assert may(found, Operation.READ)
-    assert not may(found, Operation.DESCRIBE)
-    found = acls(topic("test", allow(Operation.WRITE), deny(Operation.READ)))
-    assert may(found, Operation.DESCRIBE)
-    for each in (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER):
-        assert may(acls(topic("test", allow(each))), Operation.DESCRIBE)
-    assert may(acls(topic("test", allow(Operation.ALTER_CONFIGS))), Operation.DESCRIBE_CONFIGS)
-    assert not may(acls(topic("test", allow(Operation.CREATE))), Operation.DESCRIBE)
+    found = acls(topic("test", allow(AclOperation.READ), deny(AclOperation.DESCRIBE)))
+    assert may(found, AclOperation.READ)
+    assert not may(found, AclOperation.DESCRIBE)
+    found = acls(topic("test", allow(AclOperation.WRITE), deny(AclOperation.READ)))
+    assert may(found, AclOperation.DESCRIBE)
+    for each in (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER):
+        assert may(acls(topic("test", allow(each))), AclOperation.DESCRIBE)
+    assert may(acls(topic("test", allow(AclOperation.ALTER_CONFIGS))), AclOperation.DESCRIBE_CONFIGS)
+    assert not may(acls(topic("test", allow(AclOperation.CREATE))), AclOperation.DESCRIBE)
 
 
 def test_hosts_are_compared_as_text() -> None:  # [48, 49]
-    found = acls(topic("*", allow(Operation.ALL)), topic("test", deny(Operation.ALL, host=HOST)))
-    assert not may(found, Operation.READ)
-    assert may(found, Operation.READ, host="10.0.0.2")
-    found = acls(topic("test", allow(Operation.READ, host="::1")))
-    assert not may(found, Operation.READ, host="0:0:0:0:0:0:0:1")
+    found = acls(topic("*", allow(AclOperation.ALL)), topic("test", deny(AclOperation.ALL, host=HOST)))
+    assert not may(found, AclOperation.READ)
+    assert may(found, AclOperation.READ, host="10.0.0.2")
+    found = acls(topic("test", allow(AclOperation.READ, host="::1")))
+    assert not may(found, AclOperation.READ, host="0:0:0:0:0:0:0:1")
 
 
 def test_the_case_of_a_principal_counts() -> None:  # [50]
-    assert not may(acls(topic("test", allow(Operation.READ, Principal("user", "alice")))), Operation.READ)
+    assert not may(acls(topic("test", allow(AclOperation.READ, Principal("user", "alice")))), AclOperation.READ)
 
 
 def test_a_beginning_that_is_an_asterisk_is_a_beginning() -> None:
-    assert not may(acls(topic("*", allow(Operation.READ), prefixed=True)), Operation.READ)
-    assert may(acls(topic("*", allow(Operation.READ), prefixed=True)), Operation.READ, "*a")
+    assert not may(acls(topic("*", allow(AclOperation.READ), prefixed=True)), AclOperation.READ)
+    assert may(acls(topic("*", allow(AclOperation.READ), prefixed=True)), AclOperation.READ, "*a")
 
 
 def test_any_topic_is_one_that_no_denial_covers() -> None:  # [64, 65]
     def any_of(found: Acls) -> bool:
-        return found.allows_any(ALICE, HOST, Operation.WRITE, TOPIC)
+        return found.allows_any(ALICE, HOST, AclOperation.WRITE, TOPIC)
 
     assert not any_of(acls())
     assert any_of(acls(or_else=True))
-    assert any_of(acls(topic("a", allow(Operation.WRITE))))
-    assert not any_of(acls(topic("ab", allow(Operation.WRITE)), topic("a", deny(Operation.WRITE), prefixed=True)))
-    assert not any_of(acls(topic("*", deny(Operation.ALL)), topic("a", allow(Operation.WRITE)), or_else=True))
-    assert any_of(acls(topic("*", allow(Operation.ALL)), topic("a", deny(Operation.WRITE))))
-    both = acls(topic("a", allow(Operation.WRITE), prefixed=True), topic("abc", deny(Operation.WRITE), prefixed=True))
+    assert any_of(acls(topic("a", allow(AclOperation.WRITE))))
+    assert not any_of(acls(topic("ab", allow(AclOperation.WRITE)), topic("a", deny(AclOperation.WRITE), prefixed=True)))
+    assert not any_of(acls(topic("*", deny(AclOperation.ALL)), topic("a", allow(AclOperation.WRITE)), or_else=True))
+    assert any_of(acls(topic("*", allow(AclOperation.ALL)), topic("a", deny(AclOperation.WRITE))))
+    both = acls(
+        topic("a", allow(AclOperation.WRITE), prefixed=True), topic("abc", deny(AclOperation.WRITE), prefixed=True)
+    )
     assert any_of(both)
 
 
 def test_a_node_is_written_as_kafka_2_8_writes_it_and_read_as_3_9_does() -> None:
-    entries = frozenset({allow(Operation.READ, Principal("User", "a"))})
+    entries = frozenset({allow(AclOperation.READ, Principal("User", "a"))})
     data = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
     assert dump_entries(entries) == data
     newer = b'{"acls":[{"principal":"User:a","permissionType":"ALLOW","host":"*","operation":"read"}],"version":1}'
     assert load_entries("/kafka-acl/Topic/t", newer) == load_entries("/kafka-acl/Topic/t", data) == entries
-    configs = frozenset({deny(Operation.DESCRIBE_CONFIGS)})
+    configs = frozenset({deny(AclOperation.DESCRIBE_CONFIGS)})
     assert b'"operation":"DescribeConfigs"' in dump_entries(configs)
     assert load_entries("/x", dump_entries(configs)) == configs
 
@@ -151,10 +157,10 @@ def test_a_damaged_node_is_refused(data: bytes) -> None:
 
 
 def test_paths_and_notes_are_kafkas() -> None:
-    literal = Resource(ResourceType.TRANSACTIONAL_ID, "x")
+    literal = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")
     assert literal.path == "/kafka-acl/TransactionalId/x"
     assert literal.note == ("/kafka-acl-changes/acl_changes_", b"TRANSACTIONAL_ID:x")
-    prefixed = Resource(TOPIC, "n", Pattern.PREFIXED)
+    prefixed = ResourcePattern(TOPIC, "n", Pattern.PREFIXED)
     assert prefixed.path == "/kafka-acl-extended/prefixed/Topic/n"
     assert prefixed.note == (
         "/kafka-acl-extended-changes/acl_changes_",
@@ -175,7 +181,7 @@ def test_paths_and_notes_are_kafkas() -> None:
 def test_filters_take_literal_names_beginnings_or_all_that_match(
     pattern: int, name: str | None, taken: set[str]
 ) -> None:
-    entry = allow(Operation.READ)  # [71]
+    entry = allow(AclOperation.READ)  # [71]
     wanted = Filter(2, name, pattern, None, None, 1, 1)
     resources = [topic(each)[0] for each in ("test", "*", "t")]
     resources.append(topic("te", prefixed=True)[0])

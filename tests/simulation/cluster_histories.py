@@ -36,7 +36,7 @@ from magicbyte.metadata.layout import load_controller, load_state, state_path
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.scan import scan
-from magicbyte.testing.checker import Recorder, Rules, check
+from magicbyte.testing.checker import HistoryRules, Recorder, check
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 
 log = logging.getLogger("magicbyte.history")
@@ -347,7 +347,7 @@ class History:
                 raise UnsoundError(
                     f"{TOPIC}-{partition}: acknowledged and not at their offsets: {list(lost.items())[:5]}"
                 )
-        report = check(self.recorder.history, Rules())
+        report = check(self.recorder.history, HistoryRules())
         if not report.is_sound:
             raise UnsoundError(str(report))
 

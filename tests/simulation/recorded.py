@@ -27,7 +27,7 @@ from magicbyte.archive.convert import (
     partitions_to_convert,
 )
 from magicbyte.archive.materialize import materialize
-from magicbyte.archive.retain import Limits, held, retain_logs
+from magicbyte.archive.retain import RetentionLimits, held, retain_logs
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.filesystem import LocalFiles, put_file
@@ -213,7 +213,7 @@ def a_retention(folder: Path) -> None:
     made(folder / "logs", closed=True)
     with Recorded(folder):
         expect(
-            any(each.removed for each in retain_logs(discover([str(folder)]), Limits(NOW + 1_000_000, 0))),
+            any(each.removed for each in retain_logs(discover([str(folder)]), RetentionLimits(NOW + 1_000_000, 0))),
             "something went",
         )
     disk, mark = SimulatedDisk(1), f"/logs/{checkpoints.CLEAN_SHUTDOWN}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import load
-from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.driver import PipelineRun
 from spark.in_process import InProcess
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def compacted(
     context: SparkContext | InProcess | None = None,
     before: str = "",
     now: str = "2026-01-07T00:00:00Z",
-) -> Run:
+) -> PipelineRun:
     """Compact the partitions of `source` into `folder`/`sink`, at the time `now`, behind the stages of `before`."""
     path, above = folder / f"{sink}.toml", 1 if shuffled else 1 << 40
     stage = f'[[stage]]\ndo = "compact"\ntopics = ["*"]\ndelete-retention = "1d"\nshuffle-above = {above}\n{options}'

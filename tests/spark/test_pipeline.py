@@ -19,9 +19,9 @@ from magicbyte.log.files.reader import SegmentReader
 from magicbyte.spark import first_line
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, load
-from magicbyte.spark.pipeline.driver import Run, RunFailedError
+from magicbyte.spark.pipeline.driver import PipelineRun, RunFailedError
 from magicbyte.spark.pipeline.report import as_html, as_json, write_report
-from magicbyte.spark.pipeline.sink import Place, Sink
+from magicbyte.spark.pipeline.sink import Sink, SinkPlace
 from magicbyte.spark.pipeline.units import Unit, find
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, some_records, write_partition
@@ -51,7 +51,7 @@ def pipeline(folder: Path, text: str, *, source: Path | None = None, sink: str |
     return load(path)
 
 
-def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> Run:
+def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> PipelineRun:
     return driver.run(given, context=context or InProcess(), resume=resume)
 
 
@@ -291,7 +291,7 @@ def test_a_record_of_a_worker_that_outlived_its_driver_and_lost_its_output_count
         def parallelize(self, tasks: list[Any], pieces: int) -> Tasks:
             unit = tasks[0][0]
             output = {"name": unit.name, "staged": "gone/1/orders-0", "files": [{"name": f"{0:020}.log", "size": 7}]}
-            Place(unit.sink, unit.name, unit.fingerprint).record.write_text(json.dumps({"outputs": [output]}))
+            SinkPlace(unit.sink, unit.name, unit.fingerprint).record.write_text(json.dumps({"outputs": [output]}))
             return super().parallelize(tasks, pieces)
 
     assert run(pipeline(archive, CONVERT), context=Late()).status == 0
@@ -681,7 +681,7 @@ def test_memory_that_a_worker_would_not_take_is_refused(memory: str) -> None:
 def test_an_interrupt_says_how_to_go_on(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stopped(*_: Any, **__: Any) -> Run:
+    def stopped(*_: Any, **__: Any) -> PipelineRun:
         raise KeyboardInterrupt
 
     pipeline(archive, CONVERT)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden_data
-from magicbyte.archive.compact_groups import Group, WrittenGroup, join_groups, write_group
+from magicbyte.archive.compact_groups import SegmentGroup, WrittenGroup, join_groups, write_group
 from magicbyte.codecs import Codec
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.cleaning.cleaned_transactions import Passage
@@ -26,7 +26,7 @@ from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.spark.pipeline import driver, shuffle
 from magicbyte.spark.pipeline.config import load
-from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.shuffle import Job
 from magicbyte.spark.pipeline.stages import copying
 from magicbyte.spark.pipeline.stages.copying import CopyDone, CopyPart
@@ -135,7 +135,7 @@ def same(
     parted: bool = True,
     before: str = "",
     now: str = "2026-01-07T00:00:00Z",
-) -> Run:
+) -> PipelineRun:
     """Compact by one worker and by several into folders of these names, and compare all that came out."""
     runs = [
         compacted(folder, source, name, options, shuffled=name == names[1], before=before, now=now) for name in names
@@ -332,7 +332,7 @@ def third(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path, int], No
     def set_up(happens: Callable[[Path, int], None]) -> None:
         begun = []
 
-        def written(group: Group, marks: OffsetMarks, folder: str) -> WrittenGroup:
+        def written(group: SegmentGroup, marks: OffsetMarks, folder: str) -> WrittenGroup:
             begun.append(group.base_offset)
             if len(begun) == 3:
                 happens(Path(group.folder), group.base_offset)

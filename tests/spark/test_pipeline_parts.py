@@ -14,7 +14,7 @@ from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver, runner, units
 from magicbyte.spark.pipeline.config import load
-from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.stages import convert as stage_convert
 from magicbyte.spark.pipeline.units import find
 from spark.conftest import lay_out, topic_of
@@ -37,7 +37,7 @@ def _asked(unit: units.Unit) -> set[str]:
 
 def converted(
     folder: Path, sink: str, stage: str, *, parted: bool, source: str = "logs", before: str = "", behind: str = ""
-) -> Run:
+) -> PipelineRun:
     path = folder / f"{sink}.toml"
     above = "part-above = 1\n" if parted else ""
     ends = f'[source]\npath = "{source}"\n[sink]\npath = "{sink}"\n'
@@ -197,7 +197,7 @@ def test_a_partition_is_parted_where_the_other_cores_would_wait_for_it(
     assert driver.parted_stages(huge, found, 4) == {"convert"}
 
 
-def compared(folder: Path, sink: str, source: Path, other: str, *, parted: bool) -> Run:
+def compared(folder: Path, sink: str, source: Path, other: str, *, parted: bool) -> PipelineRun:
     above = "part-above = 1\n" if parted else ""
     behind = f'[[stage]]\ndo = "compare"\n{other}{above}'
     stage = 'format = "v1"\ncodec = "gzip"\n'
@@ -238,7 +238,7 @@ def test_a_comparison_in_parts_finds_the_differences_that_one_worker_finds(tmp_p
     assert "the first at offset 7: " in told[0][0][1]
 
 
-def ran(folder: Path, source: Path, sink: str | None, stages: str, *, parted: bool) -> Run:
+def ran(folder: Path, source: Path, sink: str | None, stages: str, *, parted: bool) -> PipelineRun:
     """Run stages, in each of which `{above}` says whether it is parted."""
     path = folder / f"{'parted' if parted else 'whole'}.toml"
     ends = f'[source]\npath = "{source}"\n' + (f'[sink]\npath = "{sink}"\n' if sink else "")
@@ -246,7 +246,7 @@ def ran(folder: Path, source: Path, sink: str | None, stages: str, *, parted: bo
     return driver.run(load(path), context=InProcess())
 
 
-def told(run: Run) -> list[Any]:
+def told(run: PipelineRun) -> list[Any]:
     """Return all that a run says of partitions but who did it, when and how long it took."""
     found = []
     for unit in run.units:

@@ -14,7 +14,7 @@ import pytest
 from magicbyte.codecs import Codec
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver
-from magicbyte.spark.pipeline.cluster import Cluster, cluster
+from magicbyte.spark.pipeline.cluster import SparkCluster, cluster
 from magicbyte.spark.pipeline.config import load
 from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
@@ -70,7 +70,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[Cluster]:
+def workers() -> Iterator[SparkCluster]:
     with cluster(2) as running:
         yield running
 
@@ -121,7 +121,7 @@ def test_golden_logs_go_through_spark_as_through_one_process(
     assert digests[0] == digests[1]
 
 
-def test_a_cluster_gives_what_one_process_gives(workers: Cluster, archive: Path) -> None:
+def test_a_cluster_gives_what_one_process_gives(workers: SparkCluster, archive: Path) -> None:
     command = start(written(archive, archive / "logs", "cluster"), workers)
     _, said = command.communicate(timeout=WAIT_SECONDS)
     assert command.returncode == 0, said
@@ -129,7 +129,7 @@ def test_a_cluster_gives_what_one_process_gives(workers: Cluster, archive: Path)
     assert not (archive / "cluster/.pipeline").exists()
 
 
-def start(path: Path, workers: Cluster, *options: str) -> subprocess.Popen[str]:
+def start(path: Path, workers: SparkCluster, *options: str) -> subprocess.Popen[str]:
     """Start `magicbyte pipeline run` on the cluster."""
     arguments = ["pipeline", "run", str(path), "--master", workers.url, *options]
     return subprocess.Popen(
@@ -152,13 +152,13 @@ def below(pid: int) -> dict[int, str]:
     return {each: lines[each] for each in ours - {pid}}
 
 
-def python_worker(workers: Cluster) -> int | None:
+def python_worker(workers: SparkCluster) -> int | None:
     """Return an executor's Python process."""
     found = {pid: line for worker in workers.pids[1:] for pid, line in below(worker).items()}
     return next((pid for pid, line in found.items() if "pyspark.daemon" in line), None)
 
 
-def executor(workers: Cluster) -> int | None:
+def executor(workers: SparkCluster) -> int | None:
     """Return an executor."""
     found = {pid: line for worker in workers.pids[1:] for pid, line in below(worker).items()}
     return next((pid for pid, line in found.items() if "ExecutorBackend" in line), None)
@@ -174,7 +174,7 @@ def wait_until(holds: Callable[[], bool], running: "subprocess.Popen[str]") -> N
 
 @pytest.mark.parametrize(("victim", "finished"), [("driver", 0), ("driver", 3), ("executor", 2), ("python", 2)])
 def test_whoever_is_killed_the_output_is_that_of_an_undisturbed_run(
-    workers: Cluster, archive: Path, victim: str, finished: int
+    workers: SparkCluster, archive: Path, victim: str, finished: int
 ) -> None:
     sink = f"killed-{victim}-{finished}"
     path, folder = written(archive, archive / "logs", sink), archive / sink / ".pipeline"

@@ -28,7 +28,7 @@ from magicbyte.log.files.store import ObjectStore
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver, store_sink
 from magicbyte.spark.pipeline.config import Pipeline, load
-from magicbyte.spark.pipeline.driver import Run
+from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.report import write_report
 from magicbyte.spark.pipeline.store_sink import StorePlace, StoreSink
 from magicbyte.spark.pipeline.units import find
@@ -88,7 +88,7 @@ def pipeline(folder: Path, sink: ObjectStore | str, text: str = CONVERT, source:
     return load(path)
 
 
-def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> Run:
+def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> PipelineRun:
     return driver.run(given, context=context or InProcess(), resume=resume)
 
 

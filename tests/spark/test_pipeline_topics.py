@@ -19,7 +19,7 @@ from magicbyte.mirror.offset_topic import KnownMaps
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline.config import PipelineError, load
-from magicbyte.spark.pipeline.driver import Run, run
+from magicbyte.spark.pipeline.driver import PipelineRun, run
 from magicbyte.testing import Broker
 from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
@@ -59,7 +59,7 @@ def held(broker: Broker, partition: int, topic: str = "orders") -> tuple[list[Re
     return asyncio.run(work())
 
 
-def told(tmp_path: Path, text: str, *, resume: bool = False) -> Run:
+def told(tmp_path: Path, text: str, *, resume: bool = False) -> PipelineRun:
     path = tmp_path / "pipeline.toml"
     path.write_text(text)
     return run(load(path), context=InProcess(), resume=resume)

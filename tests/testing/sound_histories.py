@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from magicbyte.testing.checker import Kind, Operation, Outcome, Polled, Rules, Sent
+from magicbyte.testing.checker import ClientOperation, HistoryRules, Kind, OperationOutcome, Polled, Sent
 
 PARTITIONS = ("a-0", "a-1", "b-0")
 TRIMMED, COMPACTED = "a-1", "b-0"
@@ -40,17 +40,17 @@ class World:
         self.random, self.transactions, self.deletes = random.Random(seed), transactions, deletes
         self.logs = {each: Log() for each in PARTITIONS}
         self.consumers = {f"consumer-{each}": Consumer() for each in range(3)}
-        self.history: list[Operation] = []
+        self.history: list[ClientOperation] = []
         self.late: list[tuple[str, int]] = []  # of unknown outcome, and may arrive yet
         self.values, self.keys = 0, dict[int, str]()
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> HistoryRules:
         if not self.deletes:
-            return Rules()
-        return Rules(log_starts={TRIMMED: self.logs[TRIMMED].start}, compacted=frozenset({COMPACTED}))
+            return HistoryRules()
+        return HistoryRules(log_starts={TRIMMED: self.logs[TRIMMED].start}, compacted=frozenset({COMPACTED}))
 
-    def run(self, steps: int) -> list[Operation]:
+    def run(self, steps: int) -> list[ClientOperation]:
         for _ in range(steps):
             name = self.random.choice(list(self.consumers))
             action = self.random.choices(
@@ -63,9 +63,9 @@ class World:
         return self.history
 
     def note(
-        self, process: str, kind: Kind, outcome: Outcome, steps: Iterable[Sent | Polled] = (), **more: object
+        self, process: str, kind: Kind, outcome: OperationOutcome, steps: Iterable[Sent | Polled] = (), **more: object
     ) -> None:
-        self.history.append(Operation(process, kind, outcome, tuple(steps), **more))  # type: ignore[arg-type]
+        self.history.append(ClientOperation(process, kind, outcome, tuple(steps), **more))  # type: ignore[arg-type]
 
     def new_value(self) -> int:
         self.values += 1
@@ -74,17 +74,17 @@ class World:
 
     def send(self, name: str) -> None:
         producer, retries = name.replace("consumer", "producer"), self.random.random() < 0.1
-        steps, outcome = list[Sent](), self.random.choices(list(Outcome), (8, 1, 1))[0]
+        steps, outcome = list[Sent](), self.random.choices(list(OperationOutcome), (8, 1, 1))[0]
         for _ in range(self.random.choice((1, 1, 1, 3))):
             partition, value = self.random.choice(PARTITIONS), self.new_value()
             offset = None
-            if outcome is Outcome.OK:
+            if outcome is OperationOutcome.OK:
                 offset = self.logs[partition].append(value)
                 if retries and self.random.random() < 0.5:
                     self.logs[partition].append(value)
                 if self.random.random() < 0.1:
                     offset = None  # acks=0, or an answer without offsets
-            elif outcome is Outcome.INFO:
+            elif outcome is OperationOutcome.INFO:
                 self.late.append((partition, value))
             steps.append(Sent(partition, value, offset, self.keys[value], retries))
         self.note(producer, Kind.SEND, outcome, steps)
@@ -104,8 +104,8 @@ class World:
         return Polled(polled)
 
     def poll(self, name: str) -> None:
-        consumer, outcome, moved = self.consumers[name], self.random.choices(list(Outcome), (20, 1, 1))[0], ()
-        if outcome is Outcome.FAIL:
+        consumer, outcome, moved = self.consumers[name], self.random.choices(list(OperationOutcome), (20, 1, 1))[0], ()
+        if outcome is OperationOutcome.FAIL:
             self.note(name, Kind.POLL, outcome)
             return
         if consumer.is_subscribed and self.random.random() < 0.2:
@@ -123,10 +123,12 @@ class World:
             for each in wanted
         }
         kind = Kind.SUBSCRIBE if consumer.is_subscribed else Kind.ASSIGN
-        self.note(name, kind, self.random.choice((Outcome.OK, Outcome.INFO)), partitions=tuple(wanted))
+        self.note(
+            name, kind, self.random.choice((OperationOutcome.OK, OperationOutcome.INFO)), partitions=tuple(wanted)
+        )
 
     def crash(self, name: str) -> None:
-        self.note(name, Kind.CRASH, Outcome.INFO)
+        self.note(name, Kind.CRASH, OperationOutcome.INFO)
         self.consumers[name] = Consumer()
 
     def delete(self, _name: str) -> None:
@@ -144,10 +146,12 @@ class World:
         """Read and write at once: all of it is readable when it commits, nothing when it aborts."""
         if not self.transactions:
             return
-        consumer, outcome = self.consumers[name], self.random.choices(list(Outcome), (6, 2, 1))[0]
+        consumer, outcome = self.consumers[name], self.random.choices(list(OperationOutcome), (6, 2, 1))[0]
         before = dict(consumer.positions)
         steps: list[Sent | Polled] = [self.read(consumer, 3)]
-        is_committed = outcome is Outcome.OK or (outcome is Outcome.INFO and self.random.random() < 0.5)
+        is_committed = outcome is OperationOutcome.OK or (
+            outcome is OperationOutcome.INFO and self.random.random() < 0.5
+        )
         for _ in range(self.random.randint(1, 4)):
             partition, value = self.random.choice(PARTITIONS), self.new_value()
             offset = self.logs[partition].append(value)
@@ -156,13 +160,13 @@ class World:
             steps.append(Sent(partition, value, offset, self.keys[value]))
         for log in self.logs.values():
             log.end += 1  # a marker
-        if outcome is Outcome.FAIL:
+        if outcome is OperationOutcome.FAIL:
             consumer.positions = before
         self.note(name, Kind.TRANSACTION, outcome, steps)
 
     def read_to_end(self, name: str) -> None:
         consumer = self.consumers[name] = Consumer(dict.fromkeys(PARTITIONS, 0))
-        self.note(name, Kind.CRASH, Outcome.INFO)
-        self.note(name, Kind.ASSIGN, Outcome.OK, partitions=PARTITIONS)
+        self.note(name, Kind.CRASH, OperationOutcome.INFO)
+        self.note(name, Kind.ASSIGN, OperationOutcome.OK, partitions=PARTITIONS)
         while (polled := self.read(consumer, self.random.randint(3, 9))).records:
-            self.note(name, Kind.POLL, Outcome.OK, [polled])
+            self.note(name, Kind.POLL, OperationOutcome.OK, [polled])

@@ -9,7 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from magicbyte.testing.checker import AnomalyKind, Kind, Operation, Outcome, Polled, Report, Rules, Sent, check
+from magicbyte.testing.checker import (
+    AnomalyKind,
+    ClientOperation,
+    HistoryRules,
+    Kind,
+    OperationOutcome,
+    Polled,
+    Report,
+    Sent,
+    check,
+)
 from testing.sound_histories import World
 
 K = AnomalyKind
@@ -33,11 +43,13 @@ def test_a_sound_history_has_only_what_is_allowed(transactions: bool, deletes: b
 
 # ---- each anomaly, planted in a sound history
 
-History = list[Operation]
+History = list[ClientOperation]
 Plant = Callable[[History, random.Random], None]
 
 
-def sends(history: History, outcome: Outcome = Outcome.OK, kind: Kind = Kind.SEND) -> list[tuple[int, int, Sent]]:
+def sends(
+    history: History, outcome: OperationOutcome = OperationOutcome.OK, kind: Kind = Kind.SEND
+) -> list[tuple[int, int, Sent]]:
     """Return operation, step and record of the sends with a known offset, or whose offset nobody told."""
     return [
         (number, at, step)
@@ -66,7 +78,7 @@ def polls(history: History, least: int) -> list[tuple[int, str, tuple[tuple[int,
     return found
 
 
-def with_step(operation: Operation, at: int, step: Sent | Polled) -> Operation:
+def with_step(operation: ClientOperation, at: int, step: Sent | Polled) -> ClientOperation:
     return replace(operation, steps=(*operation.steps[:at], step, *operation.steps[at + 1 :]))
 
 
@@ -106,12 +118,14 @@ def duplicate(history: History, chance: random.Random) -> None:
 
 def inconsistent_offsets(history: History, chance: random.Random) -> None:
     number, key, records = chance.choice(polls(history, 1))
-    history.append(Operation("other", Kind.SEND, Outcome.INFO, (Sent(key, 10**6),)))
+    history.append(ClientOperation("other", Kind.SEND, OperationOutcome.INFO, (Sent(key, 10**6),)))
     with_records(history, number, key, ((records[0][0], 10**6), *records[1:]))
 
 
 def unseen(history: History, chance: random.Random) -> None:
-    history.append(Operation("other", Kind.SEND, Outcome.OK, (Sent("a-0", 10**6, chance.choice((None, 10**6))),)))
+    history.append(
+        ClientOperation("other", Kind.SEND, OperationOutcome.OK, (Sent("a-0", 10**6, chance.choice((None, 10**6))),))
+    )
 
 
 def unwritten(history: History, _chance: random.Random) -> None:
@@ -137,7 +151,7 @@ def int_nonmonotonic_poll(history: History, chance: random.Random) -> None:
 def nonmonotonic_poll(history: History, chance: random.Random) -> None:
     """A client reads a poll's last record again with the next."""
     number, key, records = chance.choice(polls(history, 1))
-    again = Operation(history[number].process, Kind.POLL, Outcome.OK, (Polled({key: records[-1:]}),))
+    again = ClientOperation(history[number].process, Kind.POLL, OperationOutcome.OK, (Polled({key: records[-1:]}),))
     history.insert(number + 1, again)
 
 
@@ -164,7 +178,7 @@ def int_nonmonotonic_send(history: History, chance: random.Random) -> None:
 
 def aborted_read(history: History, chance: random.Random) -> None:
     number, _, _ = chance.choice([each for each in sends(history) if len(history[each[0]].steps) == 1])
-    history[number] = replace(history[number], outcome=Outcome.FAIL)
+    history[number] = replace(history[number], outcome=OperationOutcome.FAIL)
 
 
 def precommitted_read(history: History, chance: random.Random) -> None:
@@ -195,7 +209,7 @@ def torn_transaction(history: History, chance: random.Random) -> None:
     whole = [number for number, _, _ in sends(history, kind=Kind.TRANSACTION)]
     number = chance.choice(whole)
     steps = (*history[number].steps, Sent("b-0", 10**6))
-    history[number] = replace(history[number], outcome=Outcome.INFO, steps=steps)
+    history[number] = replace(history[number], outcome=OperationOutcome.INFO, steps=steps)
 
 
 SKIPS = {K.POLL_SKIP, K.INT_POLL_SKIP}
@@ -238,23 +252,23 @@ def test_every_kind_of_anomaly_is_planted() -> None:
 # ---- what is no anomaly, and what is one all the same
 
 
-def ok(process: str, *steps: Sent | Polled) -> Operation:
-    return Operation(process, Kind.SEND if isinstance(steps[0], Sent) else Kind.POLL, Outcome.OK, steps)
+def ok(process: str, *steps: Sent | Polled) -> ClientOperation:
+    return ClientOperation(process, Kind.SEND if isinstance(steps[0], Sent) else Kind.POLL, OperationOutcome.OK, steps)
 
 
-def reading(*records: tuple[int, int]) -> Operation:
+def reading(*records: tuple[int, int]) -> ClientOperation:
     return ok("reader", Polled({"p": records}))
 
 
-def kinds_of(history: History, rules: Rules | None = None) -> set[AnomalyKind]:
+def kinds_of(history: History, rules: HistoryRules | None = None) -> set[AnomalyKind]:
     return set(check(history, rules).counts)
 
 
 @pytest.mark.parametrize(
-    ("outcome", "expected"), [(Outcome.OK, {K.LOST_WRITE, K.INT_POLL_SKIP}), (Outcome.INFO, set())]
+    ("outcome", "expected"), [(OperationOutcome.OK, {K.LOST_WRITE, K.INT_POLL_SKIP}), (OperationOutcome.INFO, set())]
 )
 def test_a_value_between_two_that_were_read_is_lost_if_it_was_acknowledged(
-    outcome: Outcome, expected: set[AnomalyKind]
+    outcome: OperationOutcome, expected: set[AnomalyKind]
 ) -> None:
     middle = replace(ok("y", Sent("p", 2, 1)), outcome=outcome)
     assert kinds_of([ok("x", Sent("p", 1, 0)), middle, ok("x", Sent("p", 3, 2)), reading((0, 1), (2, 3))]) == expected
@@ -263,25 +277,25 @@ def test_a_value_between_two_that_were_read_is_lost_if_it_was_acknowledged(
 def test_a_value_behind_the_last_that_was_read_is_unseen_only_after_reading_to_the_end() -> None:
     history = [ok("x", Sent("p", 1, 0)), ok("x", Sent("p", 2, 1)), reading((0, 1))]
     assert kinds_of(history) == {K.UNSEEN}
-    assert kinds_of(history, Rules(read_to_end=False)) == set()
+    assert kinds_of(history, HistoryRules(read_to_end=False)) == set()
 
 
 def test_records_before_the_log_start_may_be_missing_and_others_not() -> None:
     history = [ok("x", *(Sent("p", each, each) for each in range(5))), reading((0, 0), (4, 4))]
     assert kinds_of(history) == {K.LOST_WRITE, K.INT_POLL_SKIP}
-    assert kinds_of(history, Rules(log_starts={"p": 4})) == set()
-    report = check(history, Rules(log_starts={"p": 3}))
+    assert kinds_of(history, HistoryRules(log_starts={"p": 4})) == set()
+    report = check(history, HistoryRules(log_starts={"p": 3}))
     assert [each.values for each in report.anomalies if each.kind is K.LOST_WRITE] == [(3,)]
 
 
 def test_the_last_value_of_a_key_may_not_be_missing_from_a_compacted_partition() -> None:
     keys = ("a", "b", "a", "b", "c")
     history = [ok("x", *(Sent("p", each, each, keys[each]) for each in range(5)))]
-    rules = Rules(compacted=frozenset({"p"}))
+    rules = HistoryRules(compacted=frozenset({"p"}))
     assert kinds_of([*history, reading((2, 2), (3, 3), (4, 4))], rules) == set()
     assert kinds_of([*history, reading((2, 2), (3, 3), (4, 4))]) == {K.LOST_WRITE}
     assert kinds_of([*history, reading((2, 2), (4, 4))], rules) == {K.LOST_WRITE, K.INT_POLL_SKIP}
-    doubt = Operation("y", Kind.SEND, Outcome.INFO, (Sent("p", 9, None, "b"),))
+    doubt = ClientOperation("y", Kind.SEND, OperationOutcome.INFO, (Sent("p", 9, None, "b"),))
     assert kinds_of([*history, doubt, reading((2, 2), (4, 4))], rules) == set()
 
 
@@ -295,25 +309,27 @@ def test_a_process_that_is_repositioned_or_crashes_may_read_again_and_one_that_g
     sent, again = ok("x", Sent("p", 1, 0)), reading((0, 1))
     assert kinds_of([sent, again, again]) == {K.NONMONOTONIC_POLL}
     assert kinds_of([sent, again, replace(again, repositioned=("p",))]) == set()
-    assert kinds_of([sent, again, Operation("reader", Kind.CRASH, Outcome.INFO), again]) == set()
-    kept, others = (Operation("reader", Kind.ASSIGN, Outcome.OK, (), each) for each in (("p",), ("q",)))
+    assert kinds_of([sent, again, ClientOperation("reader", Kind.CRASH, OperationOutcome.INFO), again]) == set()
+    kept, others = (ClientOperation("reader", Kind.ASSIGN, OperationOutcome.OK, (), each) for each in (("p",), ("q",)))
     assert kinds_of([sent, again, kept, again]) == {K.NONMONOTONIC_POLL}
     assert kinds_of([sent, again, others, kept, again]) == set()
-    subscribed = check([sent, Operation("reader", Kind.SUBSCRIBE, Outcome.OK, (), ("p",)), again, again])
+    subscribed = check([sent, ClientOperation("reader", Kind.SUBSCRIBE, OperationOutcome.OK, (), ("p",)), again, again])
     assert (subscribed.is_sound, subscribed.allowed) == (True, {K.NONMONOTONIC_POLL: 1})
 
 
 def test_foreign_values_are_no_anomaly_where_others_send_to_the_partitions() -> None:
     assert kinds_of([reading((0, 7))]) == {K.UNWRITTEN}
-    assert kinds_of([reading((0, 7))], Rules(all_sends_known=False)) == set()
+    assert kinds_of([reading((0, 7))], HistoryRules(all_sends_known=False)) == set()
 
 
-def in_transaction(process: str, *steps: Sent | Polled, outcome: Outcome = Outcome.OK) -> Operation:
-    return Operation(process, Kind.TRANSACTION, outcome, steps)
+def in_transaction(
+    process: str, *steps: Sent | Polled, outcome: OperationOutcome = OperationOutcome.OK
+) -> ClientOperation:
+    return ClientOperation(process, Kind.TRANSACTION, outcome, steps)
 
 
 def test_a_failing_transaction_that_reads_its_own_value_is_a_precommitted_read_and_no_aborted_one() -> None:
-    failing = in_transaction("x", Sent("p", 1, 0), Polled({"p": ((0, 1),)}), outcome=Outcome.FAIL)
+    failing = in_transaction("x", Sent("p", 1, 0), Polled({"p": ((0, 1),)}), outcome=OperationOutcome.FAIL)
     assert kinds_of([failing]) == {K.PRECOMMITTED_READ}
 
 
@@ -370,16 +386,17 @@ def test_a_report_counts_all_and_shows_the_first_hundred_of_a_kind() -> None:
 # ---- a naive checker, from the definitions
 
 
-def naive(history: History, rules: Rules) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+def naive(history: History, rules: HistoryRules) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Yield kind, partition and operations or offsets of what is wrong; quadratic, and without deletions."""
     every = [(n, o, s) for n, o in enumerate(history) for s in o.steps]
     wrote = [(n, o, s) for n, o, s in every if isinstance(s, Sent)]
     read = [(n, o, k, at, v) for n, o, s in every if isinstance(s, Polled) for k, r in s.records.items() for at, v in r]
-    is_read = {(k, v) for _, o, k, _, v in read if o.outcome is Outcome.OK}
+    is_read = {(k, v) for _, o, k, _, v in read if o.outcome is OperationOutcome.OK}
     sure = {
         n
         for n, o, s in wrote
-        if o.outcome is Outcome.OK or (o.outcome is Outcome.INFO and (s.partition, s.value) in is_read)
+        if o.outcome is OperationOutcome.OK
+        or (o.outcome is OperationOutcome.INFO and (s.partition, s.value) in is_read)
     }
     log = {(k, at, v) for _, _, k, at, v in read}
     log |= {(s.partition, s.offset, s.value) for n, _, s in wrote if n in sure and s.offset is not None}
@@ -394,20 +411,22 @@ def naive(history: History, rules: Rules) -> Iterator[tuple[str, str, tuple[int,
         k, v, offsets = s.partition, s.value, [at for key, at, value in log if (key, value) == (s.partition, s.value)]
         bound = max((min(a for q, a, w in log if (q, w) == (k, x)) for p, x in is_read if p == k), default=-1)
         is_ok, is_lost = (
-            o.outcome is Outcome.OK,
+            o.outcome is OperationOutcome.OK,
             (k, v) not in is_read and n in sure and bool(offsets) and max(offsets) <= bound,
         )
         if is_lost:
             yield "lost-write", k, (n, max(offsets))
         elif (k, v) not in is_read and rules.read_to_end and n in sure and (is_ok or o.kind is Kind.TRANSACTION):
             yield "unseen" if is_ok else "torn-transaction", k, (n,)
-        if (k, v) in is_read and o.outcome is Outcome.FAIL:
+        if (k, v) in is_read and o.outcome is OperationOutcome.FAIL:
             yield "G1a", k, (n,)
         if any((m, key, value) == (n, k, v) for m, _, key, _, value in read):
             yield "precommitted-read", k, (n,)
     whole = {(n, o.outcome, s.partition, s.value) for n, o, s in wrote if o.kind is Kind.TRANSACTION}
     edges = {(n, m) for n, o, k, _, v in read for m, _, *sent in whole if [k, v] == sent and o.kind is Kind.TRANSACTION}
-    lasting = {(n, m) for n, m in edges if n != m and Outcome.FAIL not in (history[n].outcome, history[m].outcome)}
+    lasting = {
+        (n, m) for n, m in edges if n != m and OperationOutcome.FAIL not in (history[n].outcome, history[m].outcome)
+    }
     for _ in history:
         lasting |= {(n, r) for n, m in lasting for q, r in lasting if m == q}
     if any(n == m for n, m in lasting):
@@ -435,8 +454,8 @@ def neighbours(
         for n, o in enumerate(history):
             if o.process != process:
                 continue
-            forgets = o.kind is Kind.ASSIGN and k not in o.partitions and o.outcome is not Outcome.FAIL
-            unclear = o.kind in (Kind.POLL, Kind.TRANSACTION) and o.outcome is Outcome.INFO
+            forgets = o.kind is Kind.ASSIGN and k not in o.partitions and o.outcome is not OperationOutcome.FAIL
+            unclear = o.kind in (Kind.POLL, Kind.TRANSACTION) and o.outcome is OperationOutcome.INFO
             moved = k in o.repositioned and what == "poll"
             if o.kind is Kind.CRASH or (forgets and what == "poll") or moved:
                 last = None
@@ -447,13 +466,13 @@ def neighbours(
                 elif what == "send" and isinstance(s, Sent) and s.partition == k and not s.may_repeat:
                     known = [s.offset] if s.offset is not None and n in sure else []
                     known += sorted(at for key, at, v in log if (key, v) == (k, s.value))
-                    offsets += [] if o.outcome is Outcome.FAIL else known[:1]
+                    offsets += [] if o.outcome is OperationOutcome.FAIL else known[:1]
             if last is not None and offsets:
                 yield last[0], what, k, last[1], offsets[0], n
             if not moved:
                 for first, second in itertools.pairwise(offsets):
                     yield n, what, k, first, second, n
-            if o.outcome is Outcome.OK and offsets:
+            if o.outcome is OperationOutcome.OK and offsets:
                 last = n, offsets[-1]
             elif unclear and what == "poll":
                 last = None
@@ -461,7 +480,7 @@ def neighbours(
 
 def any_history(chance: random.Random) -> History:
     """A history of a broken cluster: outcomes, offsets and reads are as it comes."""
-    history, values = list[Operation](), iter(range(1000))
+    history, values = list[ClientOperation](), iter(range(1000))
     for _ in range(chance.randint(1, 10)):
         kind = chance.choices(list(Kind), (6, 6, 4, 1, 0, 0.5))[0]
         steps = list[Sent | Polled]()
@@ -473,9 +492,9 @@ def any_history(chance: random.Random) -> History:
             elif kind in (Kind.POLL, Kind.TRANSACTION):
                 count = chance.randint(0, 3)
                 steps.append(Polled({key: tuple((chance.randrange(7), chance.randrange(12)) for _ in range(count))}))
-        outcome = chance.choices(list(Outcome), (6, 1, 2))[0]
+        outcome = chance.choices(list(OperationOutcome), (6, 1, 2))[0]
         partitions, moved = tuple(chance.sample("pq", chance.randint(0, 2))), ("p",) if chance.random() < 0.1 else ()
-        history.append(Operation(chance.choice("xy"), kind, outcome, tuple(steps), partitions, moved))
+        history.append(ClientOperation(chance.choice("xy"), kind, outcome, tuple(steps), partitions, moved))
     return history
 
 
@@ -499,7 +518,7 @@ def test_a_naive_checker_finds_the_same_in_any_history() -> None:
     kinds = set[str]()
     for seed in range(1500):
         chance = random.Random(seed)
-        history, rules = any_history(chance), Rules(read_to_end=chance.random() < 0.5)
+        history, rules = any_history(chance), HistoryRules(read_to_end=chance.random() < 0.5)
         report = check(history, rules)
         expected = set(naive(history, rules))
         assert set(as_naive(report)) == expected, f"seed {seed}"

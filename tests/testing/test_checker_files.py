@@ -19,13 +19,13 @@ from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
 from magicbyte.testing.checker import (
     AnomalyKind,
+    ClientOperation,
     HistoryFile,
+    HistoryRules,
     Kind,
-    Operation,
-    Outcome,
+    OperationOutcome,
     Polled,
     Recorder,
-    Rules,
     Sent,
     check,
     write_history,
@@ -43,12 +43,12 @@ def test_a_file_gives_back_operations_and_rules(tmp_path: Path) -> None:
     assert check(file, file.rules).to_json() == check(history, world.rules).to_json()
     write_history(tmp_path / "plain.jsonl", history)
     plain = HistoryFile(tmp_path / "plain.jsonl")
-    assert (plain.rules, list(plain)) == (Rules(), history)
+    assert (plain.rules, list(plain)) == (HistoryRules(), history)
 
 
 def test_a_line_is_an_operation_of_plain_json() -> None:
     steps = (Sent("orders-0", 7, 12, "k", may_repeat=True), Polled({"orders-0": ((12, 7),)}))
-    operation = Operation("a", Kind.TRANSACTION, Outcome.OK, steps, (), ("orders-1",), 5, 9)
+    operation = ClientOperation("a", Kind.TRANSACTION, OperationOutcome.OK, steps, (), ("orders-1",), 5, 9)
     assert json.loads(json.dumps(operation.to_json())) == {
         "process": "a",
         "kind": "transaction",
@@ -110,8 +110,8 @@ def judged(path: Path, *options: str) -> tuple[int, str, str]:
 
 def test_the_command_tells_by_its_exit_status(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
-    sent = Operation("a", Kind.SEND, Outcome.OK, (Sent("p", 1, 0),))
-    write_history(path, [sent], Rules(read_to_end=False))
+    sent = ClientOperation("a", Kind.SEND, OperationOutcome.OK, (Sent("p", 1, 0),))
+    write_history(path, [sent], HistoryRules(read_to_end=False))
     assert judged(path)[:2] == (
         0,
         "1 operations, 1 partitions: 1 values acknowledged, 0 read, 0 of unknown outcome\nsound\n",
@@ -148,21 +148,21 @@ def test_a_recorder_notes_what_is_told_and_otherwise_that_nobody_knows() -> None
     pending = recorder.poll("c")
     both_steps = (Polled({"p": ((0, 1),)}), Sent("p", 4), Sent("q", 5, 7))
     assert recorder.history == [
-        Operation("a", Kind.SEND, Outcome.OK, (Sent("p", 1, 0, "k"),), (), (), 100, 101),
-        Operation("a", Kind.SEND, Outcome.INFO, (Sent("p", 2),), (), (), 102, 103),
-        Operation("a", Kind.SEND, Outcome.FAIL, (Sent("p", 3),), (), (), 104, 105),
-        Operation("b", Kind.TRANSACTION, Outcome.OK, both_steps, (), ("q",), 106, 107),
-        Operation("c", Kind.ASSIGN, Outcome.OK, (), ("p",), (), 108, 109),
-        Operation("c", Kind.SUBSCRIBE, Outcome.FAIL, (), ("p",), (), 110, 111),
-        Operation("c", Kind.CRASH, Outcome.INFO, (), (), (), 112),
-        Operation("c", Kind.POLL, Outcome.INFO, (), (), (), 113),
+        ClientOperation("a", Kind.SEND, OperationOutcome.OK, (Sent("p", 1, 0, "k"),), (), (), 100, 101),
+        ClientOperation("a", Kind.SEND, OperationOutcome.INFO, (Sent("p", 2),), (), (), 102, 103),
+        ClientOperation("a", Kind.SEND, OperationOutcome.FAIL, (Sent("p", 3),), (), (), 104, 105),
+        ClientOperation("b", Kind.TRANSACTION, OperationOutcome.OK, both_steps, (), ("q",), 106, 107),
+        ClientOperation("c", Kind.ASSIGN, OperationOutcome.OK, (), ("p",), (), 108, 109),
+        ClientOperation("c", Kind.SUBSCRIBE, OperationOutcome.FAIL, (), ("p",), (), 110, 111),
+        ClientOperation("c", Kind.CRASH, OperationOutcome.INFO, (), (), (), 112),
+        ClientOperation("c", Kind.POLL, OperationOutcome.INFO, (), (), (), 113),
     ]  # fmt: skip
     with pytest.raises(ValueError, match="1 offsets: the operation sent 0 records"):
         pending.ok(1)
 
 
 def test_a_history_of_our_own_client_and_broker_is_sound() -> None:
-    async def history(address: str) -> list[Operation]:
+    async def history(address: str) -> list[ClientOperation]:
         ticks = itertools.count()
         recorder = Recorder(lambda: next(ticks))
         async with Client(address) as client:

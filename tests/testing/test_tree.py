@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from magicbyte.broker.cluster import register
-from magicbyte.broker.election import Election, elect
+from magicbyte.broker.election import ControllerElection, elect
 from magicbyte.errors import NetworkError, NoNodeError, SessionExpiredError, UnknownOutcomeError
 from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.ports import MetadataStore, NodeEvent, SessionEvent
@@ -168,18 +168,18 @@ def test_a_controller_that_is_cut_off_is_followed_by_another_and_learns_it(tree:
         one, two = (LoopStore(each) for each in sessions)
         await one.create("/brokers/ids", parents=True)
         epochs = [await register(each, index, b"{}") for index, each in enumerate((one, two))]
-        assert await elect(one, 0, clock) == Election(0, 1, 0, True)
+        assert await elect(one, 0, clock) == ControllerElection(0, 1, 0, True)
         elected = asyncio.Event()
         await elect(two, 1, clock, lambda _event, _path: elected.set())
         tree.cut(sessions[0])
         clock.ms += 18_000
         tree.expire_overdue()
         await elected.wait()
-        assert await elect(two, 1, clock) == Election(1, 2, 1, True)
+        assert await elect(two, 1, clock) == ControllerElection(1, 2, 1, True)
         tree.heal(sessions[0])
         assert told == [SessionEvent.SUSPENDED, SessionEvent.EXPIRED]
         again = await LoopStore.open(tree.session)
         assert await register(again, 0, b"{}") > epochs[1]
-        assert await elect(again, 0, clock) == Election(1, 2, 1, False)
+        assert await elect(again, 0, clock) == ControllerElection(1, 2, 1, False)
 
     asyncio.run(go())

@@ -13,7 +13,7 @@ import pytest
 
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.client import Node
+from magicbyte.client.client import BrokerNode
 from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.offsets import bounds
@@ -54,7 +54,7 @@ async def make_topic(world: World, **configs: str) -> None:
         await client.at_leader("topic", 0, as_it_is)
 
 
-async def as_it_is(node: Node) -> Node:
+async def as_it_is(node: BrokerNode) -> BrokerNode:
     return node
 
 

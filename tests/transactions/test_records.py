@@ -13,10 +13,10 @@ from golden_data import Case, log_cases
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.records import UnknownKey, UnknownValue
 from magicbyte.transactions.records import (
-    TopicPartitions,
     TransactionKey,
     TransactionState,
     TransactionValue,
+    WrittenPartitions,
     decode_key,
     decode_value,
 )
@@ -60,7 +60,7 @@ def test_version_0_holds_no_tagged_fields() -> None:
     head = struct.pack(">hqhib", 0, 9, 1, 60_000, 1)
     partitions = struct.pack(">ih1siii", 1, 1, b"t", 2, 0, 4)
     value = decode_value(KEY, head + partitions + struct.pack(">qq", 1000, 900))
-    assert value == TransactionValue(0, 9, -1, -1, 1, 60_000, 1, [TopicPartitions("t", [0, 4])], 1000, 900, 0)
+    assert value == TransactionValue(0, 9, -1, -1, 1, 60_000, 1, [WrittenPartitions("t", [0, 4])], 1000, 900, 0)
     assert value.state is TransactionState.ONGOING
 
 
@@ -70,7 +70,7 @@ def test_version_1_holds_tagged_fields_and_skips_those_it_does_not_know() -> Non
     tags += b"\x02\x02\x00\x02" + b"\x09\x01x"
     partitions = b"\x02" + b"\x02t" + b"\x02" + struct.pack(">i", 3) + b"\x00"
     value = decode_value(KEY, head + partitions + struct.pack(">qq", 1000, 900) + tags)
-    assert value == TransactionValue(1, 9, 8, 10, 1, 60_000, 4, [TopicPartitions("t", [3])], 1000, 900, 2)
+    assert value == TransactionValue(1, 9, 8, 10, 1, 60_000, 4, [WrittenPartitions("t", [3])], 1000, 900, 2)
     assert value.to_json()["data"]["nextProducerId"] == 10
 
 

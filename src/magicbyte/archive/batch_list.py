@@ -15,7 +15,7 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, dec
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import Entry, entries, parse_entry
 from magicbyte.records.layout import CODEC_MASK, Dialect
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.scan import BatchTable
 
 Line = dict[str, Any]
@@ -152,7 +152,7 @@ def _add_batch(
 
 
 def _add_message(
-    line: Line, message: Message | EnrichedMessage, place: Line, offsets: list[int], limit: int, *, valid: bool
+    line: Line, message: MessageView | EnrichedMessage, place: Line, offsets: list[int], limit: int, *, valid: bool
 ) -> CorruptRecordError | None:
     first, last = (offsets[0], offsets[-1]) if offsets else (message.offset, message.offset)
     line |= place
@@ -199,7 +199,7 @@ def _add_offsets(line: Line, offsets: list[int]) -> None:
         line["offsets"] = offsets
 
 
-def _inside(message: Message | EnrichedMessage, limit: int) -> list[Entry]:
+def _inside(message: MessageView | EnrichedMessage, limit: int) -> list[Entry]:
     """Return the messages of a wrapper that was decoded before."""
     assert message.value is not None
     enriched = isinstance(message, EnrichedMessage)

@@ -16,10 +16,10 @@ from magicbyte.archive.viewed import viewed_log
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.cleaning.compaction import (
     DEFAULT_CONFIG,
+    CleanableOffsets,
     Compaction,
     CompactionConfig,
     CompactionReport,
-    Selection,
     select,
 )
 from magicbyte.log.files import checkpoints
@@ -181,7 +181,9 @@ def mend(partition: PartitionDirectory, options: CompactOptions) -> None:
 
 
 @contextlib.contextmanager
-def looked_at(partition: PartitionDirectory, options: CompactOptions) -> Iterator[tuple[PartitionLog, Selection]]:
+def looked_at(
+    partition: PartitionDirectory, options: CompactOptions
+) -> Iterator[tuple[PartitionLog, CleanableOffsets]]:
     """Give a log as it is, and what of it can be compacted; nothing is changed. Raises CorruptRecordError."""
     with _opened(LocalFiles(), partition, options, dry_run=True) as log:
         key = None if options.from_start else _key(partition)

@@ -32,7 +32,7 @@ from magicbyte.ports import Moment
 
 if TYPE_CHECKING:
     from magicbyte.log.cleaning.cleaned_transactions import Passage
-    from magicbyte.log.cleaning.compaction import Selection
+    from magicbyte.log.cleaning.compaction import CleanableOffsets
     from magicbyte.log.cleaning.compaction_sets import Rules
     from magicbyte.log.cleaning.offset_marks import OffsetMarks
     from magicbyte.log.files.directory import PartitionDirectory
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SegmentGroup:
     """Segments of the log in `folder` that become one, and what is to be known of the rest. May be pickled.
 
     `segments`: base, and whether deletes of older formats are not due in it; `end` is the base behind them. `size` in
@@ -52,7 +52,7 @@ class Group:
     folder: str
     config: LogConfig
     options: CompactOptions
-    selection: Selection
+    selection: CleanableOffsets
     segments: tuple[tuple[int, bool], ...]
     end: int
     size: int
@@ -78,7 +78,7 @@ class WrittenGroup:
 
 def plan_groups(
     partition: PartitionDirectory, options: CompactOptions, passages: Iterable[Passage]
-) -> list[Group] | None:
+) -> list[SegmentGroup] | None:
     """Return the groups of a log that has marks; None where aborted transactions do not end where its indexes say.
 
     Such a log is compacted as a whole. `passages` are those of its cleanable segments. Raises CorruptRecordError.
@@ -97,7 +97,7 @@ def plan_groups(
         retains_deletes = compaction.retains_deletes(sources)
         parts = list(compaction.groups(sources))
         groups = [
-            Group(
+            SegmentGroup(
                 log.folder,
                 log.config,
                 replace(options, marks=None),
@@ -124,8 +124,8 @@ def _rules_of(rules: Rules, first: int, end: int) -> Rules:
 
 
 def _with_transactions(
-    groups: Sequence[Group], aborted: Iterable[AbortedTransaction], passages: Iterable[Passage]
-) -> list[Group] | None:
+    groups: Sequence[SegmentGroup], aborted: Iterable[AbortedTransaction], passages: Iterable[Passage]
+) -> list[SegmentGroup] | None:
     """Return the groups with what is known of transactions in front of each."""
     found, ways = [], iter(passages)
     seen, committed = frozenset[int](), frozenset[int]()
@@ -169,7 +169,7 @@ def some_segments(
             segment.release()
 
 
-def write_group(group: Group, marks: OffsetMarks, folder: str) -> WrittenGroup:
+def write_group(group: SegmentGroup, marks: OffsetMarks, folder: str) -> WrittenGroup:
     """Write what a group becomes into `folder`, which is new; the group stays as it is.
 
     Raises CorruptRecordError for data that cannot be read, LogDirectoryOfflineError.

@@ -347,7 +347,7 @@ _HOLDS = {
 
 
 @dataclass(slots=True)
-class _Piece:
+class _DiffPiece:
     """Records of one format. `control` says for each whether it is a control record; `row` is its row in `columns`."""
 
     path: str
@@ -357,12 +357,14 @@ class _Piece:
     row: Array
     columns: RecordColumns
 
-    def take(self, rows: Any) -> _Piece:
-        return _Piece(self.path, self.holds, self.hashes.take(rows), self.control[rows], self.row[rows], self.columns)
+    def take(self, rows: Any) -> _DiffPiece:
+        return _DiffPiece(
+            self.path, self.holds, self.hashes.take(rows), self.control[rows], self.row[rows], self.columns
+        )
 
-    def slice(self, first: int, end: int) -> _Piece:
+    def slice(self, first: int, end: int) -> _DiffPiece:
         part = slice(first, end)
-        return _Piece(
+        return _DiffPiece(
             self.path, self.holds, self.hashes.slice(first, end), self.control[part], self.row[part], self.columns
         )
 
@@ -371,7 +373,7 @@ class _Piece:
         return next(iter(self.columns.slice(row, row + 1)))
 
 
-def _pieces(side: Side, options: DiffOptions) -> Iterator[_Piece]:
+def _pieces(side: Side, options: DiffOptions) -> Iterator[_DiffPiece]:
     """Yield the records of one side with rising offsets. Those that do not rise are damage, and left out."""
 
     def chunks() -> Iterator[Chunk]:
@@ -421,7 +423,7 @@ def _chunks(side: Side, options: DiffOptions) -> Iterator[Chunk]:
         position += table.end
 
 
-def _hashed(chunk: Chunk, decoding: DecodeOptions, on_damage: DamageHandler) -> Iterator[_Piece]:
+def _hashed(chunk: Chunk, decoding: DecodeOptions, on_damage: DamageHandler) -> Iterator[_DiffPiece]:
     """Yield the records of a chunk, those of each format apart."""
     table = chunk.table
     for magic, group in groupby(range(len(table)), lambda row: int(table.magic[row])):
@@ -436,16 +438,16 @@ def _hashed(chunk: Chunk, decoding: DecodeOptions, on_damage: DamageHandler) -> 
             if is_control.any():  # v2 and enriched entries both begin with their first offset
                 control = is_control[np.maximum(np.searchsorted(base, hashes.offset, "right") - 1, 0)]
             holds = _HOLDS[table.dialect, magic]
-            yield _Piece(chunk.path, holds, hashes, control, np.arange(len(hashes)), columns)
+            yield _DiffPiece(chunk.path, holds, hashes, control, np.arange(len(hashes)), columns)
 
 
 class _Cursor:
     """Takes records from pieces, up to one offset after the other."""
 
-    def __init__(self, pieces: Iterator[_Piece]) -> None:
+    def __init__(self, pieces: Iterator[_DiffPiece]) -> None:
         self._pieces = pieces
         self._piece = next(pieces, None)
-        self._taken: _Piece | None = None
+        self._taken: _DiffPiece | None = None
         self.digest = NOTHING
 
     @property
@@ -453,11 +455,11 @@ class _Cursor:
         """Offset of the last record that is at hand; _NO_MORE behind the end."""
         return _NO_MORE if self._piece is None else int(self._piece.hashes.offset[-1])
 
-    def take(self, limit: int) -> _Part:
+    def take(self, limit: int) -> _DiffPart:
         """Return the records at hand up to offset `limit`, which is not above `last_offset`, and go on behind them."""
         piece = self._piece
         if piece is None:
-            return _Part(None, self._taken)
+            return _DiffPart(None, self._taken)
         count = int(np.searchsorted(piece.hashes.offset, limit, "right"))
         part = piece.slice(0, count) if count else None
         rest = piece.slice(count, len(piece.hashes))
@@ -466,14 +468,14 @@ class _Cursor:
             self._taken = part
             self.digest = self.digest.plus(part.hashes.digest())
         self._piece = rest if len(rest.hashes) else next(self._pieces, None)
-        return _Part(part, near)
+        return _DiffPart(part, near)
 
 
-class _Part(NamedTuple):
+class _DiffPart(NamedTuple):
     """Some records, None for none; and the ones next to them, whose format is that of the log there."""
 
-    records: _Piece | None
-    near: _Piece | None
+    records: _DiffPiece | None
+    near: _DiffPiece | None
 
     @property
     def offsets(self) -> Array:
@@ -492,7 +494,7 @@ class _Matching:
     open_end: bool = False
     """Whether the last record of the parts just compared differs: the next ones may go on in the same way."""
 
-    def differences(self, a: _Part, b: _Part) -> Iterator[tuple[Difference, bool]]:
+    def differences(self, a: _DiffPart, b: _DiffPart) -> Iterator[tuple[Difference, bool]]:
         """Yield each run of records that differ in the same way, and whether it begins with the first record."""
         union, rows_a, rows_b = _aligned(a.offsets, b.offsets)
         both = (rows_a >= 0) & (rows_b >= 0)
@@ -524,7 +526,7 @@ class _Matching:
                     first == 0,
                 )
 
-    def _fields(self, a: _Piece, rows_a: Array, b: _Piece, rows_b: Array) -> Array:
+    def _fields(self, a: _DiffPiece, rows_a: Array, b: _DiffPiece, rows_b: Array) -> Array:
         """Return for records at the same offsets which fields differ."""
         ours, theirs = a.hashes.take(rows_a), b.hashes.take(rows_b)
         what: Array = (ours.key != theirs.key) * np.uint8(What.KEY)
@@ -547,7 +549,7 @@ class _Matching:
         if count := int(which.sum()):
             self.comparison.not_held[name] += count
 
-    def _excuse(self, what: Array, piece: _Piece, alone: Array, rows: Array, other: _Part) -> None:
+    def _excuse(self, what: Array, piece: _DiffPiece, alone: Array, rows: Array, other: _DiffPart) -> None:
         """Let control records pass that the other side's format has no place for."""
         if other.near is not None and other.near.holds.control is piece.holds.control:
             return

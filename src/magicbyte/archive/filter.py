@@ -26,7 +26,7 @@ from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import Chunk, read_chunks
 from magicbyte.records.batch import HEADER
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_entries
-from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, Writer
+from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, RowWriter
 from magicbyte.records.extent import last_offsets
 from magicbyte.records.layout import (
     CODEC_MASK,
@@ -51,7 +51,7 @@ _MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFilter:
     """Which records stay: those that meet all of the limits. Times in ms, from `since` to below `until`.
 
     Offsets from `first` to below `end`. `keys`: one of these; `prefix`: a key that begins so. A record without a time,
@@ -98,7 +98,7 @@ def filter_partition(
     source: PartitionDirectory,
     name: TopicPartition,
     out: Path,
-    wanted: Wanted,
+    wanted: RecordFilter,
     *,
     limit: int = DEFAULT_MAX_BATCH_BYTES,
 ) -> FilterReport:
@@ -126,7 +126,7 @@ class FilteredPart(NamedTuple):
 
 
 def filter_part(
-    part: PartitionDirectory, name: TopicPartition, out: Path, wanted: Wanted, *, rules: IndexRules, limit: int
+    part: PartitionDirectory, name: TopicPartition, out: Path, wanted: RecordFilter, *, rules: IndexRules, limit: int
 ) -> FilteredPart:
     """Do what `filter_partition` does with some neighbouring segments, in a folder of their own. Raises as that does.
 
@@ -181,7 +181,9 @@ def _writer(
     )
 
 
-def _write(source: PartitionDirectory, to: PartitionWriter, wanted: Wanted, limit: int, report: FilterReport) -> int:
+def _write(
+    source: PartitionDirectory, to: PartitionWriter, wanted: RecordFilter, limit: int, report: FilterReport
+) -> int:
     """Write what stays of all segments; return the offset behind the last record that there was, 0 without any."""
     next_offset = 0
     kernel.expect(source.size)
@@ -207,7 +209,7 @@ def _end(chunk: Chunk) -> int:
     return int(last_offsets(chunk.table)[-1]) + 1
 
 
-def _kept(table: BatchTable, wanted: Wanted, limit: int, report: FilterReport) -> Iterator[memoryview]:
+def _kept(table: BatchTable, wanted: RecordFilter, limit: int, report: FilterReport) -> Iterator[memoryview]:
     """Yield what stays of the sets of an unmerged table, in their order."""
     magic = np.asarray(table.magic, np.int64)
     bits = np.asarray(table.attributes, np.int64)
@@ -227,7 +229,7 @@ def _sets(
     counts: Array,
     columns: RecordColumns,
     control: Array,
-    wanted: Wanted,
+    wanted: RecordFilter,
     report: FilterReport,
 ) -> Iterator[memoryview]:
     """Yield what stays of decoded sets."""
@@ -258,7 +260,7 @@ def _rewritten(table: BatchTable, row: int, columns: RecordColumns) -> memoryvie
         header = BatchHeader(base_offset=int(table.offset[row]))
     elif target is Format.V2:
         header = _header_of(table, row)
-    writer = Writer(columns, target)
+    writer = RowWriter(columns, target)
     return writer.write(writer.batch(0, len(columns)), Codec(int(table.attributes[row]) & CODEC_MASK), [header])
 
 

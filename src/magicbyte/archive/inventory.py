@@ -35,7 +35,7 @@ from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import Dialect
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.scan import scan
 from magicbyte.workers import in_order
 
@@ -208,14 +208,14 @@ def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) ->
     position = 0
     for table in log.tables():
         sets = Chunk(log.path, position, table)
-        counter.add(headers_of(Sent(log.path, position, table.buffer), sets), None, stop_at_damage)
+        counter.add(headers_of(SentPart(log.path, position, table.buffer), sets), None, stop_at_damage)
         position += table.end
     counter.finish()
     return FetchedInventory(log, dialect, log.first, counter.tally)
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentPart:
     """Bytes that came over the network, as a part of a file of all of them that begins at `position`."""
 
     path: str
@@ -321,7 +321,7 @@ def _count_deep(
             damage: list[CorruptRecordError] = []
             records = _count_records(step, limit, damage.append)
             yield from damage
-            yield headers_of(Sent(step.path, step.position, step.table.buffer), step), records
+            yield headers_of(SentPart(step.path, step.position, step.table.buffer), step), records
 
     blocks = blocks_of(SegmentReader(partition, counter.dialect), threads, limit=limit)
     for step in in_order(blocks, work, threads):
@@ -529,7 +529,7 @@ class _Counter:
         content = memoryview(block.file.read_at(position, int(block.size[row])))
         try:
             entry = parse_entry(content, self.dialect)
-            assert isinstance(entry, Message | EnrichedMessage)
+            assert isinstance(entry, MessageView | EnrichedMessage)
             return bytes((entry.value or b"")[:_LZ4_LONGEST_HEAD])
         except CorruptRecordError as error:
             error.position = position

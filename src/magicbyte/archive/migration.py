@@ -37,7 +37,7 @@ def format_read_by(fetch_version: int) -> Format:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredEntries:
     """Entries of one format and codec in a log."""
 
     entries: int
@@ -52,7 +52,7 @@ class SegmentFacts:
     size: int
     first_ms: int
     newest_ms: int
-    stored: Mapping[tuple[Format, Codec], Stored]
+    stored: Mapping[tuple[Format, Codec], StoredEntries]
 
     def has_older_than(self, target: Format) -> bool:
         """Whether it holds entries of an older format."""
@@ -83,7 +83,9 @@ def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
         if newest < 0 and isinstance(partition.files, LocalFiles):
             modified = partition.files.modified_ms(segment.log.path)
         stored = {
-            (Format(str(kind // _CODECS)), Codec(kind % _CODECS)): Stored(int(tally[0, kind]), int(tally[1, kind]))
+            (Format(str(kind // _CODECS)), Codec(kind % _CODECS)): StoredEntries(
+                int(tally[0, kind]), int(tally[1, kind])
+            )
             for kind in np.flatnonzero(tally[0]).tolist()
         }
         found.append(SegmentFacts(segment.log.size, max(first, modified), max(newest, modified), stored))
@@ -203,7 +205,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TopicStage:
     """Where a topic is on its way to `target`, and the next step. `who`: the clients whom the step is about."""
 
     target: Format
@@ -219,7 +221,7 @@ def stage_of(
     target: Format | None = None,
     *,
     leaves: bool = True,
-) -> Stage:
+) -> TopicStage:
     """Return where a topic stands. `target`: None for the format that is set while anything older is there, else the
     next one. `leaves`: whether retention takes what is old.
 
@@ -235,11 +237,11 @@ def stage_of(
     producers = tuple(each for each in behind if not each.is_consumer)
     phase = Phase.ONE if configured.magic < target.magic else Phase.TWO
     if consumers:
-        return Stage(target, phase, Step.UPGRADE_CONSUMERS, consumers)
+        return TopicStage(target, phase, Step.UPGRADE_CONSUMERS, consumers)
     if phase is Phase.ONE:
-        return Stage(target, phase, Step.SET_FORMAT)
+        return TopicStage(target, phase, Step.SET_FORMAT)
     if producers:
-        return Stage(target, phase, Step.UPGRADE_PRODUCERS, producers)
+        return TopicStage(target, phase, Step.UPGRADE_PRODUCERS, producers)
     if any(form.magic < target.magic for form in stored):
-        return Stage(target, phase, Step.WAIT if leaves else Step.CONVERT)
-    return Stage(target, Phase.DONE, Step.NOTHING)
+        return TopicStage(target, phase, Step.WAIT if leaves else Step.CONVERT)
+    return TopicStage(target, Phase.DONE, Step.NOTHING)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from magicbyte.log.files.checkpoints import LeaderEpoch
-    from magicbyte.log.files.directory import PartitionDirectory, Segment
+    from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
 
 
 class WrittenSegment(NamedTuple):
@@ -37,7 +37,7 @@ class WrittenSegment(NamedTuple):
     producers: tuple[bytes, ...]
 
 
-def look_at(partition: PartitionDirectory, segment: Segment, folder: Path, rules: IndexRules) -> WrittenSegment:
+def look_at(partition: PartitionDirectory, segment: SegmentFiles, folder: Path, rules: IndexRules) -> WrittenSegment:
     """Return what there is to know of a segment in `folder` that was just written. Raises CorruptRecordError."""
     end, has_batches = segment.base_offset, None
     producers: list[bytes] = []

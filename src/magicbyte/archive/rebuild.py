@@ -24,7 +24,7 @@ from magicbyte.log.files.directory import (
     TIME_INDEX,
     TRANSACTION_INDEX,
     PartitionDirectory,
-    Segment,
+    SegmentFiles,
 )
 from magicbyte.log.files.filesystem import read_whole
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer
@@ -93,7 +93,7 @@ class RebuiltSegment:
     To the last one belong the snapshot at the log's end and the leader epochs of the log, too.
     """
 
-    segment: Segment
+    segment: SegmentFiles
     files: tuple[RebuiltFile, ...]
 
     @property
@@ -208,7 +208,7 @@ def _producers_at_start(partition: PartitionDirectory, rules: IndexRules) -> Pro
 
 def _indexes(
     partition: PartitionDirectory,
-    segment: Segment,
+    segment: SegmentFiles,
     rules: IndexRules,
     producers: ProducerStates,
     epochs: LeaderEpochs,
@@ -242,7 +242,7 @@ def _indexes(
 class _LookUps:
     """Whether the offset and time index that are there lead every look-up to a place in front of what it looks for."""
 
-    def __init__(self, partition: PartitionDirectory, segment: Segment) -> None:
+    def __init__(self, partition: PartitionDirectory, segment: SegmentFiles) -> None:
         self.last_offset = segment.base_offset - 1
         self._largest = NO_TIMESTAMP
         self._offsets = self._read(partition.offset_index, segment)
@@ -251,7 +251,7 @@ class _LookUps:
         self._wrong: set[str] = set()
 
     @staticmethod
-    def _read(read: Callable[[Segment], T | None], segment: Segment) -> T | None:
+    def _read(read: Callable[[SegmentFiles], T | None], segment: SegmentFiles) -> T | None:
         try:
             return read(segment)
         except CorruptRecordError:
@@ -293,7 +293,13 @@ class _LookUps:
 
 
 def _compared(
-    partition: PartitionDirectory, segment: Segment, suffix: str, made: bytes | None, also: bytes | None, *, sound: bool
+    partition: PartitionDirectory,
+    segment: SegmentFiles,
+    suffix: str,
+    made: bytes | None,
+    also: bytes | None,
+    *,
+    sound: bool,
 ) -> RebuiltFile:
     name = f"{segment.base_offset:020}{suffix}"
     entry = segment.companions.get(suffix)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetentionLimits:
     """What is to stay, one or several: -1, -1 and None for no limit. `now_ms` is the time that ages count from.
 
     `rules`: of the Kafka version that new index files are for, None for the one whose files those are that are there.
@@ -89,7 +89,7 @@ class Retained:
 
 def retain_logs(
     partitions: Iterable[PartitionDirectory],
-    limits: Limits,
+    limits: RetentionLimits,
     *,
     dry_run: bool = False,
     progress: Callable[[int], None] = lambda _: None,
@@ -162,7 +162,7 @@ def _content_of_mark(files: WritableFileSystem, marker: str) -> bytes:
     return read_whole(files, marker)
 
 
-def _retain(files: LocalFiles, partition: PartitionDirectory, limits: Limits, *, dry_run: bool) -> Retained:
+def _retain(files: LocalFiles, partition: PartitionDirectory, limits: RetentionLimits, *, dry_run: bool) -> Retained:
     config = LogConfig(
         retention_ms=limits.retention_ms,
         retention_bytes=limits.retention_bytes,

@@ -146,7 +146,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Row:
+class _EntryRow:
     """Sound entries one behind the other, offsets rising; `cuts` as in Extent."""
 
     position: int
@@ -160,7 +160,7 @@ class _Row:
     number: int = -1
 
     @classmethod
-    def of(cls, event: Sound) -> _Row:
+    def of(cls, event: Sound) -> _EntryRow:
         """Return the row that begins with `event`."""
         offsets = event.first, event.last
         cuts = [event.end]
@@ -198,8 +198,8 @@ def plan_segment(
 
     `rules`: of the indexes to be written. An entry that they must look into, and that cannot be opened, is left out.
     """
-    rows: list[_Row] = []
-    outliers: list[_Row] = []
+    rows: list[_EntryRow] = []
+    outliers: list[_EntryRow] = []
     gaps: list[Gap] = []
     useless: list[Aside] = []
     known = -1
@@ -220,9 +220,9 @@ def plan_segment(
         if event.row == known and rows and rows[-1].end == event.position:
             rows[-1].extend(event)
         else:
-            rows.append(_Row.of(event))
+            rows.append(_EntryRow.of(event))
             known = event.row
-    plan = _Planner(file, dialect, limits, rows, outliers, gaps).plan()
+    plan = _SalvagePlanner(file, dialect, limits, rows, outliers, gaps).plan()
     for entry in useless:
         _leave_out(plan, entry)
     return plan
@@ -270,11 +270,13 @@ def _leave_out(plan: SegmentPlan, entry: Aside) -> None:
             return
 
 
-def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
+def _taken_off(rows: list[_EntryRow], event: Outlier) -> _EntryRow:
     """Take the last entry off the last MAIN row; return it as a row of its own."""
     at = max(index for index, row in enumerate(rows) if row.place is Place.MAIN)
     row = rows[at]
-    alone = _Row(event.position, event.end, *event.offsets, 1, Place.BACK, row.sure or row.entries > 1, [event.end])
+    alone = _EntryRow(
+        event.position, event.end, *event.offsets, 1, Place.BACK, row.sure or row.entries > 1, [event.end]
+    )
     if row.position == event.position:
         del rows[at]
     else:
@@ -283,7 +285,7 @@ def _taken_off(rows: list[_Row], event: Outlier) -> _Row:
     return alone
 
 
-def _displace(rows: list[_Row], number: int) -> None:
+def _displace(rows: list[_EntryRow], number: int) -> None:
     """Take the MAIN rows from `number` on for rows that are out of order."""
     for row in itertools.takewhile(lambda each: each.number >= number, reversed(rows)):
         if row.place is Place.MAIN:
@@ -324,14 +326,14 @@ def _doubt(pair: tuple[_Suspect, _Home]) -> tuple[bool, int]:
     return pair[0].alone, abs(pair[1].near - pair[0].position) if pair[0].alone else 0
 
 
-class _Planner:
+class _SalvagePlanner:
     def __init__(
         self,
         file: ReadableFile,
         dialect: Dialect,
         limits: Limits,
-        rows: list[_Row],
-        outliers: list[_Row],
+        rows: list[_EntryRow],
+        outliers: list[_EntryRow],
         gaps: list[Gap],
     ) -> None:
         self.file, self.dialect, self.limits, self.gaps = file, dialect, limits, gaps
@@ -421,7 +423,7 @@ class _Planner:
     def _refuse(self, each: _Suspect, why: str) -> None:
         self.aside.append(Aside(self.file.path, each.position, each.end, 1, (each.first, each.last), why))
 
-    def _entries(self, row: _Row) -> Iterator[_Suspect]:
+    def _entries(self, row: _EntryRow) -> Iterator[_Suspect]:
         beside_gap = row.position in self.gap_ends or row.end in self.gap_starts
         alone = row.entries == 1 and not beside_gap
         sure = row.sure and not (row.entries == 1 and beside_gap)
@@ -454,7 +456,7 @@ class _Planner:
             at = upper
         return homes
 
-    def _homes_inside(self, row: _Row, suspects: list[_Suspect], before: int) -> list[_Home]:
+    def _homes_inside(self, row: _EntryRow, suspects: list[_Suspect], before: int) -> list[_Home]:
         """Return where `suspects` belong among the entries of `row`."""
         homes: list[_Home] = []
         if not suspects:

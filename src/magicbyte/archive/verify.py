@@ -59,12 +59,12 @@ from magicbyte.records.layout import (
     RECORD_BATCH_OVERHEAD,
     Dialect,
 )
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.proof import doubtful_rows
 from magicbyte.records.scan import BatchTable, scan
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import LogDirectory, PartitionDirectory, Segment
+    from magicbyte.log.files.directory import DirectoryFiles, PartitionDirectory, SegmentFiles
     from magicbyte.log.files.indexes import OffsetIndex, TimeIndex
     from magicbyte.ports import ReadableFile
     from magicbyte.records.columns import RecordColumns
@@ -185,11 +185,11 @@ class PartitionCheck:
 
     # ---- a segment
 
-    def segment(self, segment: Segment) -> list[Finding]:
+    def segment(self, segment: SegmentFiles) -> list[Finding]:
         """Return the findings of the next segment, by path and position."""
         return sorted(self._segment(segment), key=lambda finding: (finding.path, finding.position or 0))
 
-    def _segment(self, segment: Segment) -> list[Finding]:
+    def _segment(self, segment: SegmentFiles) -> list[Finding]:
         state = _Segment(segment.log.path, last=self.end_offset - 1)
         is_last = segment is self.partition.segments[-1]
         indexes = None if self.depth is Depth.QUICK else _Indexes(self.partition, segment)
@@ -406,7 +406,7 @@ class PartitionCheck:
 class _Indexes:
     """The indexes of one segment, compared with its entries as they are walked."""
 
-    def __init__(self, partition: PartitionDirectory, segment: Segment) -> None:
+    def __init__(self, partition: PartitionDirectory, segment: SegmentFiles) -> None:
         self.segment = segment
         self.found: list[Finding] = []
         self.offsets: OffsetIndex | None = self._read(partition.offset_index, segment)
@@ -427,7 +427,7 @@ class _Indexes:
             and not any(read_whole(partition.files, entry.path)[-size:])
         ]
 
-    def _read(self, read: Callable[[Segment], Any], segment: Segment) -> Any:
+    def _read(self, read: Callable[[SegmentFiles], Any], segment: SegmentFiles) -> Any:
         try:
             return read(segment)
         except CorruptRecordError as error:
@@ -582,7 +582,7 @@ def _wrapper_frame(entry: memoryview, dialect: Dialect) -> bytes:
     """Return the first bytes of a wrapper's value, none where it has none."""
     try:
         view = parse_entry(entry, dialect)
-        assert isinstance(view, Message | EnrichedMessage)
+        assert isinstance(view, MessageView | EnrichedMessage)
         return bytes((view.value or b"")[:_FRAME])
     except CorruptRecordError:  # DEEP tells of it
         return b""
@@ -669,7 +669,7 @@ def _beyond(path: str, what: str, most: int, found: int, advice: str) -> Finding
     return Finding(Severity.ERROR, path, what, f"up to {most}", str(found), advice)
 
 
-def check_log_directory(directory: LogDirectory, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
+def check_log_directory(directory: DirectoryFiles, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
     """Compare the checkpoints of a log directory with the partitions that were checked."""
     for read in (directory.meta_properties, directory.clean_shutdown):
         try:

@@ -28,12 +28,12 @@ from magicbyte.protocol.messages.describe_acls import (
 )
 from magicbyte.security.acls import (
     CLUSTER_NAME,
-    Entry,
+    AccessControlEntry,
+    AclOperation,
     Filter,
-    Operation,
     Pattern,
     Permission,
-    Resource,
+    ResourcePattern,
     ResourceType,
 )
 from magicbyte.security.principal import Principal
@@ -81,7 +81,7 @@ async def create_acls(broker: Broker, request: Request[CreateAclsRequest]) -> Cr
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
         return CreateAclsResponse(results=[refused] * len(creations))
     results = [AclCreationResult(error_message=None) for _ in creations]
-    by_resource: dict[Resource, list[int]] = {}
+    by_resource: dict[ResourcePattern, list[int]] = {}
     for index, each in enumerate(creations):
         by_resource.setdefault(_resource(each), []).append(index)
     for resource, indexes in by_resource.items():
@@ -94,28 +94,30 @@ async def create_acls(broker: Broker, request: Request[CreateAclsRequest]) -> Cr
     return CreateAclsResponse(results=results)
 
 
-def _resource(said: AclCreation) -> Resource:
+def _resource(said: AclCreation) -> ResourcePattern:
     """Return what an ACL is about. Raises InvalidRequestError for numbers that stand for nothing."""
     try:
-        Permission(said.permission_type), Operation(said.operation)
-        return Resource(ResourceType(said.resource_type), said.resource_name, Pattern(said.resource_pattern_type))
+        Permission(said.permission_type), AclOperation(said.operation)
+        return ResourcePattern(
+            ResourceType(said.resource_type), said.resource_name, Pattern(said.resource_pattern_type)
+        )
     except ValueError as error:
         raise InvalidRequestError(f"expected a type, a pattern, an operation and a permission: {error}") from error
 
 
-def _check_name(resource: Resource) -> None:
+def _check_name(resource: ResourcePattern) -> None:
     """Raise InvalidRequestError for a name that no node can have, or that the cluster does not have."""
     is_cluster = resource.name == CLUSTER_NAME or resource.type is not ResourceType.CLUSTER
     if not resource.name or "/" in resource.name or not is_cluster:
         raise InvalidRequestError(f"{resource.name[:80]!r} cannot be the name of a {resource.type.name} in an ACL")
 
 
-def _entry(said: AclCreation) -> Entry:
+def _entry(said: AclCreation) -> AccessControlEntry:
     try:
         principal = Principal.parse(said.principal)
     except InvalidRequestError as error:  # for which Kafka has no code
         raise MagicbyteError(str(error)) from error
-    return Entry(principal, Permission(said.permission_type), Operation(said.operation), said.host)
+    return AccessControlEntry(principal, Permission(said.permission_type), AclOperation(said.operation), said.host)
 
 
 async def delete_acls(broker: Broker, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:

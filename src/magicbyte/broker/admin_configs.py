@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
 from magicbyte.broker.cluster import tell_of_config_change
-from magicbyte.broker.configs import Change, Described, Source, Synonym
+from magicbyte.broker.configs import ConfigChange, ConfigSource, Described, Synonym
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import InvalidConfigError, InvalidRequestError, MagicbyteError
 from magicbyte.log.files.names import check_topic_name
@@ -52,7 +52,7 @@ Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]
 async def describe_configs(broker: Broker, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     """Say what is in force, and why: of each thing once, however often it is named."""
     results = []
-    rows: dict[tuple[str, str | None, Source, tuple[Synonym, ...]], DescribeConfigsResourceResult] = {}
+    rows: dict[tuple[str, str | None, ConfigSource, tuple[Synonym, ...]], DescribeConfigsResourceResult] = {}
     async for each, keys in request.turns.over(_once(request.message.resources), _STEPS):
         result = DescribeConfigsResult(
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
@@ -110,7 +110,7 @@ def _told(each: Described, request: Request[DescribeConfigsRequest]) -> Describe
         name=each.name,
         value=each.value,
         read_only=each.is_read_only,
-        is_default=request.version == 0 and each.source is Source.DEFAULT,  # later versions have the source
+        is_default=request.version == 0 and each.source is ConfigSource.DEFAULT,  # later versions have the source
         config_source=each.source,
         is_sensitive=each.is_sensitive,
         synonyms=[DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in synonyms],
@@ -154,7 +154,7 @@ async def incremental_alter_configs(
     """Change some settings of topics and brokers."""
     responses = []
     async for each in request.turns.over(request.message.resources, _STEPS):
-        changes = [Change(one.name, one.config_operation, one.value) for one in each.configs]
+        changes = [ConfigChange(one.name, one.config_operation, one.value) for one in each.configs]
         response = IncrementalResourceResponse(
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
         )
@@ -168,7 +168,7 @@ async def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _partly(changes: list[Change]) -> Rewrite:
+def _partly(changes: list[ConfigChange]) -> Rewrite:
     def rewrite(own: Mapping[str, str], current: Mapping[str, str | None]) -> dict[str, str]:
         return configs.changed(own, current, changes)
 

@@ -51,8 +51,8 @@ from magicbyte.protocol.messages.delete_topics import (
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.partition import Partition
-    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.partition import ServedPartition
+    from magicbyte.broker.topic_table import ServedTopic
 
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
@@ -85,7 +85,7 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
     message = request.message
     names = Counter(each.name for each in message.topics)
     results = []
-    made: list[tuple[Topic, CreatableTopicResult]] = []
+    made: list[tuple[ServedTopic, CreatableTopicResult]] = []
     left = MOST_PARTITIONS
     async with broker.directory:
         async for each in request.turns.over(message.topics):
@@ -121,7 +121,7 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
     return CreateTopicsResponse(topics=results)
 
 
-def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
+def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
     return broker.topics.create(
         wanted.name,
         None if wanted.num_partitions == _BROKERS_OWN else wanted.num_partitions,
@@ -144,7 +144,7 @@ def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=None)
 
 
-def _created(broker: Broker, topic: Topic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
+def _created(broker: Broker, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
     settings = [
         CreatableTopicConfigs(
             name=each.name,
@@ -292,7 +292,7 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
     return DeleteRecordsResponse(topics=results)
 
 
-async def _deleted_everywhere(broker: Broker, partition: Partition, timeout_ms: int) -> int:
+async def _deleted_everywhere(broker: Broker, partition: ServedPartition, timeout_ms: int) -> int:
     """Wait until all live replicas have deleted what this one has; return the smallest log start offset of them."""
     wanted, replicas = partition.log.log_start_offset, broker.replicas
     if replicas.low_watermark(partition) < wanted:
@@ -309,7 +309,7 @@ async def _deleted_everywhere(broker: Broker, partition: Partition, timeout_ms: 
     return replicas.low_watermark(partition)
 
 
-async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> Partition:
+async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> ServedPartition:
     found = await broker.replicas.opened(topic, partition)
     found.led()
     async with found.lock:  # before `logs_lock`, as appends do

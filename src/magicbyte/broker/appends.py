@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from magicbyte.broker.metrics import UNNAMED, Client, TopicMetrics, count, now_ns
+from magicbyte.broker.metrics import UNNAMED, ClientSoftware, TopicMetrics, count, now_ns
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
     AppendRefusedError,
@@ -45,7 +45,7 @@ from magicbyte.records.layout import (
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.partition import Partition
+    from magicbyte.broker.partition import ServedPartition
     from magicbyte.log.append.rules import AppendRules
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.replication.leader import LeaderPartition
@@ -78,11 +78,11 @@ class NewSet(NamedTuple):
     of `records`. `is_ours`: nobody else needs those, which are in memory that can be written to.
     """
 
-    partition: Partition
+    partition: ServedPartition
     records: memoryview
     rules: AppendRules | None
     request_version: int | None = None
-    client: Client = UNNAMED
+    client: ClientSoftware = UNNAMED
     dialect: Dialect = Dialect.KAFKA
     is_ours: bool = False
 
@@ -102,7 +102,7 @@ class Appended(NamedTuple):
 class Acknowledgement(NamedTuple):
     """An append that is acknowledged when the in-sync replicas have it, `least_in_sync` of them at least."""
 
-    partition: Partition
+    partition: ServedPartition
     appended: Appended
     least_in_sync: int
 
@@ -124,7 +124,7 @@ class _Stored(NamedTuple):
 class _Waiter(NamedTuple):
     """Who waits for a sync, and what readers can have then."""
 
-    partition: Partition
+    partition: ServedPartition
     end_offset: int
     done: asyncio.Future[bool]
 
@@ -315,7 +315,7 @@ class Appends:
             _count(self._broker.metrics.of(partition.topic), what, len(records), prepared, spent)
         return Appended(first, last, prepared.log_append_time, leader), durable
 
-    async def take(self, partition: Partition, records: memoryview, dialect: Dialect) -> Appended:
+    async def take(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> Appended:
         """Append sets as a follower does: their bytes, offsets and leader epochs stay what they are.
 
         Nothing is asked of them but that they are whole and lie behind the log's end. Raises OffsetOutOfRangeError for
@@ -337,13 +337,13 @@ class Appends:
         await self._check_durable(partition, durable)
         return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP, leader)
 
-    async def _follow_epoch(self, partition: Partition, records: memoryview, dialect: Dialect) -> None:
+    async def _follow_epoch(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> None:
         """Lead in no earlier epoch than that of batches which are taken: readers that saw one go by no older word."""
         epoch = max((entry.partition_leader_epoch for _, entry in entries(records, dialect)), default=-1)
         if epoch > partition.leader_epoch:
             await self._broker.replicas.raise_leader_epoch(partition, epoch)
 
-    async def _write(self, partition: Partition, write: Callable[[], T], *, is_quick: bool = True) -> T:
+    async def _write(self, partition: ServedPartition, write: Callable[[], T], *, is_quick: bool = True) -> T:
         """Write what is prepared, in a thread, which waits for the disk where something is synced."""
         log, lock, threads = partition.log, self._broker.logs_lock, self._broker.writing
         await lock.acquire_shared()
@@ -354,13 +354,15 @@ class Appends:
         finally:
             lock.release_shared()
 
-    async def _check_durable(self, partition: Partition, durable: asyncio.Future[bool] | None) -> None:
+    async def _check_durable(self, partition: ServedPartition, durable: asyncio.Future[bool] | None) -> None:
         """Wait until what was written is as durable as it is to be. Raises LogDirectoryOfflineError."""
         if durable is not None and not await durable:
             self._broker.replicas.check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
 
-    def _written(self, partition: Partition, first_offset: int, size: int, magic: int) -> asyncio.Future[bool] | None:
+    def _written(
+        self, partition: ServedPartition, first_offset: int, size: int, magic: int
+    ) -> asyncio.Future[bool] | None:
         """Let readers have what was written, now or when it is durable; return what says so."""
         partition.appended(first_offset, size, magic)
         if not partition.log.config.group_commit:
@@ -400,7 +402,7 @@ class Appends:
 
     def _groups(self, sets: Sequence[NewSet]) -> list[list[int]]:
         """Return which sets go to a thread together: small ones that need not wait, one of a partition in a group."""
-        seen: set[Partition] = set()
+        seen: set[ServedPartition] = set()
         groups, group, size = list[list[int]](), list[int](), 0
         for at, new in enumerate(sets):
             is_first = new.partition not in seen
@@ -487,7 +489,7 @@ def _is_batch(records: memoryview) -> bool:
 
 def _count(
     metrics: TopicMetrics,
-    what: tuple[Format, Format, int, Client],
+    what: tuple[Format, Format, int, ClientSoftware],
     size: int,
     prepared: RecordSet,
     spent_ns: int,

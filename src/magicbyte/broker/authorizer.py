@@ -20,11 +20,11 @@ from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, NodeEvent, SetNode
 from magicbyte.printable import logger
 from magicbyte.security import acls
-from magicbyte.security.acls import Acls, Entries, Operation, Pattern, Resource, ResourceType
+from magicbyte.security.acls import AclOperation, Acls, Entries, Pattern, ResourcePattern, ResourceType
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.request import Connection
+    from magicbyte.broker.request import ClientConnection
     from magicbyte.ports import Node
 
 log = logger(__name__)
@@ -64,19 +64,19 @@ class Authorizer:
 
     # ---- decisions
 
-    def allows(self, connection: Connection, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def allows(self, connection: ClientConnection, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Return whether a connection may do something to what has this name; the audit log says so."""
         is_allowed = self.acls.allows(connection.principal, connection.host, operation, kind, name)
         self._note(connection, operation, kind, name, is_allowed=is_allowed)
         return is_allowed
 
-    def allows_any(self, connection: Connection, operation: Operation, kind: ResourceType) -> bool:
+    def allows_any(self, connection: ClientConnection, operation: AclOperation, kind: ResourceType) -> bool:
         """Return whether a connection may do something to any name of a type; the audit log says so."""
         is_allowed = self.acls.allows_any(connection.principal, connection.host, operation, kind)
         self._note(connection, operation, kind, "(any)", is_allowed=is_allowed)
         return is_allowed
 
-    def operations(self, connection: Connection, kind: ResourceType, name: str) -> int:
+    def operations(self, connection: ClientConnection, kind: ResourceType, name: str) -> int:
         """Return all that a connection may do to what has this name, as bits."""
         may = (
             each
@@ -86,7 +86,7 @@ class Authorizer:
         return sum(1 << each for each in may)
 
     def _note(
-        self, connection: Connection, operation: Operation, kind: ResourceType, name: str, *, is_allowed: bool
+        self, connection: ClientConnection, operation: AclOperation, kind: ResourceType, name: str, *, is_allowed: bool
     ) -> None:
         level = logging.DEBUG if is_allowed else logging.INFO
         if audit.isEnabledFor(level):
@@ -132,7 +132,7 @@ class Authorizer:
         for path in (acls.LITERAL_CHANGES, acls.PREFIXED_CHANGES):
             await store.children(path, self._changed)
         resources = [
-            Resource(kind, name, pattern)
+            ResourcePattern(kind, name, pattern)
             for (pattern, kind), names in zip(_PLACES, await store.children_many(_TYPE_PATHS), strict=True)
             for name in names or ()
         ]
@@ -144,10 +144,12 @@ class Authorizer:
         }
         self.acls = self._acls(found)
 
-    def _acls(self, found: dict[Resource, Entries]) -> Acls:
+    def _acls(self, found: dict[ResourcePattern, Entries]) -> Acls:
         return Acls(found, self._super_users, or_else=self._broker.config.allow_everyone_if_no_acl_found)
 
-    async def change(self, resource: Resource, *, add: Entries = frozenset(), remove: Entries = frozenset()) -> None:
+    async def change(
+        self, resource: ResourcePattern, *, add: Entries = frozenset(), remove: Entries = frozenset()
+    ) -> None:
         """Change what the tree says of a resource, tell all brokers, and go by it. Raises MetadataError."""
         async with self._broker.directory:
             for _ in range(_ATTEMPTS):
@@ -159,10 +161,10 @@ class Authorizer:
                     return
         raise MetadataError(resource.path, f"others have changed it {_ATTEMPTS} times meanwhile")
 
-    async def _change(self, resource: Resource, add: Entries, remove: Entries) -> None:
+    async def _change(self, resource: ResourcePattern, add: Entries, remove: Entries) -> None:
         store, path = self._store, resource.path
         node = await store.exists(path)
-        before = frozenset[acls.Entry]() if node is None else acls.load_entries(path, node.data)
+        before = frozenset[acls.AccessControlEntry]() if node is None else acls.load_entries(path, node.data)
         after = (before | add) - remove
         if after == before:
             return
@@ -193,10 +195,10 @@ class Authorizer:
 
 _MOST_NOTES: Final = 100  # that are looked at when one is written
 _PLACES: Final = [(pattern, kind) for pattern in Pattern for kind in ResourceType]
-_TYPE_PATHS: Final = [Resource(kind, "", pattern).path.rstrip("/") for pattern, kind in _PLACES]
+_TYPE_PATHS: Final = [ResourcePattern(kind, "", pattern).path.rstrip("/") for pattern, kind in _PLACES]
 
 
-def _entries(resource: Resource, node: Node) -> Entries:
+def _entries(resource: ResourcePattern, node: Node) -> Entries:
     try:
         return acls.load_entries(resource.path, node.data)
     except MetadataError as error:

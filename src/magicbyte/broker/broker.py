@@ -26,7 +26,7 @@ from magicbyte.broker.dispatch import Dispatcher, load_handlers, terms_of
 from magicbyte.broker.election import elect
 from magicbyte.broker.metrics import Metrics, now_ns
 from magicbyte.broker.replicas import Replicas
-from magicbyte.broker.request import Connection
+from magicbyte.broker.request import ClientConnection
 from magicbyte.broker.sessions import Sessions
 from magicbyte.broker.shared_lock import SharedLock
 from magicbyte.broker.threads import SystemThreads, Threads
@@ -47,7 +47,7 @@ from magicbyte.net import descriptors
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.memory import Budget
 from magicbyte.net.network import Network, SocketNetwork
-from magicbyte.net.server import Entrance, Handler, Limits, Server
+from magicbyte.net.server import Entrance, Handler, PeerLimits, Server
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from magicbyte.broker.listeners import Listener
     from magicbyte.broker.membership import Membership
     from magicbyte.broker.metadata_cache import MetadataCache
-    from magicbyte.broker.partition import Partition
-    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.partition import ServedPartition
+    from magicbyte.broker.topic_table import ServedTopic
     from magicbyte.broker.transactions import Transactions
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.metadata.on_loop import OpenSession
@@ -160,7 +160,7 @@ class Broker:
         self._background: Background | None = None
         self.coordinators = Coordinators(self)
         self._pages: Pages | None = None
-        self._clients = weakref.WeakSet[Connection]()
+        self._clients = weakref.WeakSet[ClientConnection]()
 
     # ---- starting and stopping
 
@@ -312,9 +312,9 @@ class Broker:
         return dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version)
 
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
-        return self.handler_of(Connection(host, peer, listener))
+        return self.handler_of(ClientConnection(host, peer, listener))
 
-    def handler_of(self, connection: Connection) -> Handler:
+    def handler_of(self, connection: ClientConnection) -> Handler:
         """Return who handles the requests of a connection."""
         self._clients.add(connection)
         handler = Dispatcher(self, connection)
@@ -417,7 +417,7 @@ class Broker:
         """Return host and port that clients of a listener are told."""
         return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
 
-    async def read(self, partition: Partition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    async def read(self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Return what `work`, which looks something up in a partition's log, returns.
 
         Raises UnknownTopicError for a partition that was deleted meanwhile: what was read may be anything then.
@@ -427,7 +427,7 @@ class Broker:
         finally:
             self.replicas.check_is_there(partition)
 
-    async def soon(self, threads: Threads, partition: Partition, work: Callable[[], T]) -> T:
+    async def soon(self, threads: Threads, partition: ServedPartition, work: Callable[[], T]) -> T:
         """Do something short with a partition's log: as `Threads.soon` does unless the disk is known to be slow."""
         started = now_ns()
         try:
@@ -435,7 +435,9 @@ class Broker:
         finally:
             partition.is_slow = now_ns() - started > _SLOW_NS
 
-    async def read_long(self, partition: Partition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    async def read_long(
+        self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs
+    ) -> T:
         """Do as `read` does, for work that always takes its time."""
         try:
             return await self.reading.run(work, *arguments, **named)
@@ -448,7 +450,7 @@ class Broker:
             await self.reading.run(import_module, "numpy")
             self._has_numpy = True
 
-    async def create_topic(self, name: str) -> Topic:
+    async def create_topic(self, name: str) -> ServedTopic:
         """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
         if (coordinator := self.coordinators.of(name)) is not None:
             return await coordinator.found()
@@ -496,7 +498,7 @@ class Broker:
         monotonic_ms = self.clock.monotonic_ms()
         return self.logs.take_away(key, monotonic_ms=monotonic_ms) if key in self.logs.logs else None
 
-    async def delete_topic(self, topic: Topic) -> None:
+    async def delete_topic(self, topic: ServedTopic) -> None:
         """Delete a topic, for a caller that holds `directory`, and `logs_lock` alone. Raises what `Topics.delete` does.
 
         Who waits for records of it is woken, and finds that it has gone.
@@ -538,8 +540,8 @@ def _slow_ns(config: BrokerConfig) -> float:
     return config.slow_request_ms * 1e6 if config.slow_request_ms >= 0 else math.inf
 
 
-def _limits(config: BrokerConfig) -> Limits:
-    return Limits(
+def _limits(config: BrokerConfig) -> PeerLimits:
+    return PeerLimits(
         largest_frame=config.socket_request_max_bytes,
         terms_of=terms_of,
         connections=config.max_connections,

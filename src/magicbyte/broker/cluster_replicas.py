@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.partition import Partition
+from magicbyte.broker.partition import ServedPartition
 from magicbyte.broker.replica_fetchers import ReplicaFetchers
 from magicbyte.broker.replicas import Replicas
 from magicbyte.errors import (
@@ -94,14 +94,14 @@ class ClusterReplicas(Replicas):
 
     # ---- looking
 
-    async def opened(self, topic: str, index: int) -> Partition:
+    async def opened(self, topic: str, index: int) -> ServedPartition:
         """Return a partition of which this broker has a replica.
 
         Raises UnknownTopicError, NotLeaderError without a replica, LogDirectoryOfflineError.
         """
         return self.partition(topic, index)
 
-    def partition(self, topic: str, index: int) -> Partition:
+    def partition(self, topic: str, index: int) -> ServedPartition:
         """Do as `opened`."""
         found = self.partitions.get((topic, index))
         if found is not None:
@@ -112,7 +112,7 @@ class ClusterReplicas(Replicas):
             raise LogDirectoryOfflineError(f"{topic}-{index} is offline: {offline.why}")
         raise NotLeaderError(f"this broker has no replica of {topic}-{index}")
 
-    async def raise_leader_epoch(self, partition: Partition, _epoch: int) -> None:
+    async def raise_leader_epoch(self, partition: ServedPartition, _epoch: int) -> None:
         """Leave the epoch as it is: it is the controller's."""
 
     # ---- LeaderAndIsr
@@ -125,7 +125,7 @@ class ClusterReplicas(Replicas):
         `addresses`: where the live leaders among others are reached. Partitions that are followed begin to be fetched.
         """
         codes: dict[TopicPartition, ErrorCode] = {}
-        led, followed = list[tuple[Partition, Order]](), list[tuple[Partition, Order]]()
+        led, followed = list[tuple[ServedPartition, Order]](), list[tuple[ServedPartition, Order]]()
         for order in orders:
             try:
                 partition = await self._ordered(order)
@@ -147,7 +147,7 @@ class ClusterReplicas(Replicas):
         await self._fetchers.close_idle()
         return codes
 
-    async def _ordered(self, order: Order) -> Partition | None:
+    async def _ordered(self, order: Order) -> ServedPartition | None:
         """Return the partition of an order, its log made if need be; None for an order that is not newer.
 
         Raises UnknownTopicError where this broker is to have no replica of it, LogDirectoryOfflineError.
@@ -161,10 +161,10 @@ class ClusterReplicas(Replicas):
         broker.topics.has_log(*key)  # raises for what is offline
         async with broker.directory:
             made = await broker.writing.run(broker.topics.log, *key)
-        partition = self.partitions[key] = Partition(key.topic, key.partition, made)
+        partition = self.partitions[key] = ServedPartition(key.topic, key.partition, made)
         return partition
 
-    async def _lead(self, partition: Partition, order: Order) -> None:
+    async def _lead(self, partition: ServedPartition, order: Order) -> None:
         broker, now_ms, state = self._broker, self._broker.clock.monotonic_ms(), order.state
         async with partition.lock:  # nothing is appended meanwhile, and nothing is truncated
             leader = partition.leader
@@ -190,7 +190,7 @@ class ClusterReplicas(Replicas):
         if (coordinator := broker.coordinators.of(partition.topic)) is not None:
             coordinator.elected(partition.index, state.leader_epoch)
 
-    async def _follow(self, partition: Partition, order: Order, address: tuple[str, int] | None) -> None:
+    async def _follow(self, partition: ServedPartition, order: Order, address: tuple[str, int] | None) -> None:
         state = order.state
         async with partition.lock:
             partition.follow(state.leader, state.leader_epoch)
@@ -222,7 +222,7 @@ class ClusterReplicas(Replicas):
 
     # ---- followers of partitions that are led
 
-    def fetched(self, partition: Partition, follower_id: int, asked: FetchPartition) -> None:
+    def fetched(self, partition: ServedPartition, follower_id: int, asked: FetchPartition) -> None:
         """Take in which offset a follower fetches from: it has all records before that."""
         leader, now_ms = partition.led(), self._broker.clock.monotonic_ms()
         if leader.followers[follower_id].log_start_offset != asked.log_start_offset:
@@ -232,7 +232,7 @@ class ClusterReplicas(Replicas):
         if (change := leader.expansion(follower_id)) is not None:
             self._broker.spawn(self._write_isr(partition, leader, change))
 
-    def low_watermark(self, partition: Partition) -> int:
+    def low_watermark(self, partition: ServedPartition) -> int:
         """Return the smallest log start offset of the live replicas, -1 for one that has not told its yet."""
         starts = [
             each.log_start_offset
@@ -241,7 +241,7 @@ class ClusterReplicas(Replicas):
         ]
         return min([partition.log.log_start_offset, *starts])
 
-    def nearest(self, partition: Partition, rack: str, offset: int) -> int | None:
+    def nearest(self, partition: ServedPartition, rack: str, offset: int) -> int | None:
         """Return the replica that consumers in a rack are to read from; None for this one (KIP-392)."""
         selector = self._broker.config.replica_selector_class
         leader = partition.leader
@@ -270,7 +270,7 @@ class ClusterReplicas(Replicas):
                 if leader is not None and (change := leader.shrinking(now_ms)) is not None:
                     await self._write_isr(partition, leader, change)
 
-    async def _write_isr(self, partition: Partition, leader: LeaderPartition, change: IsrChange) -> None:
+    async def _write_isr(self, partition: ServedPartition, leader: LeaderPartition, change: IsrChange) -> None:
         """Write a change of the in-sync replicas into the state node, unless the controller changed that meanwhile."""
         path = layout.state_path(partition.topic, partition.index)
         before = leader.state.isr
@@ -288,7 +288,9 @@ class ClusterReplicas(Replicas):
         logs.info("%s: in sync: %s, before: %s", partition, list(change.state.isr), list(before))
         self._isr_changed(partition)
 
-    async def _read_refused(self, partition: Partition, leader: LeaderPartition, change: IsrChange, path: str) -> None:
+    async def _read_refused(
+        self, partition: ServedPartition, leader: LeaderPartition, change: IsrChange, path: str
+    ) -> None:
         try:
             node = await self._store.get(path)
             found = layout.load_state(path, node.data)
@@ -300,7 +302,7 @@ class ClusterReplicas(Replicas):
             partition.advance(leader.high_watermark)
         self._isr_changed(partition)
 
-    def _isr_changed(self, partition: Partition) -> None:
+    def _isr_changed(self, partition: ServedPartition) -> None:
         partition.wake()  # acks=all may end otherwise now
         self._notifications.changed(partition.topic, partition.index, self._broker.clock.monotonic_ms())
         self._has_notifications.set()

@@ -39,16 +39,16 @@ _FIRST_BY_TOPIC_ID: Final = 5  # version of LeaderAndIsr whose response names to
 _FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica that says for each partition what is to be done
 
 
-class _Cluster(NamedTuple):
+class _ClusterState(NamedTuple):
     replicas: ClusterReplicas
     cache: MetadataCache
     broker_epoch: int
 
 
-def _cluster_of(broker: Broker) -> _Cluster | None:
+def _cluster_of(broker: Broker) -> _ClusterState | None:
     if broker.membership is None or broker.cache is None or not isinstance(broker.replicas, ClusterReplicas):
         return None
-    return _Cluster(broker.replicas, broker.cache, broker.membership.broker_epoch)
+    return _ClusterState(broker.replicas, broker.cache, broker.membership.broker_epoch)
 
 
 def _fault(replicas: ClusterReplicas, own_epoch: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:

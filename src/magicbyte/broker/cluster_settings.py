@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from magicbyte.broker.settings import LONG_MAX, Kind, Update, boolean, integer, text
+from magicbyte.broker.settings import LONG_MAX, SettingType, UpdateMode, boolean, integer, text
 
-_INT: Final = Kind.INT
+_INT: Final = SettingType.INT
 
 
 class ClusterSettings:
@@ -72,7 +72,7 @@ class ClusterSettings:
         "Bytes per second that the broker sends, as a leader, to throttled replicas that are not in sync: see the "
         "topics' leader.replication.throttled.replicas.",
         least=0,
-        update=Update.CLUSTER_WIDE,
+        update=UpdateMode.CLUSTER_WIDE,
     )
     follower_replication_throttled_rate = integer(
         "follower.replication.throttled.rate",
@@ -80,7 +80,7 @@ class ClusterSettings:
         "Bytes per second that the broker fetches, as a follower, for throttled replicas that are not in sync: see the "
         "topics' follower.replication.throttled.replicas.",
         least=0,
-        update=Update.CLUSTER_WIDE,
+        update=UpdateMode.CLUSTER_WIDE,
     )
     replication_quota_window_num = integer(
         "replication.quota.window.num",

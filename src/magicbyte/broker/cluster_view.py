@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from magicbyte.broker.listeners import Listener
-    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.topic_table import ServedTopic
     from magicbyte.broker.topics import Topics
     from magicbyte.ports import TopicPartition
 
@@ -18,7 +18,7 @@ NOBODY: Final = -1
 """In place of a broker's number."""
 
 
-class Member(NamedTuple):
+class ClusterMember(NamedTuple):
     """A broker, and its address on the listener that was asked for."""
 
     id: int
@@ -51,13 +51,13 @@ class ClusterView(Protocol):
     def broker_ids(self) -> Sequence[int]:
         """Return the numbers of the live brokers, in order."""
 
-    def brokers(self, listener: Listener) -> list[Member]:
+    def brokers(self, listener: Listener) -> list[ClusterMember]:
         """Return the brokers that have a listener of this name."""
 
-    def coordinator(self, listener: Listener, place: TopicPartition) -> Member | None:
+    def coordinator(self, listener: Listener, place: TopicPartition) -> ClusterMember | None:
         """Return the broker that coordinates what a partition of a topic of Kafka's own keeps, None for nobody."""
 
-    def partitions(self, topic: Topic) -> Iterator[PartitionView]:
+    def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
         """Yield who leads and holds each partition of a topic, from partition 0 on."""
 
     def in_sync(self, topic: str, partition: int) -> int:
@@ -90,18 +90,18 @@ class ViewAlone:
         """Return its number."""
         return self._alone
 
-    def brokers(self, listener: Listener) -> list[Member]:
+    def brokers(self, listener: Listener) -> list[ClusterMember]:
         """Return this broker."""
         return [self._this(listener)]
 
-    def coordinator(self, listener: Listener, _place: TopicPartition) -> Member | None:
+    def coordinator(self, listener: Listener, _place: TopicPartition) -> ClusterMember | None:
         """Return this broker."""
         return self._this(listener)
 
-    def _this(self, listener: Listener) -> Member:
-        return Member(self._broker_id, *self._address_of(listener), self._rack)
+    def _this(self, listener: Listener) -> ClusterMember:
+        return ClusterMember(self._broker_id, *self._address_of(listener), self._rack)
 
-    def partitions(self, topic: Topic) -> Iterator[PartitionView]:
+    def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
         """Yield who leads and holds each partition of a topic, from partition 0 on."""
         offline, alone = self._topics.offline_of(topic.name), self._alone
         epochs = set(topic.leader_epochs)  # few: one view serves all partitions of an epoch

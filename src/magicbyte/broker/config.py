@@ -19,9 +19,9 @@ from magicbyte.broker.security_settings import SecuritySettings
 from magicbyte.broker.settings import (
     INT_MAX,
     LONG_MAX,
-    Kind,
     Setting,
-    Update,
+    SettingType,
+    UpdateMode,
     boolean,
     choice,
     integer,
@@ -37,8 +37,8 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, line_of, protocol_name
 
-_INT = Kind.INT
-_ANY_TIME = Update.CLUSTER_WIDE
+_INT = SettingType.INT
+_ANY_TIME = UpdateMode.CLUSTER_WIDE
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magicbyte.broker.config import SETTINGS, BrokerConfig
-from magicbyte.broker.settings import Kind, Setting, Update
+from magicbyte.broker.settings import Setting, SettingType, UpdateMode
 from magicbyte.broker.topic_config import TOPIC_SETTINGS
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.topic_table import ServedTopic
 
 
 _FOR_TOPICS: Final = {each.broker.name for each in TOPIC_SETTINGS.values() if each.broker is not None}
@@ -30,7 +30,7 @@ _READ_ONLY: Final = {
 """What 3.9.1 says of settings that change at other times here: admin tools know them so."""
 
 
-class Source(enum.IntEnum):
+class ConfigSource(enum.IntEnum):
     """Where a value comes from, by the numbers that DescribeConfigs has for it."""
 
     TOPIC = 1
@@ -40,7 +40,7 @@ class Source(enum.IntEnum):
     DEFAULT = 5
 
 
-class Operation(enum.IntEnum):
+class ConfigOperation(enum.IntEnum):
     """What an incremental change does to a setting."""
 
     SET = 0
@@ -54,7 +54,7 @@ class Synonym(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 class Described(NamedTuple):
@@ -62,29 +62,29 @@ class Described(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
     setting: Setting[Any]
     synonyms: tuple[Synonym, ...]
 
 
-class Change(NamedTuple):
-    """One part of an incremental change. `operation` is a number of `Operation`, or a wrong one."""
+class ConfigChange(NamedTuple):
+    """One part of an incremental change. `operation` is a number of `ConfigOperation`, or a wrong one."""
 
     name: str
     operation: int
     value: str | None
 
 
-def describe_topic(topic: Topic, config: BrokerConfig) -> list[Described]:
+def describe_topic(topic: ServedTopic, config: BrokerConfig) -> list[Described]:
     """Return all settings of a topic, by name."""
     found = []
     for name, each in sorted(TOPIC_SETTINGS.items()):
-        synonyms = [Synonym(name, topic.configs[name], Source.TOPIC)] if name in topic.configs else []
+        synonyms = [Synonym(name, topic.configs[name], ConfigSource.TOPIC)] if name in topic.configs else []
         if each.broker is not None:
             synonyms += _of_broker(each.broker, config)
-        source = synonyms[0].source if synonyms else Source.DEFAULT
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = topic.config.settings[name]
         found.append(Described(name, value, source, False, False, each.setting, tuple(synonyms)))
     return found
@@ -95,10 +95,10 @@ def describe_broker(config: BrokerConfig) -> list[Described]:
     found = []
     for name, setting in sorted(SETTINGS.items()):
         synonyms = tuple(_of_broker(setting, config))
-        source = synonyms[0].source if synonyms else Source.DEFAULT
-        sensitive = setting.kind is Kind.PASSWORD
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        sensitive = setting.kind is SettingType.PASSWORD
         value = None if sensitive else config.texts[name]
-        read_only = _READ_ONLY.get(name, setting.update is Update.READ_ONLY)
+        read_only = _READ_ONLY.get(name, setting.update is UpdateMode.READ_ONLY)
         found.append(Described(name, value, source, read_only, sensitive, setting, synonyms))
     return found
 
@@ -108,7 +108,7 @@ def describe_all_brokers(config: BrokerConfig) -> list[Described]:
     found = []
     for name, value in sorted(config.of_all.items()):
         if name in SETTINGS:
-            synonyms = (Synonym(name, value, Source.DYNAMIC_DEFAULT_BROKER),)
+            synonyms = (Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
             found.append(Described(name, value, synonyms[0].source, False, False, SETTINGS[name], synonyms))
     return found
 
@@ -121,16 +121,18 @@ def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]
     """
     names = [setting.name, *(name for name, _ in setting.synonyms if name not in _FOR_TOPICS)]
     places = (
-        (Source.DYNAMIC_BROKER, config.of_this),
-        (Source.DYNAMIC_DEFAULT_BROKER, config.of_all),
-        (Source.STATIC_BROKER, {**config.of_directory, **config.static}),
-        (Source.DEFAULT, {name: default for name in names if (default := SETTINGS[name].default) is not None}),
+        (ConfigSource.DYNAMIC_BROKER, config.of_this),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.of_all),
+        (ConfigSource.STATIC_BROKER, {**config.of_directory, **config.static}),
+        (ConfigSource.DEFAULT, {name: default for name in names if (default := SETTINGS[name].default) is not None}),
     )
     found = (Synonym(name, given[name], source) for source, given in places for name in names if name in given)
     return itertools.dropwhile(lambda each: each.name != setting.name, found)
 
 
-def changed(own: Mapping[str, str], current: Mapping[str, str | None], changes: Iterable[Change]) -> dict[str, str]:
+def changed(
+    own: Mapping[str, str], current: Mapping[str, str | None], changes: Iterable[ConfigChange]
+) -> dict[str, str]:
     """Return the settings of its own that a topic or broker has after `changes`; `current` are those in force.
 
     Names and values are not looked at beyond that. Raises InvalidRequestError, InvalidConfigError.
@@ -140,14 +142,14 @@ def changed(own: Mapping[str, str], current: Mapping[str, str | None], changes: 
         if name in seen:
             raise InvalidRequestError(f"{name}: expected it once in a request")
         seen.add(name)
-        if operation == Operation.DELETE:
+        if operation == ConfigOperation.DELETE:
             result.pop(name, None)
             continue
-        if operation not in Operation.__members__.values():
+        if operation not in ConfigOperation.__members__.values():
             raise InvalidRequestError(f"{name}: expected operation 0 to 3, found {operation}")
         if value is None:
             raise InvalidRequestError(f"{name}: expected a value")
-        if operation == Operation.SET:
+        if operation == ConfigOperation.SET:
             result[name] = value
         else:
             result[name] = _list_changed(name, result.get(name) or current.get(name) or "", operation, value)
@@ -156,11 +158,11 @@ def changed(own: Mapping[str, str], current: Mapping[str, str | None], changes: 
 
 def _list_changed(name: str, before: str, operation: int, value: str) -> str:
     setting = TOPIC_SETTINGS[name].setting if name in TOPIC_SETTINGS else SETTINGS.get(name)
-    if setting is None or setting.kind is not Kind.LIST:
+    if setting is None or setting.kind is not SettingType.LIST:
         raise InvalidConfigError(f"{name}: it is no list, to append to or subtract from")
     words = _words(before)
     given = _words(value)
-    if operation == Operation.APPEND:
+    if operation == ConfigOperation.APPEND:
         known = set(words)
         return ",".join([*words, *(each for each in given if each not in known)])
     gone = set(given)
@@ -180,7 +182,7 @@ def check_broker_changes(before: Mapping[str, str], after: Mapping[str, str]) ->
         setting = SETTINGS.get(name)
         if setting is None or before.get(name) == after.get(name):
             continue
-        if setting.update is Update.READ_ONLY:
+        if setting.update is UpdateMode.READ_ONLY:
             raise InvalidRequestError(f"{name}: it cannot be changed while the broker runs")
         if name in after:
             try:

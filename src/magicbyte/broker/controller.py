@@ -43,8 +43,8 @@ from magicbyte.errors import (
 from magicbyte.ports import NodeEvent, SessionEvent, TopicPartition
 from magicbyte.printable import logger
 from magicbyte.releases import TOPIC_IDS
-from magicbyte.replication.controller import Election
-from magicbyte.replication.reassignment import Move
+from magicbyte.replication.controller import ElectionType
+from magicbyte.replication.reassignment import OngoingMove
 
 if TYPE_CHECKING:
     import uuid
@@ -85,7 +85,7 @@ class ControllerService:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._term: ControllerTerm | None = None
-        self._election: election.Election | None = None
+        self._election: election.ControllerElection | None = None
         self._is_electing = False
         self._unclean_elections = 0
         self._known = asyncio.Event()
@@ -169,7 +169,7 @@ class ControllerService:
         return await self._ask(lambda term: term.shut_down(broker_id, broker_epoch))
 
     async def elect(
-        self, kind: Election, partitions: Iterable[TopicPartition] | None
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, ErrorCode]:
         """Elect leaders of partitions, None: of all that need it; return what became of each (ElectLeaders)."""
         return await self._ask(lambda term: term.elect(kind, partitions))
@@ -183,10 +183,10 @@ class ControllerService:
         """
         return await self._ask(lambda term: term.reassign(wanted, keeps_factor=keeps_factor))
 
-    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], Move]]:
+    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
         """Return the replicas and moves of the partitions that are being reassigned."""
 
-        async def look(term: ControllerTerm) -> dict[TopicPartition, tuple[tuple[int, ...], Move]]:
+        async def look(term: ControllerTerm) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
             return term.reassignments()
 
         return await self._ask(look)
@@ -252,7 +252,7 @@ class ControllerService:
                 await asyncio.sleep(_AFTER_FAULT_S)
                 self._stand()
 
-    async def _let_others(self, found: election.Election) -> None:
+    async def _let_others(self, found: election.ControllerElection) -> None:
         try:
             await patiently(election.resign, self._store, found)
         except MagicbyteError as error:
@@ -282,7 +282,7 @@ class ControllerService:
         else:
             self._changed(found)
 
-    async def _outcome(self, store: LoopStore) -> election.Election:
+    async def _outcome(self, store: LoopStore) -> election.ControllerElection:
         while True:
             try:
                 return await patiently(election.elect, store, self._broker_id, self._clock, self._controller_changed)
@@ -298,7 +298,7 @@ class ControllerService:
             await asyncio.gather(*term.end(), return_exceptions=True)
             self._changed(None)
 
-    def _changed(self, found: election.Election | None) -> None:
+    def _changed(self, found: election.ControllerElection | None) -> None:
         if found is None:
             self._known.clear()
         else:

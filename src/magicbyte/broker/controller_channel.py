@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import uuid
 
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.broker.controller_messages import ControlMessages, LiveBroker
+    from magicbyte.broker.controller_messages import ControlMessages, RegisteredBroker
     from magicbyte.protocol import Message
 
 RETRY_S: Final = 0.1
@@ -66,7 +66,7 @@ class Surroundings:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingOrders:
     """What is to be sent; `later`: with the orders of later ones of its kind, by partition, None if there are none."""
 
     control: Control
@@ -110,7 +110,7 @@ class BrokerChannel:
         timeout_ms: int,
     ) -> None:
         self._broker_id, self._open_link, self._make, self._timeout_ms = broker_id, open_link, make, timeout_ms
-        self._waiting = deque[_Waiting]()
+        self._waiting = deque[_WaitingOrders]()
         self._has_work = asyncio.Event()
         self._link: Link | None = None
         self._is_reachable = True
@@ -123,7 +123,7 @@ class BrokerChannel:
                 return
             if isinstance(waiting.control, StopReplicas):
                 break
-        self._waiting.append(_Waiting(control, answered))
+        self._waiting.append(_WaitingOrders(control, answered))
         self._has_work.set()
 
     def close(self) -> asyncio.Task[None]:
@@ -182,7 +182,7 @@ class Channels:
         self._channels: dict[int, BrokerChannel] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def renew(self, brokers: Mapping[int, LiveBroker]) -> None:
+    def renew(self, brokers: Mapping[int, RegisteredBroker]) -> None:
         """Take in the live brokers. What was to be sent to one that died, or came back in between, is dropped."""
         before, self.messages.brokers = self.messages.brokers, dict(brokers)
         for broker_id, broker in before.items():

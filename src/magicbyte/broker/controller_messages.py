@@ -47,7 +47,7 @@ _FIRST_WITH_STATES: Final = 3  # of StopReplica
 
 
 @dataclass(frozen=True, slots=True)
-class LiveBroker:
+class RegisteredBroker:
     """A registered broker. `epoch` is the transaction of its registration."""
 
     id: int
@@ -79,10 +79,10 @@ class ControlMessages:
     ) -> None:
         self._controller_id, self._epoch, self._topic_ids, self._listener = controller_id, epoch, topic_ids, listener
         self._versions = inter_broker_versions(protocol)
-        self.brokers: Mapping[int, LiveBroker] = {}
-        self._last_update: tuple[Sequence[PartitionOrder], Mapping[int, LiveBroker], UpdateMetadataRequest] | None = (
-            None
-        )
+        self.brokers: Mapping[int, RegisteredBroker] = {}
+        self._last_update: (
+            tuple[Sequence[PartitionOrder], Mapping[int, RegisteredBroker], UpdateMetadataRequest] | None
+        ) = None
 
     @property
     def epochs(self) -> dict[int, int]:
@@ -185,7 +185,7 @@ class ControlMessages:
             request.ungrouped_partition_states = [state for each in states.values() for state in each]
         return request
 
-    def _member(self, broker: LiveBroker) -> UpdateMetadataBroker:
+    def _member(self, broker: RegisteredBroker) -> UpdateMetadataBroker:
         member = UpdateMetadataBroker(
             id=broker.id,
             endpoints=[

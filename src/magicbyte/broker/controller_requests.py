@@ -44,8 +44,8 @@ from magicbyte.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from magicbyte.replication.controller import Election
-from magicbyte.replication.reassignment import Move
+from magicbyte.replication.controller import ElectionType
+from magicbyte.replication.reassignment import OngoingMove
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -77,10 +77,10 @@ class _Alone:
         return []
 
     async def elect(
-        self, kind: Election, partitions: Iterable[TopicPartition] | None
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, ErrorCode]:
         failure = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        if kind is Election.PREFERRED:
+        if kind is ElectionType.PREFERRED:
             failure = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         topics = self._broker.topics
         if partitions is None:
@@ -108,7 +108,7 @@ class _Alone:
                 faults[key] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"expected {own}, the only broker"
         return faults
 
-    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], Move]]:
+    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
         return {}
 
     async def alter_partitions(
@@ -141,12 +141,12 @@ async def elect_leaders(broker: Broker, request: Request[ElectLeadersRequest]) -
         async for index in request.turns.over(topic.partitions):
             partitions.append(TopicPartition(topic.topic, index))
     try:
-        if message.election_type not in Election.__members__.values():
+        if message.election_type not in ElectionType.__members__.values():
             code, results = ErrorCode.INVALID_REQUEST, dict[TopicPartition, ErrorCode]()
         else:
             asked = None if message.topic_partitions is None else partitions
             code = ErrorCode.NONE
-            results = await _controller(broker).elect(Election(message.election_type), asked)
+            results = await _controller(broker).elect(ElectionType(message.election_type), asked)
     except NotControllerError as error:
         code, results = error.code, dict.fromkeys(partitions, error.code)
     if request.version >= _FIRST_ELECTION_WITH_ERROR:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from magicbyte.broker.controller_channel import Channels, Surroundings
 from magicbyte.broker.controller_messages import ControlMessages
-from magicbyte.broker.controller_tree import ControllerTree, Part
+from magicbyte.broker.controller_tree import ControllerTree, WatchedPart
 from magicbyte.errors import (
     ErrorCode,
     StaleBrokerEpochError,
@@ -30,7 +30,7 @@ from magicbyte.protocol.messages.stop_replica import StopReplicaResponse
 from magicbyte.replication.controller import (
     Controller,
     Effect,
-    Election,
+    ElectionType,
     KnownState,
     LeaderAndIsr,
     ReadStates,
@@ -41,7 +41,7 @@ from magicbyte.replication.controller import (
     WriteAssignments,
     WriteStates,
 )
-from magicbyte.replication.reassignment import Move
+from magicbyte.replication.reassignment import OngoingMove
 from magicbyte.replication.state import NO_LEADER
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ControllerTerm:
         self.unclean_elections = 0
         self._around, self._enqueue = around, enqueue
         self._tree = ControllerTree(store, epoch_version, self._on_change)
-        self._changed: dict[Part, dict[str, None]] = {}
+        self._changed: dict[WatchedPart, dict[str, None]] = {}
         self._topic_ids: dict[str, uuid.UUID] = {}
         self._unclean: dict[str, bool] = {}
         self._config_notices = set[str]()
@@ -189,7 +189,7 @@ class ControllerTerm:
                 self._channels.send(effect, partial(self._answered, effect.broker_id, deleted))
         return ()
 
-    async def _catch_up(self, partitions: Iterable[TopicPartition], watch: Part | None = None) -> None:
+    async def _catch_up(self, partitions: Iterable[TopicPartition], watch: WatchedPart | None = None) -> None:
         """Read states again: leaders tell of changed in-sync replicas some seconds later."""
         states = self._controller.states
         found = await self._tree.states([key for key in partitions if key in states], watch)
@@ -241,7 +241,7 @@ class ControllerTerm:
 
     # ---- events: the tree
 
-    def _on_change(self, part: Part, path: str) -> None:
+    def _on_change(self, part: WatchedPart, path: str) -> None:
         """Have a part of the tree read again; what changes until then is read with it."""
         if self.is_over:
             return
@@ -250,32 +250,32 @@ class ControllerTerm:
             self._then(partial(self._read_again, part))
         paths[path] = None
 
-    async def _read_again(self, part: Part) -> None:
+    async def _read_again(self, part: WatchedPart) -> None:
         paths = self._changed.pop(part)
         match part:
-            case Part.BROKERS | Part.BROKER:
+            case WatchedPart.BROKERS | WatchedPart.BROKER:
                 await self._brokers_changed()
-            case Part.TOPICS:
+            case WatchedPart.TOPICS:
                 await self._topics_changed()
-            case Part.TOPIC:
+            case WatchedPart.TOPIC:
                 await self._partitions_changed([path.rpartition("/")[2] for path in paths])
-            case Part.STATE:
+            case WatchedPart.STATE:
                 changed = [key for key in self._watched if layout.state_path(*key) in paths]
                 self._watched.difference_update(changed)
                 await self._perform(self._controller.isr_notified(changed))
-            case Part.DELETIONS:
+            case WatchedPart.DELETIONS:
                 are_enabled = self._around.config.delete_topic_enable
                 deleting = await self._tree.deletions(are_enabled=are_enabled)
                 await self._perform(self._controller.delete_topics(deleting))
-            case Part.REASSIGNMENTS:
+            case WatchedPart.REASSIGNMENTS:
                 await self._reassignments_changed()
-            case Part.PREFERRED_ELECTION:
+            case WatchedPart.PREFERRED_ELECTION:
                 await self._preferred_election_changed()
-            case Part.ISR_CHANGES:
+            case WatchedPart.ISR_CHANGES:
                 await self._perform(self._controller.isr_notified(await self._tree.isr_changes()))
-            case Part.LOG_DIRECTORY_EVENTS:
+            case WatchedPart.LOG_DIRECTORY_EVENTS:
                 await self._log_directory_events_changed()
-            case Part.CONFIG_CHANGES:
+            case WatchedPart.CONFIG_CHANGES:
                 await self._configs_changed()
 
     async def _topics_changed(self) -> None:
@@ -310,7 +310,7 @@ class ControllerTerm:
     async def _preferred_election_changed(self) -> None:
         asked = await self._tree.preferred_election()
         if asked is not None:
-            await self.elect(Election.PREFERRED, asked)
+            await self.elect(ElectionType.PREFERRED, asked)
             await self._tree.delete([layout.PREFERRED_ELECTION])  # which is watched: the next one is seen
 
     # ---- events: reassignments
@@ -327,7 +327,7 @@ class ControllerTerm:
         moves = self._controller.moves
         while unwatched := [key for key in moves if key not in self._watched]:
             self._watched.update(unwatched)
-            await self._catch_up(unwatched, Part.STATE)
+            await self._catch_up(unwatched, WatchedPart.STATE)
         self._watched &= moves.keys()
         left = {key: each for key, each in self._asked_by_node.items() if key in moves}
         if left != self._asked_by_node:
@@ -344,7 +344,7 @@ class ControllerTerm:
         await self._watch_moves()
         return faults
 
-    def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], Move]]:
+    def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
         """Return the replicas and moves of the partitions that are being reassigned."""
         return {key: (self._controller.replicas[key], move) for key, move in self._controller.moves.items()}
 
@@ -366,7 +366,7 @@ class ControllerTerm:
         return self._controller.remaining(broker_id)
 
     async def elect(
-        self, kind: Election, partitions: Iterable[TopicPartition] | None
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, ErrorCode]:
         """Elect leaders; return what became of each partition. None: of all that need it."""
         controller = self._controller
@@ -414,20 +414,22 @@ class ControllerTerm:
     async def _rebalance(self) -> None:
         """Give partitions back to brokers that lack too many of those that they are the preferred leaders of."""
         config = self._around.config
-        await self.elect(Election.PREFERRED, self._controller.imbalanced(config.leader_imbalance_per_broker_percentage))
+        await self.elect(
+            ElectionType.PREFERRED, self._controller.imbalanced(config.leader_imbalance_per_broker_percentage)
+        )
 
 
 def _assignments(
     topics: Mapping[str, TopicNode],
-) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, Move]]:
+) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, OngoingMove]]:
     """Return the replicas of all partitions, and which of them are being reassigned."""
-    replicas, moves = dict[TopicPartition, tuple[int, ...]](), dict[TopicPartition, Move]()
+    replicas, moves = dict[TopicPartition, tuple[int, ...]](), dict[TopicPartition, OngoingMove]()
     for name, node in topics.items():
         for partition, brokers in node.replicas.items():
             key = TopicPartition(name, partition)
             replicas[key] = tuple(brokers)
             if node.adding.get(partition) or node.removing.get(partition):
-                moves[key] = Move(tuple(node.adding.get(partition, ())), tuple(node.removing.get(partition, ())))
+                moves[key] = OngoingMove(tuple(node.adding.get(partition, ())), tuple(node.removing.get(partition, ())))
     return replicas, moves
 
 

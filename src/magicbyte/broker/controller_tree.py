@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from magicbyte.broker.controller_messages import LiveBroker
+from magicbyte.broker.controller_messages import RegisteredBroker
 from magicbyte.errors import (
     BadVersionError,
     MetadataError,
@@ -49,7 +49,7 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 log = logger(__name__)
 
 
-class Part(enum.Enum):
+class WatchedPart(enum.Enum):
     """What a controller watches."""
 
     BROKERS = "the registered brokers"
@@ -86,43 +86,43 @@ class ControllerTree:
     `tell` is called on the loop with what has changed; reading it again watches it again.
     """
 
-    def __init__(self, store: LoopStore, epoch_version: int, tell: Callable[[Part, str], None]) -> None:
+    def __init__(self, store: LoopStore, epoch_version: int, tell: Callable[[WatchedPart, str], None]) -> None:
         self._store = store
         self._check = CheckNode(layout.CONTROLLER_EPOCH, epoch_version)
-        self._watches = {part: partial(_tell, tell, part) for part in Part}
+        self._watches = {part: partial(_tell, tell, part) for part in WatchedPart}
 
     # ---- reading
 
-    async def _children(self, path: str, part: Part | None = None) -> list[str]:
+    async def _children(self, path: str, part: WatchedPart | None = None) -> list[str]:
         watch = None if part is None else self._watches[part]
         (names,) = await patiently(self._store.children_many, [path], watch)
         return names or []
 
-    async def _nodes(self, paths: Sequence[str], part: Part | None = None) -> list[Node | None]:
+    async def _nodes(self, paths: Sequence[str], part: WatchedPart | None = None) -> list[Node | None]:
         if not paths:
             return []
         return await patiently(self._store.get_many, paths, None if part is None else self._watches[part])
 
-    async def brokers(self) -> dict[int, LiveBroker]:
+    async def brokers(self) -> dict[int, RegisteredBroker]:
         """Return the registered brokers, and watch them."""
-        ids = [int(name) for name in await self._children(layout.BROKER_IDS, Part.BROKERS) if name.isdigit()]
-        found = dict[int, LiveBroker]()
-        nodes = await self._nodes([layout.broker_path(each) for each in ids], Part.BROKER)
+        ids = [int(name) for name in await self._children(layout.BROKER_IDS, WatchedPart.BROKERS) if name.isdigit()]
+        found = dict[int, RegisteredBroker]()
+        nodes = await self._nodes([layout.broker_path(each) for each in ids], WatchedPart.BROKER)
         for broker_id, node in zip(ids, nodes, strict=True):
             if node is not None:
                 registration = _parsed(layout.load_broker, layout.broker_path(broker_id), node.data)
                 if registration is not None:
-                    found[broker_id] = LiveBroker(broker_id, node.czxid, registration)
+                    found[broker_id] = RegisteredBroker(broker_id, node.czxid, registration)
         return found
 
     async def topic_names(self) -> list[str]:
         """Return the names of all topics, and watch for others."""
-        return await self._children(layout.TOPICS, Part.TOPICS)
+        return await self._children(layout.TOPICS, WatchedPart.TOPICS)
 
     async def topics(self, names: Sequence[str]) -> dict[str, TopicNode]:
         """Return topics, and watch them; those that do not exist are missing."""
         paths = [layout.topic_path(each) for each in names]
-        nodes = await self._nodes(paths, Part.TOPIC)
+        nodes = await self._nodes(paths, WatchedPart.TOPIC)
         found = {
             name: None if node is None else _parsed(TopicNode.load, path, node.data)
             for name, path, node in zip(names, paths, nodes, strict=True)
@@ -130,7 +130,7 @@ class ControllerTree:
         return {name: each for name, each in found.items() if each is not None}
 
     async def states(
-        self, partitions: Collection[TopicPartition], part: Part | None = None
+        self, partitions: Collection[TopicPartition], part: WatchedPart | None = None
     ) -> dict[TopicPartition, KnownState]:
         """Return the states of partitions that have one; watch them as `part`."""
         paths = [layout.state_path(*each) for each in partitions]
@@ -142,7 +142,7 @@ class ControllerTree:
 
     async def deletions(self, *, are_enabled: bool) -> list[str]:
         """Return the topics to delete, and watch for more; where that is disabled, requests for it are removed."""
-        names = await self._children(layout.DELETE_TOPICS, Part.DELETIONS)
+        names = await self._children(layout.DELETE_TOPICS, WatchedPart.DELETIONS)
         if are_enabled or not names:
             return names
         log.warning("controller: delete.topic.enable is false: not deleting %s", ", ".join(names))
@@ -151,28 +151,28 @@ class ControllerTree:
 
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Return what old tools ask for, and watch it."""
-        watch = self._watches[Part.REASSIGNMENTS]
+        watch = self._watches[WatchedPart.REASSIGNMENTS]
         node = await patiently(self._store.exists, layout.REASSIGNMENTS, watch)
         return {} if node is None else _parsed(_reassignments, layout.REASSIGNMENTS, node.data) or {}
 
     async def preferred_election(self) -> list[TopicPartition] | None:
         """Return the partitions that old tools want preferred leaders of, None while they want none; watch it."""
-        watch = self._watches[Part.PREFERRED_ELECTION]
+        watch = self._watches[WatchedPart.PREFERRED_ELECTION]
         node = await patiently(self._store.exists, layout.PREFERRED_ELECTION, watch)
         return None if node is None else _parsed(layout.load_partitions, layout.PREFERRED_ELECTION, node.data) or []
 
     async def isr_changes(self) -> list[TopicPartition]:
         """Return the partitions whose in-sync replicas leaders have changed; the notices are deleted, more watched."""
-        found = await self._notices(layout.ISR_CHANGES, Part.ISR_CHANGES, layout.load_partitions)
+        found = await self._notices(layout.ISR_CHANGES, WatchedPart.ISR_CHANGES, layout.load_partitions)
         return [key for each in found for key in each]
 
     async def log_directory_events(self) -> list[int]:
         """Return the brokers of which a log directory has failed; the notices are deleted, more watched."""
         return await self._notices(
-            layout.LOG_DIRECTORY_EVENTS, Part.LOG_DIRECTORY_EVENTS, layout.load_log_directory_event
+            layout.LOG_DIRECTORY_EVENTS, WatchedPart.LOG_DIRECTORY_EVENTS, layout.load_log_directory_event
         )
 
-    async def _notices(self, parent: str, part: Part, load: Callable[[str, bytes], T]) -> list[T]:
+    async def _notices(self, parent: str, part: WatchedPart, load: Callable[[str, bytes], T]) -> list[T]:
         paths = [f"{parent}/{each}" for each in await self._children(parent, part)]
         nodes = await self._nodes(paths)
         found = [_parsed(load, path, node.data) for path, node in zip(paths, nodes, strict=True) if node is not None]
@@ -181,7 +181,7 @@ class ControllerTree:
 
     async def config_changes(self, seen: set[str]) -> list[str]:
         """Return the topics whose settings have changed, by notices that are not in `seen`; watch for more."""
-        names = await self._children(layout.CONFIG_CHANGES, Part.CONFIG_CHANGES)
+        names = await self._children(layout.CONFIG_CHANGES, WatchedPart.CONFIG_CHANGES)
         paths = [f"{layout.CONFIG_CHANGES}/{each}" for each in names if each not in seen]
         seen.clear()
         seen.update(names)
@@ -353,7 +353,7 @@ class ControllerTree:
             log.warning("controller: %s was deleted while reassignments are in progress", layout.REASSIGNMENTS)
 
 
-def _tell(tell: Callable[[Part, str], None], part: Part, _event: NodeEvent, path: str) -> None:
+def _tell(tell: Callable[[WatchedPart, str], None], part: WatchedPart, _event: NodeEvent, path: str) -> None:
     tell(part, path)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.request import Request
-    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.topic_table import ServedTopic
     from magicbyte.groups.terms import CoordinatorTerms
     from magicbyte.log.live.partition_log import PartitionLog
 
@@ -89,7 +89,7 @@ class Decider(Protocol[S_contra, E_co]):
         """Go on after an append."""
 
 
-class TopicPlan(NamedTuple):
+class CoordinatorTopic(NamedTuple):
     """How a topic of the broker's own is made. `replication_factor`: in a cluster."""
 
     partitions: int
@@ -156,7 +156,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         """Return how long the in-sync replicas are waited for."""
 
     @abstractmethod
-    def _plan(self) -> TopicPlan:
+    def _plan(self) -> CoordinatorTopic:
         """Return how the topic is made."""
 
     @abstractmethod
@@ -165,7 +165,7 @@ class Coordinating(ABC, Generic[S, E, L]):
 
     # ---- partitions
 
-    def _elect_alone(self, topic: Topic) -> None:
+    def _elect_alone(self, topic: ServedTopic) -> None:
         """Coordinate what all partitions have: no other broker does."""
         for partition, leader_epoch in enumerate(topic.leader_epochs):
             self.elected(partition, leader_epoch)
@@ -208,7 +208,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         self._leader_epochs[partition] = leader_epoch
         return False
 
-    async def found(self) -> Topic:
+    async def found(self) -> ServedTopic:
         """Return the topic, made if need be. Raises what `Topics.create` does."""
         broker = self._broker
         topic = broker.topics.get(self.topic)
@@ -221,7 +221,7 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._elect_alone(topic)
         return topic
 
-    def _make_topic(self, plan: TopicPlan) -> Topic:
+    def _make_topic(self, plan: CoordinatorTopic) -> ServedTopic:
         broker = self._broker
         if broker.membership is not None:
             with suppress(TopicExistsError):  # another broker made it, and the controller will tell of it
@@ -383,14 +383,14 @@ def has_partition(broker: Broker, topic: str, partition: int) -> bool:
     return found is not None and 0 <= partition < found.partitions
 
 
-class Reader(Protocol):
+class LogLoader(Protocol):
     """Takes in a log, piece by piece."""
 
     def read(self, data: memoryview) -> int:
         """Take in whole entries; return their last offset."""
 
 
-def read_into(reader: Reader, each: PartitionLog) -> None:
+def read_into(reader: LogLoader, each: PartitionLog) -> None:
     """Have a partition's log read from its start to its end. Raises CorruptRecordError."""
     offset = each.log_start_offset
     while (part := each.read(offset, READ_BYTES)) is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from magicbyte.broker.settings import INT_MAX, Kind, integer
+from magicbyte.broker.settings import INT_MAX, SettingType, integer
 
-_INT: Final = Kind.INT
+_INT: Final = SettingType.INT
 
 
 class CoordinatorSettings:

@@ -14,8 +14,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from magicbyte.broker.metrics import MOST_NEW, UNNAMED, Client, now_ns
-from magicbyte.broker.request import Connection, Handler, Request
+from magicbyte.broker.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
+from magicbyte.broker.request import ClientConnection, Handler, Request
 from magicbyte.broker.versions import OTHERS_MOST_BYTES, SERVED, unsupported_versions
 from magicbyte.errors import TooManyElementsError, UnsupportedVersionError
 from magicbyte.net.server import Terms
@@ -82,7 +82,7 @@ class Dispatcher:
 
     __slots__ = ("_broker", "_connection")
 
-    def __init__(self, broker: Broker, connection: Connection) -> None:
+    def __init__(self, broker: Broker, connection: ClientConnection) -> None:
         self._broker, self._connection = broker, connection
 
     async def __call__(self, frame: memoryview) -> Answer | None:
@@ -167,7 +167,7 @@ class Dispatcher:
         broker.trimming.ask()
         return answer
 
-    def _client(self, client_id: str) -> Client:
+    def _client(self, client_id: str) -> ClientSoftware:
         """Return who a request is counted for."""
         connection = self._connection
         client = connection.client
@@ -175,7 +175,7 @@ class Dispatcher:
             client = self._named(client_id)  # nearly always it is who it was before
         return client
 
-    def _named(self, client_id: str) -> Client:
+    def _named(self, client_id: str) -> ClientSoftware:
         """Return who the connection's requests are counted for from now on."""
         connection, metrics = self._connection, self._broker.metrics
         found = metrics.client(client_id, connection.software_name, connection.software_version)

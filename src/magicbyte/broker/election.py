@@ -20,7 +20,7 @@ _ATTEMPTS: Final = 10  # each one fails only because another broker won, or left
 
 
 @dataclass(frozen=True, slots=True)
-class Election:
+class ControllerElection:
     """Who is the controller, in which epoch.
 
     `won`: this session is. Then `epoch_version` is what its transactions check `/controller_epoch` for, so that they
@@ -33,7 +33,7 @@ class Election:
     won: bool
 
 
-async def elect(store: LoopStore, broker_id: int, clock: Clock, watch: Watch | None = None) -> Election:
+async def elect(store: LoopStore, broker_id: int, clock: Clock, watch: Watch | None = None) -> ControllerElection:
     """Become the controller if there is none; return who is. `watch` is called when that changes: elect again then.
 
     A second call by the controller changes nothing. Raises NetworkError.
@@ -62,19 +62,19 @@ def candidacy(epoch: Node | None, broker_id: int, now_ms: int) -> list[NodeChang
     ]
 
 
-def outcome(controller: Node, epoch: Node | None, session_id: int) -> Election:
+def outcome(controller: Node, epoch: Node | None, session_id: int) -> ControllerElection:
     """Return what the two nodes say. Only the owner of the first wins: its earlier session does not count.
 
     The first controller of a release before 1.1 makes the second node a moment after the first one.
     """
     broker_id = layout.load_controller(controller.data)
     if epoch is None:
-        return Election(broker_id, NO_EPOCH, NO_EPOCH, False)
+        return ControllerElection(broker_id, NO_EPOCH, NO_EPOCH, False)
     won = controller.ephemeral_owner == session_id
-    return Election(broker_id, layout.load_controller_epoch(epoch.data), epoch.version, won)
+    return ControllerElection(broker_id, layout.load_controller_epoch(epoch.data), epoch.version, won)
 
 
-async def resign(store: LoopStore, election: Election) -> None:
+async def resign(store: LoopStore, election: ControllerElection) -> None:
     """Let another broker become the controller, if this session still is. Raises NetworkError."""
     controller = await store.exists(layout.CONTROLLER)
     if controller is not None and controller.ephemeral_owner == store.session_id:

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from magicbyte.broker.listener_security import ListenerSecurity, security_of
-from magicbyte.broker.request import Connection
+from magicbyte.broker.request import ClientConnection
 from magicbyte.broker.scram_users import credential_of
 from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
-from magicbyte.net.server import Entered, Handler, Incoming, Limits
+from magicbyte.net.server import Entered, Handler, Incoming, PeerLimits
 from magicbyte.net.tls import TlsStream
 from magicbyte.protocol import Message, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
@@ -38,7 +38,7 @@ M = TypeVar("M", bound=Message)
 
 HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
-_LIMITS: Final = Limits(largest_frame=512 << 10)
+_LIMITS: Final = PeerLimits(largest_frame=512 << 10)
 _MOST_STEPS: Final = 16  # requests before a login is over
 _FIRST_WITH_SOFTWARE: Final = 3
 
@@ -61,7 +61,7 @@ async def _enter(broker: Broker, listener: Listener, security: ListenerSecurity,
         stream = tls = TlsStream(stream, security.context, server_side=True)
         await tls.handshake()
         subject = tls.subject
-    connection = Connection(host, stream.peer, listener)
+    connection = ClientConnection(host, stream.peer, listener)
     incoming = Incoming(stream, _LIMITS, broker.memory)
     handler = broker.handler_of(connection)
     if security.mechanisms:
@@ -76,8 +76,8 @@ class _Login:
     """A login on one connection."""
 
     def __init__(
-        self, broker: Broker, security: ListenerSecurity, connection: Connection, stream: Stream, incoming: Incoming,
-        handler: Handler,
+        self, broker: Broker, security: ListenerSecurity, connection: ClientConnection, stream: Stream,
+        incoming: Incoming, handler: Handler,
     ) -> None:  # fmt: skip
         self._broker, self._security, self._connection = broker, security, connection
         self._stream, self._incoming, self._handler = stream, incoming, handler

@@ -40,9 +40,9 @@ from magicbyte.records.layout import LOG_OVERHEAD, SIZE, Dialect
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.metrics import TopicMetrics
-    from magicbyte.broker.partition import Partition
+    from magicbyte.broker.partition import ServedPartition
     from magicbyte.broker.request import Handler, Request
-    from magicbyte.broker.sessions import Begun
+    from magicbyte.broker.sessions import BegunFetch
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.log.live.segment import FileSlice
 
@@ -136,7 +136,7 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
     is_first = True
     while True:
         event = asyncio.Event()
-        watched: list[Partition] = []
+        watched: list[ServedPartition] = []
         try:
             await _watch(broker, request, begun, event, watched)
             reading = await _read(broker, request, begun, is_first=is_first)
@@ -173,20 +173,24 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                 partition.waiting_followers.pop(event, None)
 
 
-async def _begin(broker: Broker, request: Request[FetchRequest]) -> Begun:
+async def _begin(broker: Broker, request: Request[FetchRequest]) -> BegunFetch:
     steps = broker.fetch_sessions.begin_in_steps(request.message, broker.clock.monotonic_ms())
     while True:
         try:
             for _ in range(STEPS_AT_ONCE):
                 next(steps)
         except StopIteration as end:
-            begun: Begun = end.value
+            begun: BegunFetch = end.value
             return begun
         await request.turns.take(STEPS_AT_ONCE)
 
 
 async def _watch(
-    broker: Broker, request: Request[FetchRequest], begun: Begun, event: asyncio.Event, watched: list[Partition]
+    broker: Broker,
+    request: Request[FetchRequest],
+    begun: BegunFetch,
+    event: asyncio.Event,
+    watched: list[ServedPartition],
 ) -> None:
     """Have `event` set when records come to a partition: from before it is read, so that none is missed.
 
@@ -199,7 +203,7 @@ async def _watch(
             watched.append(partition)
 
 
-async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begun: Begun) -> bool:
+async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begun: BegunFetch) -> bool:
     """Say whether a fetch whose answer is smaller than `min_bytes` would wait for nothing.
 
     What it reads may end in front of what is stored: at the end of a segment, to which nothing is added any more, or
@@ -235,7 +239,7 @@ def _upper(log: PartitionLog, message: FetchRequest) -> int:
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
-def _is_held_back(broker: Broker, message: FetchRequest, partition: Partition) -> bool:
+def _is_held_back(broker: Broker, message: FetchRequest, partition: ServedPartition) -> bool:
     """Say whether a follower that is not in sync gets nothing now, as it is throttled."""
     if not _is_follower(message) or partition.leader is None or message.replica_id in partition.leader.state.isr:
         return False
@@ -250,7 +254,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         pass
 
 
-async def _response(request: Request[FetchRequest], begun: Begun, reading: _Reading) -> FetchResponse:
+async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> FetchResponse:
     found = [(each.topic, each.data, each.size) for each in reading.found]
     if begun.session is not None:
         news = list[tuple[str, PartitionData, int]]()
@@ -267,20 +271,22 @@ async def _response(request: Request[FetchRequest], begun: Begun, reading: _Read
     return FetchResponse(session_id=0 if begun.session is None else begun.session.id, responses=topics)
 
 
-async def _read(broker: Broker, request: Request[FetchRequest], begun: Begun, *, is_first: bool = False) -> _Reading:
+async def _read(
+    broker: Broker, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
+) -> _Reading:
     limited = request.version >= _FIRST_WITH_WHOLE_SETS
     most = min(request.message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62
     reading = _Reading(most, is_first=is_first)
     try:
         async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-            reading.add(await _Partition(broker, request, topic, asked, reading).read())
+            reading.add(await _PartitionRead(broker, request, topic, asked, reading).read())
     except BaseException:
         reading.close()
         raise
     return reading
 
 
-class _Partition:
+class _PartitionRead:
     """The reading of one partition."""
 
     metrics: TopicMetrics
@@ -289,7 +295,7 @@ class _Partition:
         self, broker: Broker, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
     ) -> None:
         self.broker, self.request, self.topic, self.asked, self.reading = broker, request, topic, asked, reading
-        self.partition: Partition | None = None
+        self.partition: ServedPartition | None = None
 
     async def read(self) -> _Found:
         """Return what there is, or the code of what is wrong."""
@@ -356,7 +362,7 @@ class _Partition:
             ]
         return await self._records(partition, found, data)
 
-    def _role_fault(self, partition: Partition) -> ErrorCode:
+    def _role_fault(self, partition: ServedPartition) -> ErrorCode:
         """Compare the leader's epoch that the reader knows, if it does, with ours (KIP-320), and see who leads.
 
         Consumers may read from a follower from version 11 on (KIP-392). An unknown follower gets REPLICA_NOT_AVAILABLE.
@@ -372,7 +378,7 @@ class _Partition:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    def _diverging(self, partition: Partition) -> _Found | None:
+    def _diverging(self, partition: ServedPartition) -> _Found | None:
         """Return the answer to a reader whose last epoch ends elsewhere in this log: it has what is not here (KIP-595).
 
         Raises OffsetOutOfRangeError for a follower whose last epoch is not known: it cuts its log by offsets.
@@ -398,7 +404,7 @@ class _Partition:
         )
         return _Found(self.topic, data, is_news=True)
 
-    def _nearest(self, partition: Partition) -> _Found | None:
+    def _nearest(self, partition: ServedPartition) -> _Found | None:
         """Return the answer that names a replica in the reader's rack, None where it is to read here (KIP-392)."""
         message = self.request.message
         if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
@@ -424,7 +430,7 @@ class _Partition:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.NONE
 
-    async def _slice(self, partition: Partition, upper: int) -> FileSlice | None:
+    async def _slice(self, partition: ServedPartition, upper: int) -> FileSlice | None:
         """Return the stored bytes to be had, None where there are none. Raises OffsetOutOfRangeError."""
         log, asked, left = partition.log, self.asked, max(self.reading.left, 0)
         limit = max(min(asked.partition_max_bytes, left), 0)
@@ -440,7 +446,7 @@ class _Partition:
 
     # ---- the bytes as they are, or converted
 
-    async def _records(self, partition: Partition, found: FileSlice, data: PartitionData) -> _Found:
+    async def _records(self, partition: ServedPartition, found: FileSlice, data: PartitionData) -> _Found:
         """Return the slice, or what converts it for this reader."""
         version, dialect = self.request.version, partition.log.config.dialect
         target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
@@ -461,7 +467,7 @@ class _Partition:
         conversion = SliceConversion(source, target)
         return _Found(self.topic, data, found.length, partial(self._as_converted, partition, found, conversion))
 
-    async def _newest(self, partition: Partition, found: FileSlice, target: int) -> tuple[int, FileSlice]:
+    async def _newest(self, partition: ServedPartition, found: FileSlice, target: int) -> tuple[int, FileSlice]:
         """Return the newest magic of the whole entries in a slice, or a limit to it that `target` is not below.
 
         And the slice itself, which ends in front of damage.
@@ -483,12 +489,12 @@ class _Partition:
         return answer
 
     async def _as_converted(
-        self, partition: Partition, found: FileSlice, conversion: SliceConversion, answer: _Found
+        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _Found
     ) -> _Found:
         return await self._answered(self._converted(partition, found, conversion, answer))
 
     async def _converted(
-        self, partition: Partition, found: FileSlice, conversion: SliceConversion, answer: _Found
+        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _Found
     ) -> _Found:
         """Add the slice in the target format: all of it where it is small, else to be converted while it is sent.
 

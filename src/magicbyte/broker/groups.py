@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.coordinating import Coordinating, TopicPlan, has_partition, own_topic, read_into
+from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, has_partition, own_topic, read_into
 from magicbyte.broker.markers import marker_set
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
@@ -20,7 +20,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, ErrorCode, MetadataError
 from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
-from magicbyte.groups.effects import Caller, Effect, Marker, Reply, Store, Tell, encoded
+from magicbyte.groups.effects import Caller, Effect, Marker, Reply, StoreRecords, Tell, encoded
 from magicbyte.groups.loading import LoadedPartition, Loading
 from magicbyte.groups.offsets import end_transaction
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
@@ -62,7 +62,7 @@ _TREE_STEPS: Final = 20  # to look something up in the metadata tree
 _OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as Kafka's batches of offsets have it, without a producer
 
 
-class Groups(Coordinating[Store, Effect, LoadedPartition]):
+class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
     """The groups of the partitions of `__consumer_offsets` that a broker leads."""
 
     topic = OFFSETS_TOPIC
@@ -92,11 +92,11 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
     def _expire_now(self) -> Sequence[Effect]:
         return self.coordinator.expire(self._broker.clock.now_ms())
 
-    def _plan(self) -> TopicPlan:
+    def _plan(self) -> CoordinatorTopic:
         config = self._broker.config
         segment_bytes = str(config.offsets_topic_segment_bytes)
         settings = own_topic(config, {"compression.type": "producer", "segment.bytes": segment_bytes})
-        return TopicPlan(config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, settings)
+        return CoordinatorTopic(config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, settings)
 
     def topic_deleted(self, topic: str) -> None:
         """Forget what groups have committed for a topic that is gone: all groups, if it is that of the offsets."""
@@ -131,7 +131,7 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
                 case Tell(ticket=asyncio.Future() as answer, code=code):
                     if not answer.done():
                         answer.set_result(code)
-                case Store():
+                case StoreRecords():
                     self.store(effect)
         self.set_timer()
 
@@ -148,7 +148,7 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
 
     # ---- the log
 
-    def _encoding(self, store: Store, target: Format, now_ms: int) -> tuple[int, Callable[[], memoryview]]:
+    def _encoding(self, store: StoreRecords, target: Format, now_ms: int) -> tuple[int, Callable[[], memoryview]]:
         if store.origin is not None and target is not Format.V2:
             why = f"format {target.value} has no transactions"
             raise AppendRefusedError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
@@ -156,7 +156,7 @@ class Groups(Coordinating[Store, Effect, LoadedPartition]):
         size = sum(len(key) + _size(value) for key, value in store.records)
         return size, partial(records_of, store, target, codec, now_ms)
 
-    def _timeout_ms(self, _store: Store) -> int:
+    def _timeout_ms(self, _store: StoreRecords) -> int:
         return self._broker.config.offsets_commit_timeout_ms
 
     @staticmethod
@@ -185,7 +185,7 @@ def _size(value: bytes | GroupMetadataValue | None) -> int:
     return value.weight if isinstance(value, GroupMetadataValue) else len(value or b"")
 
 
-def records_of(store: Store, target: Format, codec: Codec, now_ms: int) -> memoryview:
+def records_of(store: StoreRecords, target: Format, codec: Codec, now_ms: int) -> memoryview:
     """Return what one effect appends, as the set that a Kafka broker would append."""
     if isinstance(store.origin, Marker):
         return marker_set(store.origin, now_ms)

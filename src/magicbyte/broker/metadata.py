@@ -22,7 +22,7 @@ from magicbyte.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.request import Handler, Request
-    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.topic_table import ServedTopic
 
 # Without an authorizer everybody may do all that there is to do; the bits are numbers of ACL operations.
 CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
@@ -91,7 +91,7 @@ async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool
     return _describe(broker, topic)
 
 
-def _describe(broker: Broker, topic: Topic) -> MetadataResponseTopic:
+def _describe(broker: Broker, topic: ServedTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,

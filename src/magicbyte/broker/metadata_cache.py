@@ -10,14 +10,14 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magicbyte.broker.cluster_view import NOBODY, Member, PartitionView
+from magicbyte.broker.cluster_view import NOBODY, ClusterMember, PartitionView
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.replication.controller import BEING_DELETED
 
 if TYPE_CHECKING:
     from magicbyte.broker.listeners import Listener
-    from magicbyte.broker.topic_table import Topic
+    from magicbyte.broker.topic_table import ServedTopic
     from magicbyte.protocol.messages.update_metadata import (
         UpdateMetadataBroker,
         UpdateMetadataPartitionState,
@@ -37,7 +37,7 @@ class LiveBroker(NamedTuple):
     rack: str | None
 
 
-class Update(NamedTuple):
+class MetadataUpdate(NamedTuple):
     """What an UpdateMetadata changed: topics with states, by name with their ids; topics that are being deleted."""
 
     topics: dict[str, uuid.UUID]
@@ -58,7 +58,7 @@ class MetadataCache:
 
     # ---- UpdateMetadata
 
-    def update(self, request: UpdateMetadataRequest) -> Update:
+    def update(self, request: UpdateMetadataRequest) -> MetadataUpdate:
         """Take in the live brokers, all of them, and the states of partitions, those that changed."""
         self.live = {each.id: self._live(each) for each in request.live_brokers}
         topics: dict[str, uuid.UUID] = {}
@@ -73,7 +73,7 @@ class MetadataCache:
                 state.leader, state.leader_epoch, state.replicas, state.isr, tuple(state.offline_replicas)
             )
             self._states.setdefault(name, {})[state.partition_index] = view
-        return Update(topics, deleted)
+        return MetadataUpdate(topics, deleted)
 
     def told(self) -> None:
         """Have those who wait for news look again: what they need to know besides is known, too."""
@@ -126,14 +126,14 @@ class MetadataCache:
         """Return the numbers of the live brokers, in order."""
         return sorted(self.live)
 
-    def brokers(self, listener: Listener) -> list[Member]:
+    def brokers(self, listener: Listener) -> list[ClusterMember]:
         """Return the live brokers that have a listener of this name."""
         return [member for each in self.broker_ids() if (member := self._member(each, listener)) is not None]
 
-    def _member(self, broker_id: int, listener: Listener) -> Member | None:
+    def _member(self, broker_id: int, listener: Listener) -> ClusterMember | None:
         live = self.live.get(broker_id)
         address = None if live is None else live.addresses.get(listener.name)
-        return None if live is None or address is None else Member(broker_id, *address, live.rack)
+        return None if live is None or address is None else ClusterMember(broker_id, *address, live.rack)
 
     def inter_broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Return where other brokers reach a live broker."""
@@ -150,11 +150,11 @@ class MetadataCache:
         live = self.live.get(broker_id)
         return None if live is None else live.rack
 
-    def coordinator(self, listener: Listener, place: TopicPartition) -> Member | None:
+    def coordinator(self, listener: Listener, place: TopicPartition) -> ClusterMember | None:
         """Return the broker that coordinates what a partition of a topic of Kafka's own keeps, None for nobody."""
         return self._member((self.partition(place) or _LOST).leader, listener)
 
-    def partitions(self, topic: Topic) -> Iterator[PartitionView]:
+    def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
         """Yield who leads and holds each partition of a topic, from partition 0 on."""
         states, live = self._states.get(topic.name, {}), self.live
         for index in range(topic.partitions):

@@ -28,7 +28,7 @@ MOST_NEW: Final = 1024
 """Requests, and error codes, that are noted before they are counted: many at a time, which is cheaper."""
 
 
-class Client(NamedTuple):
+class ClientSoftware(NamedTuple):
     """Who asks: the client id of its requests, and what its library says of itself; "" where it does not."""
 
     id: str = ""
@@ -36,14 +36,14 @@ class Client(NamedTuple):
     version: str = ""
 
 
-UNNAMED: Final = Client()
-OTHERS: Final = Client("(others)")
+UNNAMED: Final = ClientSoftware()
+OTHERS: Final = ClientSoftware("(others)")
 
 
 class Asking(NamedTuple):
     """Requests of a client at an address, to one version of the API with this key."""
 
-    client: Client
+    client: ClientSoftware
     address: str
     api_key: int
     version: int
@@ -63,7 +63,7 @@ class Conversion(NamedTuple):
     source: Format
     target: Format
     version: int
-    client: Client = UNNAMED
+    client: ClientSoftware = UNNAMED
 
 
 @dataclass(slots=True)
@@ -189,7 +189,7 @@ class Metrics:
     deleted: TopicMetrics = field(default_factory=TopicMetrics)
     syncs: Times = field(default_factory=Times)
     asked: dict[Asking, Asked] = field(default_factory=dict)
-    _clients: dict[Client, Client] = field(default_factory=dict)
+    _clients: dict[ClientSoftware, ClientSoftware] = field(default_factory=dict)
 
     def of(self, topic: str) -> TopicMetrics:
         """Return the counters of a topic."""
@@ -204,9 +204,9 @@ class Metrics:
         if found is not None:
             self.deleted.take(found)
 
-    def client(self, client_id: str, software: str, version: str) -> Client:
+    def client(self, client_id: str, software: str, version: str) -> ClientSoftware:
         """Return the name that a client is counted by."""
-        wanted = Client(client_id, software, version)
+        wanted = ClientSoftware(client_id, software, version)
         found = self._clients.get(wanted)
         if found is None:
             if len(self._clients) >= MOST_CLIENTS:
@@ -214,7 +214,7 @@ class Metrics:
             found = self._clients[wanted] = wanted
         return found
 
-    def asking(self, client: Client, address: str, api_key: int, version: int) -> Asked:
+    def asking(self, client: ClientSoftware, address: str, api_key: int, version: int) -> Asked:
         """Return the counter of a client's requests in one version of an API."""
         wanted = Asking(client, address, api_key, version)
         if wanted not in self.asked and len(self.asked) >= MOST_ASKINGS:
@@ -224,7 +224,7 @@ class Metrics:
 
 def count(
     moved: dict[Any, Moved],
-    what: tuple[Format, Format, int, Client],
+    what: tuple[Format, Format, int, ClientSoftware],
     size: int,
     sets: int,
     time_ns: int,

@@ -32,12 +32,13 @@ from magicbyte.protocol.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.partition import Partition
+    from magicbyte.broker.partition import ServedPartition
     from magicbyte.broker.request import Handler, Request
     from magicbyte.log.live.partition_log import PartitionLog
 
     _Find = Callable[
-        [Broker, Request[ListOffsetsRequest], Partition, ListOffsetsPartition], Awaitable[ListOffsetsPartitionResponse]
+        [Broker, Request[ListOffsetsRequest], ServedPartition, ListOffsetsPartition],
+        Awaitable[ListOffsetsPartitionResponse],
     ]
 
 _COMMITTED: Final = 1
@@ -84,7 +85,7 @@ async def _of_partition(
 
 
 async def _old_offsets(
-    broker: Broker, request: Request[ListOffsetsRequest], partition: Partition, asked: ListOffsetsPartition
+    broker: Broker, request: Request[ListOffsetsRequest], partition: ServedPartition, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """Answer as brokers did before they had an index of times. Consumers are told of nothing that they cannot read."""
     log = partition.log
@@ -96,7 +97,7 @@ async def _old_offsets(
 
 
 async def _offset(
-    broker: Broker, request: Request[ListOffsetsRequest], partition: Partition, asked: ListOffsetsPartition
+    broker: Broker, request: Request[ListOffsetsRequest], partition: ServedPartition, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     log, timestamp = partition.log, asked.timestamp
     committed = request.message.isolation_level == _COMMITTED

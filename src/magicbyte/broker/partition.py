@@ -34,7 +34,7 @@ class _Place(NamedTuple):
     size: int
 
 
-class Partition:
+class ServedPartition:
     """What the broker keeps beside the log of a partition. Log and role are changed with `lock` held.
 
     `leader`: the leader's side of replication, while this broker leads; `leader_id` and `leader_epoch` are what the

@@ -26,7 +26,7 @@ from magicbyte.records.layout import ATTRIBUTES, MAGIC, RECORD_BATCH_OVERHEAD, T
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.partition import Partition
+    from magicbyte.broker.partition import ServedPartition
     from magicbyte.broker.request import Handler, Request
     from magicbyte.log.append.rules import AppendRules
 
@@ -78,7 +78,7 @@ async def _append(
     broker: Broker, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
 ) -> list[PartitionProduceResponse]:
     """Append the sets of some partitions, and answer for each."""
-    partitions: list[Partition | None] = [None] * len(parts)
+    partitions: list[ServedPartition | None] = [None] * len(parts)
     outcomes: list[Appended | Exception | None] = [None] * len(parts)
     sets: dict[int, NewSet] = {}
     async for at, (topic, part) in request.turns.over(enumerate(parts), _STEPS):
@@ -101,7 +101,7 @@ async def _replicate(
     broker: Broker,
     request: Request[ProduceRequest],
     outcomes: list[Appended | Exception | None],
-    partitions: Sequence[Partition | None],
+    partitions: Sequence[ServedPartition | None],
 ) -> None:
     """Wait until the in-sync replicas have what was appended; outcomes of what they do not have become errors."""
     waits: dict[int, Acknowledgement] = {}
@@ -124,7 +124,7 @@ def _answer(
     version: int,
     topic: str,
     index: int,
-    partition: Partition | None,
+    partition: ServedPartition | None,
     outcome: Appended | Exception | None,
 ) -> PartitionProduceResponse:
     """Return the answer for one set; a fault becomes the code that this version of the request has for it."""
@@ -164,7 +164,7 @@ def _answer(
     )
 
 
-async def _partition(broker: Broker, request: Request[ProduceRequest], topic: str, index: int) -> Partition:
+async def _partition(broker: Broker, request: Request[ProduceRequest], topic: str, index: int) -> ServedPartition:
     """Return the partition, which may be written to by this client."""
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
@@ -190,7 +190,7 @@ def _needs_id(broker: Broker, topic: str, records: object) -> bool:
 
 
 def _new_set(
-    broker: Broker, request: Request[ProduceRequest], partition: Partition, part: PartitionProduceData
+    broker: Broker, request: Request[ProduceRequest], partition: ServedPartition, part: PartitionProduceData
 ) -> NewSet:
     config = broker.topics.known(partition.topic).config
     wanted = config.min_insync_replicas

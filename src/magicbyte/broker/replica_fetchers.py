@@ -61,7 +61,7 @@ from magicbyte.replication.truncation import EpochEnd
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.partition import Partition
+    from magicbyte.broker.partition import ServedPartition
     from magicbyte.client.connection import Connection
     from magicbyte.protocol import Message
 
@@ -89,7 +89,7 @@ _NO_SESSION, _NEW_SESSION, _LAST_SESSION_EPOCH = -1, 0, (1 << 31) - 1
 class FollowedLog:
     """What the rules of replication ask of a follower's log: `replication.fetcher.FollowerLog`."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: ServedPartition) -> None:
         self._partition = partition
 
     @property
@@ -138,7 +138,7 @@ class ReplicaFetchers:
         if fetcher is not None:
             fetcher.forget(key)
 
-    async def follow(self, partition: Partition, address: tuple[str, int]) -> None:
+    async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
         """Fetch a partition from its leader, which other brokers reach at `address`, from now on."""
         key = TopicPartition(partition.topic, partition.index)
         number = zlib.crc32(str(key).encode()) % self._broker.config.num_replica_fetchers
@@ -160,7 +160,7 @@ class ReplicaFetchers:
 class _Fetched(NamedTuple):
     """Records of one partition that came, and what is to be done with them."""
 
-    partition: Partition
+    partition: ServedPartition
     asked: FetchFrom
     records: memoryview
     append: Append
@@ -184,7 +184,7 @@ class _LeaderFetcher:
         self._address: tuple[str, int] | None = None
         self._link: Connection | None = None
         self._session = _Session(self._version)
-        self._partitions: dict[TopicPartition, Partition] = {}
+        self._partitions: dict[TopicPartition, ServedPartition] = {}
         self._changed = asyncio.Event()
         self._task = broker.spawn(self._run())
 
@@ -193,7 +193,7 @@ class _LeaderFetcher:
         """The partitions that are fetched."""
         return self._fetcher.partitions
 
-    async def follow(self, partition: Partition, address: tuple[str, int]) -> None:
+    async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
         """Fetch a partition, too. The leader's address may have changed."""
         if self._address != address:
             self._address = address
@@ -392,7 +392,7 @@ class _LeaderFetcher:
                 self._complain("%s: cannot be truncated, and is not replicated any more: %s", partition, error)
                 self._fetcher.forget(cut.partition)
 
-    async def _change(self, partition: Partition, work: Callable[[], None]) -> None:
+    async def _change(self, partition: ServedPartition, work: Callable[[], None]) -> None:
         """Change the log of a partition that is still followed."""
         broker = self._broker
         async with partition.lock:
@@ -503,7 +503,7 @@ def _each(works: Iterable[Callable[[], _Written]]) -> list[_Written | Exception]
     return found
 
 
-def _truncate(partition: Partition, cut: Truncate, monotonic_ms: int) -> None:
+def _truncate(partition: ServedPartition, cut: Truncate, monotonic_ms: int) -> None:
     if cut.fully:
         partition.log.truncate_fully(cut.offset, monotonic_ms)
     else:

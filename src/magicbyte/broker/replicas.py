@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from magicbyte.broker.partition import Partition
+from magicbyte.broker.partition import ServedPartition
 from magicbyte.errors import MagicbyteError, UnknownTopicError
 from magicbyte.ports import TopicPartition
 from magicbyte.replication.leader import LeaderPartition
@@ -25,9 +25,9 @@ class Replicas:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.partitions: dict[tuple[str, int], ServedPartition] = {}
 
-    async def opened(self, topic: str, index: int) -> Partition:
+    async def opened(self, topic: str, index: int) -> ServedPartition:
         """Return a partition of which this broker has a replica, its log made if need be.
 
         Raises UnknownTopicError, NotLeaderError without a replica, LogDirectoryOfflineError.
@@ -38,14 +38,14 @@ class Replicas:
                 await broker.writing.run(broker.topics.log, topic, index)
         return self.partition(topic, index)
 
-    async def known_partition(self, topic: str, index: int) -> Partition | None:
+    async def known_partition(self, topic: str, index: int) -> ServedPartition | None:
         """Return a partition, None for one of which there is no replica here, or cannot be."""
         try:
             return await self.opened(topic, index)
         except MagicbyteError:
             return None
 
-    def partition(self, topic: str, index: int) -> Partition:
+    def partition(self, topic: str, index: int) -> ServedPartition:
         """Return a partition with its log, made if need be: who is not to wait for that asks `opened`.
 
         Raises UnknownTopicError, LogDirectoryOfflineError.
@@ -55,11 +55,11 @@ class Replicas:
         if found is None or found.log is not log_of:
             if found is not None:
                 found.wake()
-            found = self.partitions[topic, index] = Partition(topic, index, log_of)
+            found = self.partitions[topic, index] = ServedPartition(topic, index, log_of)
             self._lead_alone(found, self._broker.topics.leader_epoch(topic, index))
         return found
 
-    def _lead_alone(self, partition: Partition, epoch: int) -> None:
+    def _lead_alone(self, partition: ServedPartition, epoch: int) -> None:
         """Lead a partition of which there is no other replica."""
         broker_id, log = self._broker.node_id, partition.log
         partition.lead(
@@ -75,27 +75,27 @@ class Replicas:
             )
         )
 
-    async def raise_leader_epoch(self, partition: Partition, epoch: int) -> None:
+    async def raise_leader_epoch(self, partition: ServedPartition, epoch: int) -> None:
         """Lead in a later epoch, that of records taken from elsewhere. Raises UnknownTopicError."""
         broker = self._broker
         async with broker.directory:
             await broker.writing.run(broker.topics.raise_leader_epoch, partition.topic, partition.index, epoch)
         self._lead_alone(partition, epoch)
 
-    def check_is_there(self, partition: Partition) -> None:
+    def check_is_there(self, partition: ServedPartition) -> None:
         """Raise UnknownTopicError for a partition that was deleted while somebody waited for his turn at it."""
         if self.partitions.get((partition.topic, partition.index)) is not partition:
             raise UnknownTopicError(f"{partition} was deleted; what has its name now is another one")
 
-    def fetched(self, partition: Partition, follower_id: int, asked: FetchPartition) -> None:
+    def fetched(self, partition: ServedPartition, follower_id: int, asked: FetchPartition) -> None:
         """Take in which offset a follower fetches from: it has all records before that."""
         raise AssertionError(f"{partition} has no follower {follower_id}, which asks for {asked.fetch_offset}")
 
-    def nearest(self, _partition: Partition, _rack: str, _offset: int) -> int | None:
+    def nearest(self, _partition: ServedPartition, _rack: str, _offset: int) -> int | None:
         """Return the replica that consumers in a rack are to read from; None for this one."""
         return None
 
-    def low_watermark(self, partition: Partition) -> int:
+    def low_watermark(self, partition: ServedPartition) -> int:
         """Return the smallest log start offset of the live replicas: below it, records are deleted everywhere."""
         return partition.log.log_start_offset
 

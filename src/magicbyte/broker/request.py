@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from magicbyte.broker.metrics import UNNAMED, Asked, Client
+from magicbyte.broker.metrics import UNNAMED, Asked, ClientSoftware
 from magicbyte.broker.turns import Turns
 from magicbyte.protocol import Message
 from magicbyte.security.principal import ANONYMOUS, Principal
@@ -19,7 +19,7 @@ M = TypeVar("M")
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
-class Connection:
+class ClientConnection:
     """A client's connection. `peer` is its name for messages; what the client says of itself comes with ApiVersions.
 
     `principal` is who it has proved to be. `client` is who the last request was counted for, `asked` its counters by
@@ -32,7 +32,7 @@ class Connection:
     listener: Listener
     software_name: str = ""
     software_version: str = ""
-    client: Client | None = None
+    client: ClientSoftware | None = None
     asked: dict[tuple[int, int], Asked] = field(default_factory=dict)
     waited_ns: int = 0
     principal: Principal = ANONYMOUS
@@ -53,8 +53,8 @@ class Request(Generic[M]):
     message: M
     version: int
     client_id: str | None
-    connection: Connection
-    client: Client = UNNAMED
+    connection: ClientConnection
+    client: ClientSoftware = UNNAMED
     turns: Turns = field(default_factory=Turns)
     is_large: bool = False
 

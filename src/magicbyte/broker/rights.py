@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magicbyte.broker.produce import is_transactional
-from magicbyte.broker.rights_special import SPECIAL, Caller, Need, Special, is_controller
+from magicbyte.broker.rights_special import SPECIAL, AuthorizedCaller, Need, Special, is_controller
 from magicbyte.broker.rights_transactions import OF_TRANSACTIONS, WRITE_ID
 from magicbyte.errors import ErrorCode, ProtocolError
 from magicbyte.protocol.messages import alter_partition_reassignments as reassign
@@ -43,7 +43,7 @@ from magicbyte.protocol.messages.list_partition_reassignments import ListPartiti
 from magicbyte.protocol.messages.stop_replica import StopReplicaResponse
 from magicbyte.protocol.messages.sync_group import SyncGroupResponse
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataResponse
-from magicbyte.security.acls import CLUSTER_NAME, Operation, ResourceType
+from magicbyte.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -65,7 +65,7 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ResponseRows:
     """What a request lists, and what the response says of each. `name` is "" where a request has names alone."""
 
     asked: str
@@ -92,7 +92,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RequiredRights:
     """What one API needs: `whole` for a request, `each` for what it lists; `name` is the field with the former's name.
 
     `top`: from which version on the response has a code of its own, None: never. `values`: other fields of it where
@@ -102,12 +102,14 @@ class Rule:
     response: type[Any]
     whole: Need | None = None
     name: str | None = None
-    rows: Rows | None = None
+    rows: ResponseRows | None = None
     each: Need | None = None
     top: int | None = 0
     values: Mapping[str, Any] = field(default_factory=dict)
 
-    async def answer(self, broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    async def answer(
+        self, broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+    ) -> Message | None:
         """Return the handler's answer to what the caller may ask for, and refuse the rest."""
         message, rows = request.message, self.rows
         if self.whole is not None:
@@ -137,21 +139,21 @@ class Rule:
         return response
 
 
-def _cluster(operation: Operation) -> Need:
+def _cluster(operation: AclOperation) -> Need:
     return Need(operation, ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def _group(operation: Operation) -> Need:
+def _group(operation: AclOperation) -> Need:
     return Need(operation, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
-def _topic(operation: Operation) -> Need:
+def _topic(operation: AclOperation) -> Need:
     return Need(operation, ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-_ACT: Final = _cluster(Operation.CLUSTER_ACTION)
-_READ_GROUP: Final = _group(Operation.READ)
-_PRODUCED: Final = Rows(
+_ACT: Final = _cluster(AclOperation.CLUSTER_ACTION)
+_READ_GROUP: Final = _group(AclOperation.READ)
+_PRODUCED: Final = ResponseRows(
     "topic_data",
     "name",
     "responses",
@@ -165,7 +167,7 @@ _PRODUCED: Final = Rows(
         {"base_offset": -1},
     ),
 )
-_COMMITTED: Final = Rows(
+_COMMITTED: Final = ResponseRows(
     "topics",
     "name",
     "topics",
@@ -175,11 +177,11 @@ _COMMITTED: Final = Rows(
     ),
 )
 
-RULES: Final[Mapping[int, Rule]] = {
-    0: Rule(produce.ProduceResponse, rows=_PRODUCED, each=_topic(Operation.WRITE), top=None),
-    2: Rule(
+RULES: Final[Mapping[int, RequiredRights]] = {
+    0: RequiredRights(produce.ProduceResponse, rows=_PRODUCED, each=_topic(AclOperation.WRITE), top=None),
+    2: RequiredRights(
         list_offsets.ListOffsetsResponse,
-        rows=Rows(
+        rows=ResponseRows(
             "topics",
             "name",
             "topics",
@@ -193,34 +195,34 @@ RULES: Final[Mapping[int, Rule]] = {
                 {"timestamp": -1, "offset": -1},
             ),
         ),
-        each=_topic(Operation.DESCRIBE),
+        each=_topic(AclOperation.DESCRIBE),
         top=None,
     ),
-    4: Rule(LeaderAndIsrResponse, _ACT),
-    5: Rule(StopReplicaResponse, _ACT),
-    6: Rule(UpdateMetadataResponse, _ACT),
-    7: Rule(ControlledShutdownResponse, _ACT),
-    8: Rule(
+    4: RequiredRights(LeaderAndIsrResponse, _ACT),
+    5: RequiredRights(StopReplicaResponse, _ACT),
+    6: RequiredRights(UpdateMetadataResponse, _ACT),
+    7: RequiredRights(ControlledShutdownResponse, _ACT),
+    8: RequiredRights(
         offset_commit.OffsetCommitResponse,
         _READ_GROUP,
         "group_id",
         _COMMITTED,
-        _topic(Operation.READ),
+        _topic(AclOperation.READ),
         top=None,
     ),
-    11: Rule(JoinGroupResponse, _READ_GROUP, "group_id", values={"generation_id": -1}),
-    12: Rule(HeartbeatResponse, _READ_GROUP, "group_id"),
-    13: Rule(LeaveGroupResponse, _READ_GROUP, "group_id"),
-    14: Rule(SyncGroupResponse, _READ_GROUP, "group_id"),
-    15: Rule(
+    11: RequiredRights(JoinGroupResponse, _READ_GROUP, "group_id", values={"generation_id": -1}),
+    12: RequiredRights(HeartbeatResponse, _READ_GROUP, "group_id"),
+    13: RequiredRights(LeaveGroupResponse, _READ_GROUP, "group_id"),
+    14: RequiredRights(SyncGroupResponse, _READ_GROUP, "group_id"),
+    15: RequiredRights(
         describe_groups.DescribeGroupsResponse,
-        rows=Rows("groups", "", "groups", describe_groups.DescribedGroup, "group_id"),
-        each=_group(Operation.DESCRIBE),
+        rows=ResponseRows("groups", "", "groups", describe_groups.DescribedGroup, "group_id"),
+        each=_group(AclOperation.DESCRIBE),
         top=None,
     ),
-    21: Rule(
+    21: RequiredRights(
         delete_records.DeleteRecordsResponse,
-        rows=Rows(
+        rows=ResponseRows(
             "topics",
             "name",
             "topics",
@@ -234,39 +236,39 @@ RULES: Final[Mapping[int, Rule]] = {
                 {"low_watermark": -1},
             ),
         ),
-        each=_topic(Operation.DELETE),
+        each=_topic(AclOperation.DELETE),
         top=None,
     ),
-    29: Rule(DescribeAclsResponse, _cluster(Operation.DESCRIBE)),
-    30: Rule(
+    29: RequiredRights(DescribeAclsResponse, _cluster(AclOperation.DESCRIBE)),
+    30: RequiredRights(
         CreateAclsResponse,
-        _cluster(Operation.ALTER),
-        rows=Rows("creations", "", "results", AclCreationResult, ""),
+        _cluster(AclOperation.ALTER),
+        rows=ResponseRows("creations", "", "results", AclCreationResult, ""),
         top=None,
     ),
-    31: Rule(
+    31: RequiredRights(
         DeleteAclsResponse,
-        _cluster(Operation.ALTER),
-        rows=Rows("filters", "", "filter_results", DeleteAclsFilterResult, ""),
+        _cluster(AclOperation.ALTER),
+        rows=ResponseRows("filters", "", "filter_results", DeleteAclsFilterResult, ""),
         top=None,
     ),
-    35: Rule(DescribeLogDirsResponse, _cluster(Operation.DESCRIBE)),
-    37: Rule(
+    35: RequiredRights(DescribeLogDirsResponse, _cluster(AclOperation.DESCRIBE)),
+    37: RequiredRights(
         CreatePartitionsResponse,
-        rows=Rows("topics", "name", "results", CreatePartitionsTopicResult),
-        each=_topic(Operation.ALTER),
+        rows=ResponseRows("topics", "name", "results", CreatePartitionsTopicResult),
+        each=_topic(AclOperation.ALTER),
         top=None,
     ),
-    42: Rule(
+    42: RequiredRights(
         delete_groups.DeleteGroupsResponse,
-        rows=Rows("groups_names", "", "results", delete_groups.DeletableGroupResult, "group_id"),
-        each=_group(Operation.DELETE),
+        rows=ResponseRows("groups_names", "", "results", delete_groups.DeletableGroupResult, "group_id"),
+        each=_group(AclOperation.DELETE),
         top=None,
     ),
-    43: Rule(
+    43: RequiredRights(
         elect_leaders.ElectLeadersResponse,
-        _cluster(Operation.ALTER),
-        rows=Rows(
+        _cluster(AclOperation.ALTER),
+        rows=ResponseRows(
             "topic_partitions",
             "topic",
             "replica_election_results",
@@ -276,10 +278,10 @@ RULES: Final[Mapping[int, Rule]] = {
         ),
         top=1,
     ),
-    45: Rule(
+    45: RequiredRights(
         reassign.AlterPartitionReassignmentsResponse,
-        _cluster(Operation.ALTER),
-        rows=Rows(
+        _cluster(AclOperation.ALTER),
+        rows=ResponseRows(
             "topics",
             "name",
             "responses",
@@ -289,12 +291,12 @@ RULES: Final[Mapping[int, Rule]] = {
             ),
         ),
     ),
-    46: Rule(ListPartitionReassignmentsResponse, _cluster(Operation.DESCRIBE)),
-    47: Rule(
+    46: RequiredRights(ListPartitionReassignmentsResponse, _cluster(AclOperation.DESCRIBE)),
+    47: RequiredRights(
         offset_delete.OffsetDeleteResponse,
-        _group(Operation.DELETE),
+        _group(AclOperation.DELETE),
         "group_id",
-        Rows(
+        ResponseRows(
             "topics",
             "name",
             "topics",
@@ -307,29 +309,29 @@ RULES: Final[Mapping[int, Rule]] = {
                 "partition_index",
             ),
         ),
-        _topic(Operation.READ),
+        _topic(AclOperation.READ),
     ),
-    50: Rule(DescribeUserScramCredentialsResponse, _cluster(Operation.DESCRIBE)),
-    56: Rule(AlterPartitionResponse, _ACT),
-    61: Rule(
+    50: RequiredRights(DescribeUserScramCredentialsResponse, _cluster(AclOperation.DESCRIBE)),
+    56: RequiredRights(AlterPartitionResponse, _ACT),
+    61: RequiredRights(
         producers.DescribeProducersResponse,
-        rows=Rows(
+        rows=ResponseRows(
             "topics",
             "name",
             "topics",
             producers.TopicResponse,
             parts=Parts("partition_indexes", "", "partitions", producers.PartitionResponse, "partition_index"),
         ),
-        each=_topic(Operation.READ),
+        each=_topic(AclOperation.READ),
         top=None,
     ),
 }
 """By API key; the rest is in `SPECIAL`, or free for everybody: `FREE`."""
 
 FREE: Final = frozenset({17, 18, 36})
-_EPOCHS: Final = Rule(
+_EPOCHS: Final = RequiredRights(
     epochs.OffsetForLeaderEpochResponse,
-    rows=Rows(
+    rows=ResponseRows(
         "topics",
         "topic",
         "topics",
@@ -337,7 +339,7 @@ _EPOCHS: Final = Rule(
         "topic",
         Parts("partitions", "partition", "partitions", epochs.EpochEndOffset, "partition"),
     ),
-    each=_topic(Operation.DESCRIBE),
+    each=_topic(AclOperation.DESCRIBE),
     top=None,
 )
 _PRODUCE, _DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 0, 15, 23, 37
@@ -346,7 +348,7 @@ _PRODUCE, _DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 0, 15, 23, 37
 async def answer(broker: Broker, key: int, request: Request[Any], handler: Handler) -> Message | None:
     """Return the handler's answer as far as the connection has the right to it."""
     assert broker.authorizer is not None, "asked for by the dispatcher"
-    caller = Caller(broker.authorizer, request.connection)
+    caller = AuthorizedCaller(broker.authorizer, request.connection)
     if key in FREE or (key == _CREATE_PARTITIONS and not is_controller(broker)):
         return await handler(broker, request)
     if (special := SPECIAL_OF_KEY.get(key)) is not None:
@@ -354,14 +356,18 @@ async def answer(broker: Broker, key: int, request: Request[Any], handler: Handl
     return await RULES[key].answer(broker, request, handler, caller)
 
 
-async def _leader_epochs(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _leader_epochs(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Let brokers ask about all topics, consumers about those that they may describe."""
     if caller.may(_ACT, CLUSTER_NAME):
         return await handler(broker, request)
     return await _EPOCHS.answer(broker, request, handler, caller)
 
 
-async def _described_groups(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _described_groups(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Describe groups, and say what may be done with them where that is asked for."""
     response: Any = await RULES[_DESCRIBE_GROUPS].answer(broker, request, handler, caller)
     if request.message.include_authorized_operations:
@@ -372,7 +378,9 @@ async def _described_groups(broker: Broker, request: Request[Any], handler: Hand
     return answered
 
 
-async def _produced(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _produced(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Append what is part of a transaction only for those who may use its id."""
     message, name = request.message, request.message.transactional_id
     sets = (part.records for topic in message.topic_data for part in topic.partition_data)

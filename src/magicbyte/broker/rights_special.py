@@ -35,12 +35,12 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from magicbyte.security.acls import CLUSTER_NAME, Operation, ResourceType
+from magicbyte.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from magicbyte.broker.authorizer import Authorizer
     from magicbyte.broker.broker import Broker
-    from magicbyte.broker.request import Connection, Handler, Request
+    from magicbyte.broker.request import ClientConnection, Handler, Request
     from magicbyte.protocol import Message
 
 T = TypeVar("T")
@@ -64,28 +64,28 @@ _TOPIC_CONFIGS, _BROKER_CONFIGS, _LOGGER_CONFIGS = 2, 4, 8
 class Need(NamedTuple):
     """A right, and the code for who lacks it."""
 
-    operation: Operation
+    operation: AclOperation
     type: ResourceType
     code: ErrorCode
 
 
-class Caller:
+class AuthorizedCaller:
     """Who asks: a connection, seen by the authorizer."""
 
     __slots__ = ("_authorizer", "_connection")
 
-    def __init__(self, authorizer: Authorizer, connection: Connection) -> None:
+    def __init__(self, authorizer: Authorizer, connection: ClientConnection) -> None:
         self._authorizer, self._connection = authorizer, connection
 
     def may(self, need: Need, name: str) -> bool:
         """Return whether there is this right."""
         return self._authorizer.allows(self._connection, need.operation, need.type, name)
 
-    def has(self, operation: Operation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
+    def has(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether an operation is allowed."""
         return self._authorizer.allows(self._connection, operation, kind, name)
 
-    def has_any(self, operation: Operation, kind: ResourceType) -> bool:
+    def has_any(self, operation: AclOperation, kind: ResourceType) -> bool:
         """Return whether an operation is allowed on any name."""
         return self._authorizer.allows_any(self._connection, operation, kind)
 
@@ -102,17 +102,17 @@ class Caller:
         return allowed, refused
 
 
-Special: TypeAlias = Callable[["Broker", "Request[Any]", "Handler", Caller], Awaitable["Message | None"]]
+Special: TypeAlias = Callable[["Broker", "Request[Any]", "Handler", AuthorizedCaller], Awaitable["Message | None"]]
 
 
-async def _fetch(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _fetch(broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Let brokers fetch everything, others topics that they may read; rights end a session, which the client renews."""
     message = request.message
     if message.replica_id >= 0:
-        if caller.has(Operation.CLUSTER_ACTION, _CLUSTER):
+        if caller.has(AclOperation.CLUSTER_ACTION, _CLUSTER):
             return await handler(broker, request)
         return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
-    need = Need(Operation.READ, _TOPIC, _TOPIC_REFUSED)
+    need = Need(AclOperation.READ, _TOPIC, _TOPIC_REFUSED)
     allowed, refused = caller.split(need, message.topics, lambda each: str(each.topic))
     is_whole = message.session_epoch in (_NEW_SESSION, _NO_SESSION)
     if refused and not is_whole:
@@ -142,7 +142,9 @@ def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic=asked.topic, partitions=parts)
 
 
-async def _metadata(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _metadata(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Tell of topics that may be described, and make none without the right to."""
     message, version = request.message, request.version
     is_all = message.topics is None or (not message.topics and version < _FIRST_OF_ALL_BY_NULL)
@@ -160,7 +162,7 @@ async def _metadata(broker: Broker, request: Request[Any], handler: Handler, cal
         request = replace(request, message=some, version=max(version, _FIRST_OF_ALL_BY_NULL))
     response: Any = await handler(broker, request)
     if is_all:
-        response.topics = [each for each in response.topics if caller.has(Operation.DESCRIBE, _TOPIC, each.name)]
+        response.topics = [each for each in response.topics if caller.has(AclOperation.DESCRIBE, _TOPIC, each.name)]
     if message.include_topic_authorized_operations:
         for told in response.topics:
             if told.name is not None:
@@ -189,15 +191,17 @@ def _name_of(broker: Broker, asked: Any) -> str | None:
     return None if topic is None else topic.name
 
 
-def _may_ask(broker: Broker, caller: Caller, name: str, *, may_create: bool) -> bool:
-    if not caller.has(Operation.DESCRIBE, _TOPIC, name):
+def _may_ask(broker: Broker, caller: AuthorizedCaller, name: str, *, may_create: bool) -> bool:
+    if not caller.has(AclOperation.DESCRIBE, _TOPIC, name):
         return False
     if not may_create or broker.topics.get(name) is not None:
         return True
-    return caller.has(Operation.CREATE, _CLUSTER) or caller.has(Operation.CREATE, _TOPIC, name)
+    return caller.has(AclOperation.CREATE, _CLUSTER) or caller.has(AclOperation.CREATE, _TOPIC, name)
 
 
-async def _describe_cluster(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _describe_cluster(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Tell everybody who is in the cluster, and those who may describe it what they may do."""
     response: Any = await handler(broker, request)
     _tell_cluster_operations(request.message, response, caller)
@@ -205,17 +209,19 @@ async def _describe_cluster(broker: Broker, request: Request[Any], handler: Hand
     return answered
 
 
-def _tell_cluster_operations(message: Any, response: Any, caller: Caller) -> None:
+def _tell_cluster_operations(message: Any, response: Any, caller: AuthorizedCaller) -> None:
     if message.include_cluster_authorized_operations:
-        is_told = caller.has(Operation.DESCRIBE, _CLUSTER)
+        is_told = caller.has(AclOperation.DESCRIBE, _CLUSTER)
         response.cluster_authorized_operations = caller.operations(_CLUSTER, CLUSTER_NAME) if is_told else 0
 
 
-async def _offset_fetch(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _offset_fetch(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Tell offsets of groups and topics that may be described."""
     message, version = request.message, request.version
     if version < _FIRST_WITH_GROUPS:
-        if not caller.has(Operation.DESCRIBE, _GROUP, message.group_id):
+        if not caller.has(AclOperation.DESCRIBE, _GROUP, message.group_id):
             each_code = _GROUP_REFUSED if version < _FIRST_WITH_TOP_CODE else None
             topics = [] if each_code is None else _offsets_refused(message.topics or (), each_code)
             return OffsetFetchResponse(error_code=_GROUP_REFUSED, topics=topics)
@@ -228,7 +234,7 @@ async def _offset_fetch(broker: Broker, request: Request[Any], handler: Handler,
         return first
     groups, no_groups, withheld = [], [], dict[str, list[Any]]()
     for group in message.groups:
-        if caller.has(Operation.DESCRIBE, _GROUP, group.group_id):
+        if caller.has(AclOperation.DESCRIBE, _GROUP, group.group_id):
             allowed, withheld[group.group_id] = _describable(caller, group.topics)
             groups.append(replace(group, topics=allowed))
         else:
@@ -246,11 +252,11 @@ async def _offset_fetch(broker: Broker, request: Request[Any], handler: Handler,
     return answered
 
 
-def _describable(caller: Caller, topics: Any) -> tuple[Any, list[Any]]:
+def _describable(caller: AuthorizedCaller, topics: Any) -> tuple[Any, list[Any]]:
     """Return the topics that may be described, and the others; None, which stands for all, stays that."""
     if topics is None:
         return None, []
-    need = Need(Operation.DESCRIBE, _TOPIC, _TOPIC_REFUSED)
+    need = Need(AclOperation.DESCRIBE, _TOPIC, _TOPIC_REFUSED)
     return caller.split(need, topics, lambda each: str(each.name))
 
 
@@ -281,13 +287,15 @@ def _group_refused(asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=_GROUP_REFUSED)
 
 
-async def _find_coordinator(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _find_coordinator(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Name the coordinators of groups and transactional ids that may be described."""
     message = request.message
     kind, code = _GROUP, _GROUP_REFUSED
     if message.key_type == 1:
         kind, code = ResourceType.TRANSACTIONAL_ID, _TRANSACTION_REFUSED
-    need = Need(Operation.DESCRIBE, kind, code)
+    need = Need(AclOperation.DESCRIBE, kind, code)
     if request.version < _FIRST_WITH_KEYS:
         if caller.may(need, message.key):
             return await handler(broker, request)
@@ -304,11 +312,13 @@ async def _find_coordinator(broker: Broker, request: Request[Any], handler: Hand
     return answered
 
 
-async def _list_groups(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _list_groups(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """List all groups for those who may describe the cluster, for others those that they may describe."""
     response: Any = await handler(broker, request)
-    if not caller.has(Operation.DESCRIBE, _CLUSTER):
-        response.groups = [each for each in response.groups if caller.has(Operation.DESCRIBE, _GROUP, each.group_id)]
+    if not caller.has(AclOperation.DESCRIBE, _CLUSTER):
+        response.groups = [each for each in response.groups if caller.has(AclOperation.DESCRIBE, _GROUP, each.group_id)]
     answered: Message = response
     return answered
 
@@ -322,18 +332,20 @@ def is_controller(broker: Broker) -> bool:
     return True
 
 
-async def _create_topics(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _create_topics(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Make topics for those who may make all, or these; their settings are told to those who may see them."""
     if not is_controller(broker):
         return await handler(broker, request)
     message = request.message
     allowed: list[CreatableTopic] = message.topics
     refused: list[CreatableTopic] = []
-    if not caller.has(Operation.CREATE, _CLUSTER):
+    if not caller.has(AclOperation.CREATE, _CLUSTER):
         twice = {name for name, count in Counter(each.name for each in message.topics).items() if count > 1}
         allowed = []
         for each in message.topics:
-            is_passed = each.name in twice or caller.has(Operation.CREATE, _TOPIC, each.name)
+            is_passed = each.name in twice or caller.has(AclOperation.CREATE, _TOPIC, each.name)
             (allowed if is_passed else refused).append(each)
     response: Any = await handler(broker, replace(request, message=replace(message, topics=allowed)))
     response.topics = [
@@ -343,14 +355,16 @@ async def _create_topics(broker: Broker, request: Request[Any], handler: Handler
     if request.version >= _FIRST_WITH_CONFIGS:
         hiding = (ErrorCode.NONE, _TOPIC_REFUSED, ErrorCode.INVALID_REQUEST)
         for told in response.topics:
-            if told.error_code in hiding and not caller.has(Operation.DESCRIBE_CONFIGS, _TOPIC, told.name):
+            if told.error_code in hiding and not caller.has(AclOperation.DESCRIBE_CONFIGS, _TOPIC, told.name):
                 told.topic_config_error_code, told.configs = _TOPIC_REFUSED, []
                 told.num_partitions = told.replication_factor = -1
     answered: Message = response
     return answered
 
 
-async def _delete_topics(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _delete_topics(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Delete topics that may be; of an id that may not even be described the name is not told."""
     if not is_controller(broker):
         return await handler(broker, request)
@@ -360,13 +374,13 @@ async def _delete_topics(broker: Broker, request: Request[Any], handler: Handler
     allowed, refused = [], []
     for each in asked:
         name = _name_of(broker, each) if by_ids else each
-        if name is None or caller.has(Operation.DELETE, _TOPIC, name):
+        if name is None or caller.has(AclOperation.DELETE, _TOPIC, name):
             allowed.append(each)
             continue
         result = DeletableTopicResult(name=name, error_code=_TOPIC_REFUSED)
         if by_ids and each.topic_id != NULL_UUID:
             result.topic_id = each.topic_id
-            result.name = name if caller.has(Operation.DESCRIBE, _TOPIC, name) else None
+            result.name = name if caller.has(AclOperation.DESCRIBE, _TOPIC, name) else None
         refused.append(result)
     some = replace(message, **{"topics" if by_ids else "topic_names": allowed})
     response: Any = await handler(broker, replace(request, message=some))
@@ -375,10 +389,12 @@ async def _delete_topics(broker: Broker, request: Request[Any], handler: Handler
     return answered
 
 
-def _of_configs(operation: Operation, listed: str, row: type[Any]) -> Special:
+def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Special:
     """Return what answers a request about settings: a topic's, or the cluster's."""
 
-    async def answer(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+    async def answer(
+        broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+    ) -> Message | None:
         message = request.message
         allowed, refused = [], []
         for each in message.resources:
@@ -399,23 +415,27 @@ def _of_configs(operation: Operation, listed: str, row: type[Any]) -> Special:
     return answer
 
 
-async def _init_producer_id(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _init_producer_id(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Give ids to those who may write: any topic, or with their transactional id."""
     name = request.message.transactional_id
     code = ErrorCode.NONE
     if name is not None:
-        if not caller.has(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        if not caller.has(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
             code = _TRANSACTION_REFUSED
-    elif not (caller.has(Operation.IDEMPOTENT_WRITE, _CLUSTER) or caller.has_any(Operation.WRITE, _TOPIC)):
+    elif not (caller.has(AclOperation.IDEMPOTENT_WRITE, _CLUSTER) or caller.has_any(AclOperation.WRITE, _TOPIC)):
         code = _CLUSTER_REFUSED
     if code:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
     return await handler(broker, request)
 
 
-async def _alter_scram(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _alter_scram(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Let those who may alter the cluster change what users log in with."""
-    if caller.has(Operation.ALTER, _CLUSTER):
+    if caller.has(AclOperation.ALTER, _CLUSTER):
         return await handler(broker, request)
     names = dict.fromkeys(each.name for each in (*request.message.deletions, *request.message.upsertions))
     results = [AlterUserScramCredentialsResult(user=each, error_code=_CLUSTER_REFUSED) for each in names]
@@ -431,9 +451,9 @@ SPECIAL: Final[Mapping[int, Special]] = {
     19: _create_topics,
     20: _delete_topics,
     22: _init_producer_id,
-    32: _of_configs(Operation.DESCRIBE_CONFIGS, "results", DescribeConfigsResult),
-    33: _of_configs(Operation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
-    44: _of_configs(Operation.ALTER_CONFIGS, "responses", IncrementalResourceResponse),
+    32: _of_configs(AclOperation.DESCRIBE_CONFIGS, "results", DescribeConfigsResult),
+    33: _of_configs(AclOperation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
+    44: _of_configs(AclOperation.ALTER_CONFIGS, "responses", IncrementalResourceResponse),
     51: _alter_scram,
     60: _describe_cluster,
 }

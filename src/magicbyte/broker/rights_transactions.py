@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.coordinating import has_partition
-from magicbyte.broker.rights_special import Caller, Need, Special
+from magicbyte.broker.rights_special import AuthorizedCaller, Need, Special
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -24,7 +24,7 @@ from magicbyte.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from magicbyte.security.acls import Operation, ResourceType
+from magicbyte.security.acls import AclOperation, ResourceType
 from magicbyte.transactions.answers import partition_codes
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 _REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-WRITE_ID: Final = Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
-_DESCRIBE_ID: Final = Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
-_READ_GROUP: Final = Need(Operation.READ, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-_WRITE_TOPIC: Final = Need(Operation.WRITE, ResourceType.TOPIC, _TOPIC_REFUSED)
-_READ_TOPIC: Final = Need(Operation.READ, ResourceType.TOPIC, _TOPIC_REFUSED)
-_DESCRIBE_TOPIC: Final = Need(Operation.DESCRIBE, ResourceType.TOPIC, _TOPIC_REFUSED)
+WRITE_ID: Final = Need(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
+_DESCRIBE_ID: Final = Need(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
+_READ_GROUP: Final = Need(AclOperation.READ, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+_WRITE_TOPIC: Final = Need(AclOperation.WRITE, ResourceType.TOPIC, _TOPIC_REFUSED)
+_READ_TOPIC: Final = Need(AclOperation.READ, ResourceType.TOPIC, _TOPIC_REFUSED)
+_DESCRIBE_TOPIC: Final = Need(AclOperation.DESCRIBE, ResourceType.TOPIC, _TOPIC_REFUSED)
 
 
-def _refusal(caller: Caller, transactional_id: str, group_id: str | None = None) -> ErrorCode:
+def _refusal(caller: AuthorizedCaller, transactional_id: str, group_id: str | None = None) -> ErrorCode:
     """Say why a producer may not use its id, or its offsets are not taken for a group."""
     if not caller.may(WRITE_ID, transactional_id):
         return WRITE_ID.code
@@ -50,7 +50,9 @@ def _refusal(caller: Caller, transactional_id: str, group_id: str | None = None)
     return _READ_GROUP.code if is_refused else ErrorCode.NONE
 
 
-async def _add_partitions(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _add_partitions(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Add partitions of topics that may be written to: where one is refused, none is added."""
     message = request.message
     topics = message.v3_and_below_topics
@@ -71,23 +73,27 @@ async def _add_partitions(broker: Broker, request: Request[Any], handler: Handle
     return partition_codes(message, codes)
 
 
-async def _add_offsets(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _add_offsets(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Add a group that may be read to a transaction."""
     if code := _refusal(caller, request.message.transactional_id, request.message.group_id):
         return AddOffsetsToTxnResponse(error_code=code)
     return await handler(broker, request)
 
 
-async def _end(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _end(broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """End a transaction of one's own."""
     if code := _refusal(caller, request.message.transactional_id):
         return EndTxnResponse(error_code=code)
     return await handler(broker, request)
 
 
-async def _write_markers(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _write_markers(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Write markers for other brokers, and, as from 3.8 on, for those who may alter the cluster."""
-    may = any(caller.has(each, ResourceType.CLUSTER) for each in (Operation.CLUSTER_ACTION, Operation.ALTER))
+    may = any(caller.has(each, ResourceType.CLUSTER) for each in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER))
     if may:
         return await handler(broker, request)
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -111,7 +117,9 @@ async def _write_markers(broker: Broker, request: Request[Any], handler: Handler
     )
 
 
-async def _commit_offsets(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _commit_offsets(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Take offsets of topics that may be read, for a group that may be, in a transaction of one's own."""
     message = request.message
     if code := _refusal(caller, message.transactional_id, message.group_id):
@@ -133,7 +141,9 @@ def _not_committed(asked: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(name=asked.name, partitions=parts)
 
 
-async def _describe(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _describe(
+    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
     """Describe ids that may be, without topics that may not be."""
     message = request.message
     allowed, refused = caller.split(_DESCRIBE_ID, message.transactional_ids, str)
@@ -145,7 +155,7 @@ async def _describe(broker: Broker, request: Request[Any], handler: Handler, cal
     return answered
 
 
-async def _list(broker: Broker, request: Request[Any], handler: Handler, caller: Caller) -> Message | None:
+async def _list(broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """List the ids that may be described."""
     response: Any = await handler(broker, request)
     response.transaction_states = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magicbyte.broker.settings import Kind, Setting, boolean
+from magicbyte.broker.settings import Setting, SettingType, boolean
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
 from magicbyte.security.principal import Principal, parse_super_users
 
@@ -33,7 +33,7 @@ class SecuritySettings:
 
     authorizer_class_name: Setting[str] = Setting(
         "authorizer.class.name",
-        Kind.STRING,
+        SettingType.STRING,
         "",
         _authorizer,
         f"{' or '.join(AUTHORIZERS)}",
@@ -42,7 +42,7 @@ class SecuritySettings:
     )
     super_users: Setting[frozenset[Principal]] = Setting(
         "super.users",
-        Kind.STRING,
+        SettingType.STRING,
         "",
         _super_users,
         "principals such as User:alice, with ; between them",

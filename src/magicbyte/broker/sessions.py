@@ -24,7 +24,7 @@ Key = tuple[str, int]
 
 
 @dataclass(slots=True)
-class _Known:
+class _SessionPartition:
     """A partition of a session: what the reader asks for, and what it was told last."""
 
     asked: FetchPartition
@@ -33,7 +33,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Session:
+class FetchSession:
     """What one reader follows. The order is that of reading: what gave records goes to the end.
 
     `used_at_ms`: when it was used last, by the monotonic clock.
@@ -43,7 +43,7 @@ class Session:
     used_at_ms: int
     next_epoch: int = 1
     counted: int = 0  # partitions, in the sum of all sessions
-    partitions: dict[Key, _Known] = field(default_factory=dict)
+    partitions: dict[Key, _SessionPartition] = field(default_factory=dict)
 
     def update(self, message: FetchRequest) -> Iterator[int]:
         """Take in what a request names and what it forgets; yield a step for each partition."""
@@ -56,7 +56,7 @@ class Session:
                 yield 1
                 known = self.partitions.get((asked.topic, each.partition))
                 if known is None:
-                    self.partitions[asked.topic, each.partition] = _Known(each)
+                    self.partitions[asked.topic, each.partition] = _SessionPartition(each)
                 else:
                     known.asked = each
 
@@ -81,11 +81,11 @@ class Session:
         return told
 
 
-class Begun(NamedTuple):
+class BegunFetch(NamedTuple):
     """What a request is to read, in order; `session` where one is kept; `is_incremental`: only news are told."""
 
     partitions: list[tuple[str, FetchPartition]]
-    session: Session | None = None
+    session: FetchSession | None = None
     is_incremental: bool = False
     error: ErrorCode = ErrorCode.NONE
 
@@ -94,24 +94,24 @@ class Sessions:
     """All sessions of a broker. `new_id` draws a number from 1 to the largest int32."""
 
     def __init__(self, new_id: Callable[[], int]) -> None:
-        self._sessions: dict[int, Session] = {}  # the one that was used last comes last
+        self._sessions: dict[int, FetchSession] = {}  # the one that was used last comes last
         self._known = 0  # partitions, of all sessions
         self._new_id = new_id
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, message: FetchRequest, monotonic_ms: int) -> Begun:
+    def begin(self, message: FetchRequest, monotonic_ms: int) -> BegunFetch:
         """Return what a request is to read, and take in what it says of its session."""
         steps = self.begin_in_steps(message, monotonic_ms)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                begun: Begun = end.value
+                begun: BegunFetch = end.value
                 return begun
 
-    def begin_in_steps(self, message: FetchRequest, monotonic_ms: int) -> Generator[int, None, Begun]:
+    def begin_in_steps(self, message: FetchRequest, monotonic_ms: int) -> Generator[int, None, BegunFetch]:
         """Do as `begin` does; yield a step for each partition, where others may have their turn."""
         number, epoch = message.session_id, message.session_epoch
         if epoch in (_NEW, _NO_SESSION):
@@ -125,23 +125,23 @@ class Sessions:
             opened = self._open(len(asked), monotonic_ms) if epoch == _NEW and asked else None
             if opened is not None:
                 yield from self._update(opened, message)
-            return Begun(asked, opened)
+            return BegunFetch(asked, opened)
         session = self._sessions.get(number)
         if session is None:
-            return Begun([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return BegunFetch([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if epoch != session.next_epoch:
-            return Begun([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return BegunFetch([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         session.next_epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
         session.used_at_ms = monotonic_ms
         self._sessions[number] = self._sessions.pop(number)
         yield from self._update(session, message)
         if self._known > MOST_PARTITIONS:
             self._close(number)  # its reader opens another one, if there is room for that
-            return Begun([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return BegunFetch([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         asked = [(topic, known.asked) for (topic, _), known in session.partitions.items()]
-        return Begun(asked, session, is_incremental=True)
+        return BegunFetch(asked, session, is_incremental=True)
 
-    def _open(self, partitions: int, monotonic_ms: int) -> Session | None:
+    def _open(self, partitions: int, monotonic_ms: int) -> FetchSession | None:
         while len(self._sessions) >= SLOTS or self._known + partitions > MOST_PARTITIONS:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or monotonic_ms - oldest.used_at_ms < KEPT_MS:
@@ -150,10 +150,10 @@ class Sessions:
         number = self._new_id()
         while number in self._sessions:
             number = self._new_id()
-        session = self._sessions[number] = Session(number, monotonic_ms)
+        session = self._sessions[number] = FetchSession(number, monotonic_ms)
         return session
 
-    def _update(self, session: Session, message: FetchRequest) -> Iterator[int]:
+    def _update(self, session: FetchSession, message: FetchRequest) -> Iterator[int]:
         yield from session.update(message)
         if self._sessions.get(session.id) is session:  # it may have been closed meanwhile
             self._known += len(session.partitions) - session.counted

@@ -23,7 +23,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-class Kind(enum.IntEnum):
+class SettingType(enum.IntEnum):
     """The types of settings, by the numbers that DescribeConfigs has for them."""
 
     BOOLEAN = 1
@@ -37,7 +37,7 @@ class Kind(enum.IntEnum):
     PASSWORD = 9
 
 
-class Update(enum.Enum):
+class UpdateMode(enum.Enum):
     """How a broker's setting changes while it runs."""
 
     READ_ONLY = "read-only"
@@ -54,12 +54,12 @@ class Setting(Generic[T]):
     """
 
     name: str
-    kind: Kind
+    kind: SettingType
     default: str | None
     read: Callable[[str], T]
     valid: str
     doc: str
-    update: Update = Update.READ_ONLY
+    update: UpdateMode = UpdateMode.READ_ONLY
     synonyms: tuple[tuple[str, int], ...] = ()
 
     def parse(self, text: str | None) -> T:
@@ -91,13 +91,13 @@ def integer(
     *,
     least: int = -LONG_MAX - 1,
     most: int | None = None,
-    kind: Kind = Kind.LONG,
-    update: Update = Update.READ_ONLY,
+    kind: SettingType = SettingType.LONG,
+    update: UpdateMode = UpdateMode.READ_ONLY,
     synonyms: tuple[tuple[str, int], ...] = (),
 ) -> Setting[int]:
     """Return a setting that is a number from `least` to `most`, the type's largest if that is None."""
-    largest = most if most is not None else {Kind.SHORT: 32767, Kind.INT: INT_MAX}.get(kind, LONG_MAX)
-    smallest = max(least, -INT_MAX - 1) if kind is Kind.INT else least
+    largest = most if most is not None else {SettingType.SHORT: 32767, SettingType.INT: INT_MAX}.get(kind, LONG_MAX)
+    smallest = max(least, -INT_MAX - 1) if kind is SettingType.INT else least
 
     def read(text: str) -> int:
         if not _INTEGER.fullmatch(text) or not smallest <= int(text) <= largest:
@@ -110,7 +110,7 @@ def integer(
 
 
 def number(
-    name: str, default: str, doc: str, *, least: float, most: float, update: Update = Update.READ_ONLY
+    name: str, default: str, doc: str, *, least: float, most: float, update: UpdateMode = UpdateMode.READ_ONLY
 ) -> Setting[float]:
     """Return a setting that is a decimal number."""
 
@@ -120,27 +120,32 @@ def number(
         return float(text)
 
     valid = f"a number from {least} to {most}" if most < 1e300 else f"a number from {least} on"
-    return Setting(name, Kind.DOUBLE, default, read, valid, doc, update)
+    return Setting(name, SettingType.DOUBLE, default, read, valid, doc, update)
 
 
-def boolean(name: str, default: bool, doc: str, *, update: Update = Update.READ_ONLY) -> Setting[bool]:
+def boolean(name: str, default: bool, doc: str, *, update: UpdateMode = UpdateMode.READ_ONLY) -> Setting[bool]:
     """Return a setting that is true or false."""
 
     def read(text: str) -> bool:
         return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
 
-    return Setting(name, Kind.BOOLEAN, str(default).lower(), read, "true or false", doc, update)
+    return Setting(name, SettingType.BOOLEAN, str(default).lower(), read, "true or false", doc, update)
 
 
 def text(
-    name: str, default: str | None, doc: str, *, update: Update = Update.READ_ONLY, kind: Kind = Kind.STRING
+    name: str,
+    default: str | None,
+    doc: str,
+    *,
+    update: UpdateMode = UpdateMode.READ_ONLY,
+    kind: SettingType = SettingType.STRING,
 ) -> Setting[str]:
     """Return a setting that is any text."""
     return Setting(name, kind, default, str, "a text", doc, update)
 
 
 def choice(
-    name: str, default: str, doc: str, choices: Iterable[str], *, update: Update = Update.READ_ONLY
+    name: str, default: str, doc: str, choices: Iterable[str], *, update: UpdateMode = UpdateMode.READ_ONLY
 ) -> Setting[str]:
     """Return a setting that is one of some words."""
     words = tuple(choices)
@@ -148,7 +153,7 @@ def choice(
     def read(found: str) -> str:
         return found if found in words else _refuse(found)
 
-    return Setting(name, Kind.STRING, default, read, f"one of {', '.join(words)}", doc, update)
+    return Setting(name, SettingType.STRING, default, read, f"one of {', '.join(words)}", doc, update)
 
 
 def words(
@@ -157,7 +162,7 @@ def words(
     doc: str,
     choices: Iterable[str] = (),
     *,
-    update: Update = Update.READ_ONLY,
+    update: UpdateMode = UpdateMode.READ_ONLY,
 ) -> Setting[tuple[str, ...]]:
     """Return a setting that is a list of words with commas between them, some of `choices` if there are any."""
     known = tuple(choices)
@@ -169,21 +174,25 @@ def words(
         return parts
 
     valid = f"a list of {', '.join(known)}" if known else "a list"
-    return Setting(name, Kind.LIST, default, read, valid, doc, update)
+    return Setting(name, SettingType.LIST, default, read, valid, doc, update)
 
 
-def message_format(name: str, default: str, doc: str, *, update: Update = Update.READ_ONLY) -> Setting[Format]:
+def message_format(name: str, default: str, doc: str, *, update: UpdateMode = UpdateMode.READ_ONLY) -> Setting[Format]:
     """Return a setting that is a message format: 0, 1, 2, enriched, or one of Kafka's version names."""
 
     def read(found: str) -> Format:
         return Format.ENRICHED if found == Format.ENRICHED.value else stored_format(_checked_version(found))
 
-    return Setting(name, Kind.STRING, default, read, "0, 1, 2, enriched or a version such as 0.10.2", doc, update)
+    return Setting(
+        name, SettingType.STRING, default, read, "0, 1, 2, enriched or a version such as 0.10.2", doc, update
+    )
 
 
 def protocol_version(name: str, default: str, doc: str) -> Setting[tuple[int, ...]]:
     """Return a setting that is a Kafka version: (2, 8), (0, 10, 0, 1). `0.9.0-1` stands for `0.10.0-IV0`."""
-    return Setting(name, Kind.STRING, default, releases.protocol_version, "a version such as 2.8 or 0.10.0-IV1", doc)
+    return Setting(
+        name, SettingType.STRING, default, releases.protocol_version, "a version such as 2.8 or 0.10.0-IV1", doc
+    )
 
 
 def _refuse(found: str) -> Any:

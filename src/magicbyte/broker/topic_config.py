@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.settings import Kind, Setting, boolean
+from magicbyte.broker.settings import Setting, SettingType, boolean
 from magicbyte.errors import InvalidConfigError, LogDirectoryError
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
@@ -47,7 +47,7 @@ def _throttled(name: str, who: str) -> TopicSetting:
         "* for all."
     )
     valid = "a list of PARTITION:BROKER, or *"
-    return TopicSetting(name, Setting(name, Kind.LIST, "", ThrottledReplicas.parse, valid, doc), None)
+    return TopicSetting(name, Setting(name, SettingType.LIST, "", ThrottledReplicas.parse, valid, doc), None)
 
 
 FOLLOWERS: Final = "follower.replication.throttled.replicas"

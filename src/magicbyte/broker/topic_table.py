@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class ServedTopic:
     """A topic. `configs` are the settings of its own; `config` what is in force. `leader_epochs` is by partition."""
 
     name: str
@@ -43,7 +43,7 @@ class TopicTable:
 
     def __init__(self, config: BrokerConfig, logs: LogDirectory) -> None:
         self._config, self._logs = config, logs
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, ServedTopic] = {}
         self._by_id: dict[uuid.UUID, str] = {}
 
     # ---- looking
@@ -52,23 +52,23 @@ class TopicTable:
         """Return the names of all topics, sorted."""
         return sorted(self._topics)
 
-    def get(self, name: str) -> Topic | None:
+    def get(self, name: str) -> ServedTopic | None:
         """Return a topic, None for one that is not there."""
         return self._topics.get(name)
 
-    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+    def by_id(self, topic_id: uuid.UUID) -> ServedTopic | None:
         """Return the topic with this id."""
         name = self._by_id.get(topic_id)
         return None if name is None else self._topics[name]
 
-    def known(self, name: str) -> Topic:
+    def known(self, name: str) -> ServedTopic:
         """Return a topic. Raises UnknownTopicError."""
         found = self._topics.get(name)
         if found is None:
             raise UnknownTopicError(f"there is no topic {name}")
         return found
 
-    def known_id(self, topic_id: uuid.UUID) -> Topic:
+    def known_id(self, topic_id: uuid.UUID) -> ServedTopic:
         """Return the topic with this id. Raises UnknownTopicIdError."""
         found = self.by_id(topic_id)
         if found is None:
@@ -95,7 +95,7 @@ class TopicTable:
         """Raise UnknownTopicError unless a topic has this partition."""
         self._partition(topic, partition)
 
-    def _partition(self, topic: str, partition: int) -> Topic:
+    def _partition(self, topic: str, partition: int) -> ServedTopic:
         found = self.known(topic)
         if not 0 <= partition < found.partitions:
             raise UnknownTopicError(f"topic {topic} has no partition {partition}")
@@ -103,7 +103,7 @@ class TopicTable:
 
     # ---- keeping
 
-    def _keep(self, topic: Topic) -> None:
+    def _keep(self, topic: ServedTopic) -> None:
         self._topics[topic.name] = topic
         if topic.id != NULL_UUID:
             self._by_id[topic.id] = topic.name

@@ -18,7 +18,7 @@ from magicbyte.broker import topic_config, topic_nodes
 from magicbyte.broker.adoption import warn_beyond
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.topic_nodes import INTERNAL
-from magicbyte.broker.topic_table import Topic, TopicTable
+from magicbyte.broker.topic_table import ServedTopic, TopicTable
 from magicbyte.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -126,7 +126,7 @@ class Topics(TopicTable):
         *,
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
-    ) -> Topic:
+    ) -> ServedTopic:
         """Make a topic; return it. None stands for the broker's own number.
 
         `assignments` are the brokers of each partition, in place of the two numbers. With `validate_only` it is only
@@ -151,7 +151,7 @@ class Topics(TopicTable):
             check_assignments(assignments, range(count), self._brokers())
         replicas = _lists(assignments) if assignments else self._assign(range(count), factor)
         own = topic_config.of_new_topic(configs or {}, self._config)
-        topic = Topic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
+        topic = ServedTopic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
         if not validate_only:
             self._create_nodes(topic, replicas, replicas)
             if self._is_alone:
@@ -164,7 +164,7 @@ class Topics(TopicTable):
         start, shift = self._draw(len(brokers)), self._draw(len(brokers))
         return assign(partitions, factor, brokers, start=start, shift=shift, racks=self._racks())
 
-    def _create_nodes(self, topic: Topic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
+    def _create_nodes(self, topic: ServedTopic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
         """Put a topic into the tree; a broker by itself also puts the states of these partitions there."""
         has_ids = self._is_alone or line_of(self._config.inter_broker_protocol_version) >= TOPIC_IDS
         changes = topic_nodes.creation(
@@ -195,7 +195,7 @@ class Topics(TopicTable):
         *,
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
-    ) -> Topic:
+    ) -> ServedTopic:
         """Let a topic have `count` partitions, more than it has; return it.
 
         `assignments` are the brokers of each new one. Raises UnknownTopicError, InvalidPartitionsError,
@@ -273,7 +273,7 @@ class Topics(TopicTable):
 
     # ---- settings
 
-    def alter(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False) -> Topic:
+    def alter(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False) -> ServedTopic:
         """Let a topic have exactly these settings of its own; return it. They hold at once for what comes.
 
         Raises UnknownTopicError, InvalidConfigError.
@@ -312,9 +312,9 @@ class Topics(TopicTable):
             own = {} if own_node is None else layout.load_config(path, own_node.data)
             config = topic_config.resolve(own, self._config)
             count = len(found.replicas)
-            self._keep(Topic(name, found.topic_id or NULL_UUID, count, own, config, (0,) * count))
+            self._keep(ServedTopic(name, found.topic_id or NULL_UUID, count, own, config, (0,) * count))
 
-    def _load(self, name: str) -> Topic:
+    def _load(self, name: str) -> ServedTopic:
         path = layout.topic_path(name)
         found = self._metadata.get(path)
         node = TopicNode.load(path, found.data)
@@ -324,7 +324,7 @@ class Topics(TopicTable):
         assert node.topic_id is not None
         own = topic_nodes.settings_of(self._metadata, "topics", name)
         epochs = tuple(topic_nodes.leader_epoch(self._metadata, name, partition) for partition in node.replicas)
-        return Topic(
+        return ServedTopic(
             name, node.topic_id, len(epochs), own, topic_config.resolve(own, self._config), epochs
         )  # fmt: skip
 
@@ -339,7 +339,7 @@ class Topics(TopicTable):
             logs = [log for key, log in self._logs.logs.items() if key.topic == name]
             own = topic_nodes.settings_of(self._metadata, "topics", name) or _settings_of_adopted(name, logs)
             config = topic_config.resolve(own, self._config)
-            topic = Topic(name, self._id_in_folder(name), count, own, config, (0,) * count)
+            topic = ServedTopic(name, self._id_in_folder(name), count, own, config, (0,) * count)
             replicas = assign(range(count), 1, self._brokers())
             self._create_nodes(topic, replicas, partitions)  # as many states as folders
             self._keep(topic)
@@ -374,7 +374,7 @@ def _lists(assignments: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
     return {partition: list(brokers) for partition, brokers in assignments.items()}
 
 
-def _warn_beyond(topic: Topic, config: BrokerConfig) -> None:
+def _warn_beyond(topic: ServedTopic, config: BrokerConfig) -> None:
     if topic_config.FORMAT in topic.configs:
         warn_beyond(config, f"topic {topic.name}", topic.config.append.format)
 

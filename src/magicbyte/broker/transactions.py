@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.coordinating import Coordinating, TopicPlan, has_partition, own_topic, read_into
+from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, has_partition, own_topic, read_into
 from magicbyte.broker.markers import MarkerSender, write_markers
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Caller, Marker, Producer, Reply
@@ -98,7 +98,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
     def _expire_now(self) -> Sequence[Effect]:
         return self.coordinator.expire(self._broker.clock.now_ms())
 
-    def _plan(self) -> TopicPlan:
+    def _plan(self) -> CoordinatorTopic:
         config = self._broker.config
         settings = {
             "compression.type": "uncompressed",
@@ -107,7 +107,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
             "unclean.leader.election.enable": "false",
         }
         factor = config.transaction_state_replication_factor
-        return TopicPlan(config.transaction_state_num_partitions, factor, own_topic(config, settings))
+        return CoordinatorTopic(config.transaction_state_num_partitions, factor, own_topic(config, settings))
 
     # ---- requests
 

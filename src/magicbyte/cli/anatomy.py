@@ -11,7 +11,7 @@ from magicbyte.cli.output import complain, say_json, say_styled
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.printable import printable
-from magicbyte.records.anatomy import UNREADABLE, Part, anatomy, inside
+from magicbyte.records.anatomy import UNREADABLE, FieldPart, anatomy, inside
 from magicbyte.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _ANY_SIZE = (1 << 31) + LOG_OVERHEAD
 _SAMPLE = 4096  # bytes shown of an entry whose size makes no sense
 
 
-class Place(NamedTuple):
+class EntryPlace(NamedTuple):
     """Where the entry that holds a position lies. `damage`: why the walk to the position ended before it."""
 
     position: int
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     damage: CorruptRecordError | None
 
 
-def find(file: ReadableFile, at: int, dialect: Dialect) -> Place:
+def find(file: ReadableFile, at: int, dialect: Dialect) -> EntryPlace:
     """Return the entry that holds the byte at position `at` of a `.log` file.
 
     Behind damage no entry can be found: then `at` is taken for the beginning of one, and so it is in a cut tail.
@@ -42,7 +42,7 @@ def find(file: ReadableFile, at: int, dialect: Dialect) -> Place:
         table = chunk.table
         if at < chunk.position + table.end:
             row = max(i for i in range(len(table)) if chunk.position + int(table.position[i]) <= at)
-            return Place(chunk.position + int(table.position[row]), int(table.size[row]), None)
+            return EntryPlace(chunk.position + int(table.position[row]), int(table.size[row]), None)
     damage = found[0]
     begin = damage.position if damage.position is not None and at < damage.position + LOG_OVERHEAD else at
     head = memoryview(file.read_at(begin, LOG_OVERHEAD))
@@ -50,7 +50,7 @@ def find(file: ReadableFile, at: int, dialect: Dialect) -> Place:
     left = file.size - begin
     if size < LOG_OVERHEAD + V0_MINIMUM:
         size = _SAMPLE
-    return Place(begin, min(size, left), damage)
+    return EntryPlace(begin, min(size, left), damage)
 
 
 def show(
@@ -86,13 +86,13 @@ def show(
     return sound
 
 
-def _sound(parts: list[Part]) -> bool:
+def _sound(parts: list[FieldPart]) -> bool:
     return not any(part.type == UNREADABLE or part.note.startswith("wrong") for part in parts)
 
 
 def _print(
     data: memoryview,
-    parts: list[Part],
+    parts: list[FieldPart],
     position: int,
     at: int | None,
     *,
@@ -120,7 +120,15 @@ def _print(
 
 
 def _lines(
-    data: memoryview, part: Part, position: int, places: int, width: int, row_size: int, *, whole: bool, marked: bool
+    data: memoryview,
+    part: FieldPart,
+    position: int,
+    places: int,
+    width: int,
+    row_size: int,
+    *,
+    whole: bool,
+    marked: bool,
 ) -> Iterator[str]:
     """Yield the lines of one part: position, `row_size` bytes, and on the first its name and meaning."""
     raw = data[part.start : part.start + part.size]
@@ -141,7 +149,7 @@ def _lines(
         yield f"{'':>{places}}  … {len(raw) - len(shown) * row_size} more bytes"
 
 
-def _meaning(part: Part, first: bytes) -> str:
+def _meaning(part: FieldPart, first: bytes) -> str:
     if part.type == UNREADABLE:
         return click.style(f"unreadable: {printable(part.note)}", fg="red")
     value = _text(first) if part.value is None else f"{part.value:#010x}" if part.field.endswith("crc") else part.value
@@ -156,7 +164,7 @@ def _text(piece: bytes) -> str:
     return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
 
 
-def _color(part: Part) -> str:
+def _color(part: FieldPart) -> str:
     """Return the color of a field: by what kind of thing it is."""
     name = part.field.rpartition(".")[2]
     if part.type == UNREADABLE or part.note.startswith("wrong"):

@@ -16,7 +16,7 @@ import click
 
 from magicbyte.cli import options, render
 from magicbyte.cli.brokers import sources_at
-from magicbyte.cli.output import Damage, binary_output, complain
+from magicbyte.cli.output import DamagePolicy, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.log.files import units
 from magicbyte.public.sources import doubts, is_topic, read_source, served, with_key
@@ -56,7 +56,7 @@ def parse_key(_context: click.Context, _parameter: click.Parameter, value: str |
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRecords:
     """What is wanted of each partition."""
 
     topics: tuple[str, ...]
@@ -131,9 +131,9 @@ def cat(
     from magicbyte.log.files.outputs import inputs_of
 
     form = form or ("jsonl" if batches else "text")
-    request = Wanted(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
+    request = WantedRecords(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
     _check(form, values, output, request, batches=batches)
-    damage = Damage(on_damage)
+    damage = DamagePolicy(on_damage)
     with contextlib.ExitStack() as stack:
         partitions = _partitions(stack, paths, as_, request)
         total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
@@ -150,7 +150,7 @@ def cat(
     damage.exit()
 
 
-def _check(form: str, values: str | None, output: Path | None, wanted: Wanted, *, batches: bool) -> None:
+def _check(form: str, values: str | None, output: Path | None, wanted: WantedRecords, *, batches: bool) -> None:
     """Refuse options that contradict each other. Raises UsageError."""
     to_stdout = output is None or str(output) == "-"
     if values is not None and form not in ("jsonl", "csv"):
@@ -172,7 +172,7 @@ def _check(form: str, values: str | None, output: Path | None, wanted: Wanted, *
 
 
 def _partitions(
-    stack: contextlib.ExitStack, paths: tuple[str, ...], as_: TopicPartition | None, wanted: Wanted
+    stack: contextlib.ExitStack, paths: tuple[str, ...], as_: TopicPartition | None, wanted: WantedRecords
 ) -> list[Source]:
     """Return the partitions that are wanted; brokers are connected as long as `stack` is open."""
     from magicbyte.compiled import kernel
@@ -192,8 +192,8 @@ def _partitions(
 
 def _records(
     partitions: list[Source],
-    wanted: Wanted,
-    damage: Damage,
+    wanted: WantedRecords,
+    damage: DamagePolicy,
     advance: Callable[[int], None],
     *,
     packed: bool,
@@ -235,8 +235,8 @@ def _write_lines(
     values: str,
     stream: BinaryIO,
     partitions: list[Source],
-    wanted: Wanted,
-    damage: Damage,
+    wanted: WantedRecords,
+    damage: DamagePolicy,
     advance: Callable[[int], None],
 ) -> None:
     named = len(partitions) > 1
@@ -265,8 +265,8 @@ def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Source,
 def _write_batches(
     stream: BinaryIO,
     partitions: list[Source],
-    wanted: Wanted,
-    damage: Damage,
+    wanted: WantedRecords,
+    damage: DamagePolicy,
     advance: Callable[[int], None],
 ) -> None:
     from magicbyte.archive.batch_list import list_batches

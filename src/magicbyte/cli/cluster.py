@@ -19,7 +19,7 @@ from magicbyte.public.sources import explained
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.client.cluster_report import ClusterReport
-    from magicbyte.launch.cluster import LocalCluster, Member
+    from magicbyte.launch.cluster import LaunchedBroker, LocalCluster
 
 _UNHEALTHY: Final = 1  # exit status
 _MOST_NAMED: Final = 20  # partitions
@@ -81,14 +81,14 @@ def up(
     magicbyte cluster up --directory /tmp/old --port 0 --as-version 0.10.2 --set min.insync.replicas=2
     magicbyte cluster up --zookeeper localhost:2181/test
     """
-    from magicbyte.launch.cluster import Wanted, held
+    from magicbyte.launch.cluster import WantedCluster, held
 
     given = key_values(settings)
     for name in ("broker.id", "zookeeper.connect", "log.dirs", "listeners"):
         if name in given:
             raise click.BadParameter(f"{name}: each broker gets its own", param_hint="--set")
     with held(directory, lambda line: say(line, err=True), makes=True) as found:
-        found.up(Wanted(brokers, zookeeper, jars, port, http, as_version, given), os.environ)
+        found.up(WantedCluster(brokers, zookeeper, jars, port, http, as_version, given), os.environ)
     say(f"bootstrap {found.bootstrap}", f"zookeeper {found.zookeeper}")
     say(*(f"broker {each.id}: metrics at http://127.0.0.1:{each.http}/metrics" for each in found.members if each.http))
     say(f"try: magicbyte cluster status --directory {directory}; cluster down stops it", err=True)
@@ -128,7 +128,7 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
     click.get_current_context().exit(0 if is_well else 2 if report is None else _UNHEALTHY)
 
 
-def _members(local: LocalCluster | None) -> list[Member]:
+def _members(local: LocalCluster | None) -> list[LaunchedBroker]:
     return [] if local is None else local.members
 
 

@@ -18,7 +18,7 @@ from magicbyte.public.sources import explained
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.client import Client
-    from magicbyte.client.admin import Resource, Setting
+    from magicbyte.client.admin import ConfigResource, SettingInForce
 
 Json = dict[str, Any]
 
@@ -41,11 +41,11 @@ class Whose:
         return "" if self.broker is None else str(self.broker)
 
     @property
-    def resource(self) -> Resource:
+    def resource(self) -> ConfigResource:
         """Its kind in requests."""
-        from magicbyte.client.admin import Resource
+        from magicbyte.client.admin import ConfigResource
 
-        return Resource.BROKER if self.topic is None else Resource.TOPIC
+        return ConfigResource.BROKER if self.topic is None else ConfigResource.TOPIC
 
     def __str__(self) -> str:
         if self.topic is not None:
@@ -124,7 +124,7 @@ async def _described(bootstrap: str, wanted: list[Whose], *, everything: bool) -
             ]
 
 
-async def _settings(client: Client, whose: Whose) -> dict[str, Setting]:
+async def _settings(client: Client, whose: Whose) -> dict[str, SettingInForce]:
     from magicbyte.client.admin import describe_configs
 
     await _check(client, whose)

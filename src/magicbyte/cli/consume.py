@@ -42,7 +42,7 @@ WORTH_A_THREAD: Final = 64 << 10  # bytes of sets
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadBound:
     """Where to begin or end: `number` is an offset, how many offsets before the end, or a time in ms."""
 
     kind: Literal["beginning", "end", "offset", "last", "time"]
@@ -50,20 +50,20 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedTopic:
     """What is wanted of a topic. `until`: the time of the first record that is not wanted."""
 
     topic: str
     partitions: tuple[int, ...]
-    start: Place
+    start: ReadBound
     until: int | None
     ends: bool
     committed: bool
 
 
-def _places(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Place]:
+def _places(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, ReadBound]:
     """Return `start` and `until` of what several -o say: a callback."""
-    found: dict[str, Place] = {}
+    found: dict[str, ReadBound] = {}
     for value in values:
         side = "until" if value.startswith("e@") else "start"
         if side in found:
@@ -76,13 +76,13 @@ def _places(_context: click.Context, _parameter: click.Parameter, values: tuple[
     return found
 
 
-def _place(value: str) -> Place:
+def _place(value: str) -> ReadBound:
     if value in ("beginning", "end"):
-        return Place("beginning" if value == "beginning" else "end")
+        return ReadBound("beginning" if value == "beginning" else "end")
     if value.startswith(("s@", "e@")):
-        return Place("time", units.parse_time(value[2:]))
+        return ReadBound("time", units.parse_time(value[2:]))
     number = int(value)
-    return Place("last", -number) if number < 0 else Place("offset", number)
+    return ReadBound("last", -number) if number < 0 else ReadBound("offset", number)
 
 
 @click.command()
@@ -113,7 +113,7 @@ def consume(
     bootstrap: str,
     topic: str,
     partitions: tuple[int, ...],
-    places: dict[str, Place],
+    places: dict[str, ReadBound],
     ends: bool,
     count: int | None,
     template: list[Part] | None,
@@ -136,10 +136,10 @@ def consume(
     keyed: list[Part] = [] if delimiter is None else ["k", delimiter]
     parts = [*keyed, "s", *([end] if end else [])] if template is None else template
     until = places.get("until")
-    wanted = Wanted(
+    wanted = WantedTopic(
         topic,
         partitions,
-        places.get("start", Place("beginning")),
+        places.get("start", ReadBound("beginning")),
         None if until is None else until.number,
         ends or until is not None,
         isolation == "read_committed",
@@ -151,7 +151,7 @@ def consume(
         return render.jsonl_bytes(values, topic, partition)
 
     with binary_output(None) as stream:
-        asyncio.run(_consume(bootstrap, wanted, _Output(stream, renderer, count)))
+        asyncio.run(_consume(bootstrap, wanted, _RecordOutput(stream, renderer, count)))
 
 
 class Records(NamedTuple):
@@ -161,7 +161,7 @@ class Records(NamedTuple):
     columns: Iterator[RecordColumns]
 
 
-class _Output:
+class _RecordOutput:
     """Where records go, up to so many (None: all)."""
 
     def __init__(self, stream: BinaryIO, renderer: Callable[[int], Renderer], count: int | None) -> None:
@@ -204,7 +204,7 @@ class _Output:
         self._stream.flush()
 
 
-async def _consume(bootstrap: str, wanted: Wanted, output: _Output) -> None:
+async def _consume(bootstrap: str, wanted: WantedTopic, output: _RecordOutput) -> None:
     from magicbyte.client.fetch import FetchOptions, read_sets, records_of
 
     with explained("read committed records", "brokers from 0.11 on can do it"):
@@ -244,7 +244,7 @@ async def _first_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _partitions(client: Client, wanted: Wanted) -> list[int]:
+async def _partitions(client: Client, wanted: WantedTopic) -> list[int]:
     found = sorted((await client.existing_topic(wanted.topic)).partitions)
     for each in wanted.partitions:
         if each not in found:
@@ -252,7 +252,7 @@ async def _partitions(client: Client, wanted: Wanted) -> list[int]:
     return sorted(set(wanted.partitions)) or found
 
 
-async def _range(client: Client, wanted: Wanted, partition: int) -> tuple[int, int | None]:
+async def _range(client: Client, wanted: WantedTopic, partition: int) -> tuple[int, int | None]:
     """Return the offset to begin at, and the one to end before: None for no end."""
     from magicbyte.client.offsets import EARLIEST, LATEST, list_offset
 

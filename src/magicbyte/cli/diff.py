@@ -10,7 +10,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.brokers import sources_at
-from magicbyte.cli.output import Damage, say, say_json
+from magicbyte.cli.output import DamagePolicy, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, time_text
 from magicbyte.printable import readable, shortened
@@ -89,7 +89,7 @@ def diff(
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.partitions import choose
 
-    damage = Damage(on_damage)
+    damage = DamagePolicy(on_damage)
     with contextlib.ExitStack() as stack:
         dialects = dialect_a, dialect_b
         left, right = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import Damage, binary_output, complain
+from magicbyte.cli.output import DamagePolicy, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.checkpoints import MESSAGE_DIALECT, parse_message_dialect
@@ -35,7 +35,7 @@ _EXPECTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DumpFile:
     """A file to dump. `kind` is its suffix, or the whole name of a text file; `leftover` what follows the suffix."""
 
     files: FileSystem
@@ -99,14 +99,14 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
     paths = [*segments, *(path for path in (files or "").split(",") if path)]
     if not paths:
         raise click.UsageError("expected at least one SEGMENT")
-    request = Request(**given)
+    request = DumpOptions(**given)
     targets = [_target(path) for path in paths]
     if as_anatomy:
         request.show_anatomy(targets)
         return
     if request.at is not None or request.all_bytes:
         raise click.UsageError(f"{'--at' if request.at is not None else '--all-bytes'} is for --anatomy")
-    damage = Damage(request.on_damage)
+    damage = DamagePolicy(request.on_damage)
     total = sum(target.size for target in targets)
     with binary_output(None) as stream, progress(total, streams=True) as advance:
         for target in targets:
@@ -115,7 +115,7 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
     damage.exit()
 
 
-def _target(path: str) -> Target:
+def _target(path: str) -> DumpFile:
     """Return what `path` is, by its name. Raises LogDirectoryError, which says what was expected."""
     from magicbyte.cli.dump_files import TEXTS
 
@@ -133,11 +133,11 @@ def _target(path: str) -> Target:
     kind = name if name in TEXTS else f".{name.rpartition('.')[2]}"
     if kind not in TEXTS and kind not in suffixes:
         raise LogDirectoryError(f"{path}: expected {_EXPECTED}")
-    return Target(files, inside, name, kind, leftover, entry.size)
+    return DumpFile(files, inside, name, kind, leftover, entry.size)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DumpOptions:
     """What is wanted of each file: the options, with their names."""
 
     deep: bool
@@ -156,7 +156,7 @@ class Request:
     verify_index_only: bool
     max_bytes: int | None
 
-    def show_anatomy(self, targets: list[Target]) -> None:
+    def show_anatomy(self, targets: list[DumpFile]) -> None:
         """Print one entry of the one log that was given; exit with 1 unless it is sound."""
         from magicbyte.cli import anatomy
 
@@ -178,7 +178,7 @@ class Request:
         if not sound:
             raise click.exceptions.Exit(1)
 
-    def lines(self, target: Target, damage: Damage, advance: Any) -> Iterator[str]:
+    def lines(self, target: DumpFile, damage: DamagePolicy, advance: Any) -> Iterator[str]:
         """Yield the lines of one file."""
         from magicbyte.cli import dump_text
 
@@ -196,7 +196,7 @@ class Request:
             else:
                 yield json.dumps({"file": target.path} | dump_text.jsonable(fields))
 
-    def _fields(self, target: Target, damage: Damage, advance: Any) -> Iterator[dict[str, Any]]:
+    def _fields(self, target: DumpFile, damage: DamagePolicy, advance: Any) -> Iterator[dict[str, Any]]:
         if target.kind in (LOG, KRAFT_SNAPSHOT):
             yield from self._log(target, damage, advance)
             return
@@ -212,7 +212,7 @@ class Request:
         if only_checks and self.index_sanity_check and damage.found == before:
             yield {"kind": "sanity check", "passed": True, "file": target.path}
 
-    def _log(self, target: Target, damage: Damage, advance: Any) -> Iterator[dict[str, Any]]:
+    def _log(self, target: DumpFile, damage: DamagePolicy, advance: Any) -> Iterator[dict[str, Any]]:
         from magicbyte.cli import dump_decoders
         from magicbyte.cli.dump_log import LogDump
         from magicbyte.compiled import kernel
@@ -236,7 +236,7 @@ class Request:
         with target.files.open(target.path) as file:
             yield from dump.lines(file)
 
-    def _dialect(self, target: Target) -> Dialect:
+    def _dialect(self, target: DumpFile) -> Dialect:
         """Return the dialect that was given, or what a file beside the log says."""
         if self.dialect is not None:
             return self.dialect
@@ -247,7 +247,7 @@ class Request:
             return Dialect.KAFKA
 
 
-def _heading(target: Target) -> Iterator[str]:
+def _heading(target: DumpFile) -> Iterator[str]:
     """Yield what Kafka's tool says first."""
     yield f"Dumping {target.path}"
     stem = target.name.partition(".")[0]

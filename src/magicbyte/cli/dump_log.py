@@ -19,7 +19,7 @@ from magicbyte.records.decode import DecodeOptions, decode_rows
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import Entry, dialect_doubt, entries, parse_entry
 from magicbyte.records.layout import CODEC_MASK, Dialect, TimestampType
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.wire.reader import Reader
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _contents(record: Record) -> Fields:
     return {"key": record.key, "value": record.value, "headers": record.headers}
 
 
-def _messages(entry: Message | EnrichedMessage, dialect: Dialect, limit: int) -> Iterator[Entry]:
+def _messages(entry: MessageView | EnrichedMessage, dialect: Dialect, limit: int) -> Iterator[Entry]:
     """Yield the messages in a wrapper, or the message itself."""
     if entry.codec is Codec.NONE:
         yield entry

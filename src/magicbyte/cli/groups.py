@@ -244,13 +244,15 @@ async def _reset(
     dry_run: bool,
     zookeeper: bool,
 ) -> list[Json]:
-    from magicbyte.client.group_report import Target
+    from magicbyte.client.group_report import OffsetTarget
     from magicbyte.client.group_report import reset_offsets as reset
 
     refused = "those of 4.0 and later have no ZooKeeper" if zookeeper else EVERY
     with explained(f"reset offsets of group {name}", refused):
         async with client_of(bootstrap) as client:
-            done = await reset(client, name, topics, Target(*target), dry_run=dry_run, zookeeper=zookeeper, warn=_warn)
+            done = await reset(
+                client, name, topics, OffsetTarget(*target), dry_run=dry_run, zookeeper=zookeeper, warn=_warn
+            )
             return [each.to_json() for each in done]
 
 

@@ -9,7 +9,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.brokers import sources_at
-from magicbyte.cli.output import Damage, complain, say, say_json
+from magicbyte.cli.output import DamagePolicy, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text, time_text
 from magicbyte.public.sources import doubts, is_topic
@@ -63,7 +63,7 @@ def inventory(
 
     if deep and any(map(is_topic, paths)):
         raise click.UsageError("--deep is for logs on disk: of a topic of a running cluster only headers are looked at")
-    damage = Damage(on_damage)
+    damage = DamagePolicy(on_damage)
     found: list[Inventory] = []
     with contextlib.ExitStack() as stack:
         partitions = choose(stack.enter_context(sources_at(paths, as_, dialect)), topics)

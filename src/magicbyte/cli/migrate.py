@@ -14,14 +14,14 @@ from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import complain, say, say_json
-from magicbyte.cli.plan import Asked, made_plan, plan_json, plan_text
+from magicbyte.cli.plan import PlanOptions, made_plan, plan_json, plan_text
 from magicbyte.cli.render import table_lines
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
-    from magicbyte.migration.check import Check, Finding
-    from magicbyte.migration.planner import Plan
+    from magicbyte.migration.check import Check, UpgradeFinding
+    from magicbyte.migration.planner import MigrationPlan
     from magicbyte.migration.procedure import Instruction
     from magicbyte.migration.rollback import RollBack
     from magicbyte.migration.sightings import Sightings
@@ -152,7 +152,7 @@ def _text(found: Check) -> Iterator[str]:
     yield from (f"note: {each}" for each in found.notes)
 
 
-def _sum(findings: tuple[Finding, ...]) -> str:
+def _sum(findings: tuple[UpgradeFinding, ...]) -> str:
     from magicbyte.migration.check import Weight
 
     counts = {weight: sum(each.weight is weight for each in findings) for weight in Weight}
@@ -166,7 +166,7 @@ def _sum(findings: tuple[Finding, ...]) -> str:
 
 
 def look_options(command: F) -> F:
-    """Add the options by which `status` and `next` look at a cluster: those of `Asked`, but for http and settings."""
+    """Add the options by which `status` and `next` look: those of `PlanOptions`, but for http and settings."""
     for option in reversed(_LOOK_OPTIONS):
         command = option(command)
     return command
@@ -196,7 +196,7 @@ def status(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], **
 
     Exit status: 0 sound, 1 something is set that cannot go well, 2 wrong use.
     """
-    found = asyncio.run(_status(Asked(http=None, settings={}, **given), request_logs, pages))
+    found = asyncio.run(_status(PlanOptions(http=None, settings={}, **given), request_logs, pages))
     if form == "json":
         say_json(found.to_json())
     else:
@@ -205,11 +205,11 @@ def status(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], **
 
 
 @dataclass(frozen=True, slots=True)
-class _Status:
+class _MigrationStatus:
     stage: ClusterStage
     brokers: Sequence[BrokerFacts]
     clients: Sequence[OldClient]
-    plan: Plan
+    plan: MigrationPlan
     notes: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -222,7 +222,7 @@ class _Status:
         }
 
 
-async def _status(asked: Asked, request_logs: Iterable[Path], pages: Iterable[str]) -> _Status:
+async def _status(asked: PlanOptions, request_logs: Iterable[Path], pages: Iterable[str]) -> _MigrationStatus:
     from magicbyte.migration import look, planner
     from magicbyte.migration.sightings import CLIENT_ID, Sightings
     from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
@@ -238,10 +238,12 @@ async def _status(asked: Asked, request_logs: Iterable[Path], pages: Iterable[st
     plan = await made_plan(asked)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, None if asked.target is None else Format(asked.target))
-    return _Status(stage_of_cluster(brokers, stages, target), brokers, old_clients(sightings, target), plan, notes)
+    return _MigrationStatus(
+        stage_of_cluster(brokers, stages, target), brokers, old_clients(sightings, target), plan, notes
+    )
 
 
-def _status_text(found: _Status) -> Iterator[str]:
+def _status_text(found: _MigrationStatus) -> Iterator[str]:
     stage = found.stage
     yield _stage_text(stage)
     yield from (f"DANGER {each}" for each in stage.dangers)
@@ -282,7 +284,7 @@ def next_step(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...],
     """Print the next step of a migration as a procedure. Nothing is changed."""
     from magicbyte.migration.procedure import procedure
 
-    asked = Asked(http=None, settings={}, **given)
+    asked = PlanOptions(http=None, settings={}, **given)
     found = asyncio.run(_status(asked, request_logs, pages))
     topics = {each.facts.name: each.stage for each in found.plan.topics}
     steps = procedure(found.stage, found.brokers, topics, asked.bootstrap or "")
@@ -305,7 +307,7 @@ def apply(bootstrap: str, request_logs: tuple[Path, ...], pages: tuple[str, ...]
 
     Exit status: 0 done, 1 refused or not taken over by the brokers, 2 wrong use.
     """
-    asked = Asked(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {})
+    asked = PlanOptions(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {})
     found = asyncio.run(_status(asked, request_logs, pages))
     against = _against(found, topics, target)
     for objection in against:
@@ -320,7 +322,7 @@ def apply(bootstrap: str, request_logs: tuple[Path, ...], pages: tuple[str, ...]
     click.get_current_context().exit(BREAKS)
 
 
-def _against(found: _Status, topics: Iterable[str], target: str) -> list[str]:
+def _against(found: _MigrationStatus, topics: Iterable[str], target: str) -> list[str]:
     from magicbyte.migration.procedure import objections
     from magicbyte.records.encode import Format
 
@@ -335,7 +337,7 @@ def _against(found: _Status, topics: Iterable[str], target: str) -> list[str]:
 
 async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> bool:
     """Set the format of topics, and say whether the brokers have taken it over. Raises BrokerError."""
-    from magicbyte.client.admin import Resource, alter_configs, describe_configs
+    from magicbyte.client.admin import ConfigResource, alter_configs, describe_configs
     from magicbyte.log.append.rules import stored_format
     from magicbyte.migration.procedure import FORMAT
     from magicbyte.migration.sightings import CLIENT_ID
@@ -345,8 +347,8 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> boo
     with explained("migrate apply", "brokers from 0.11 on change settings"):
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:
             for topic in topics:
-                await alter_configs(client, Resource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target)]})
-                told = (await describe_configs(client, Resource.TOPIC, topic)).get(FORMAT)
+                await alter_configs(client, ConfigResource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target)]})
+                told = (await describe_configs(client, ConfigResource.TOPIC, topic)).get(FORMAT)
                 if told is None or told.value is None or stored_format(told.value).value != target:
                     complain(f"{topic}: the brokers have not taken {FORMAT} over")
                     done = False

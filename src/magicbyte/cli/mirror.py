@@ -24,7 +24,7 @@ from magicbyte.log.files.filesystem import local_path
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
-    from magicbyte.mirror.plan import Choice, TopicPlan
+    from magicbyte.mirror.plan import Choice, TopicMirrorPlan
     from magicbyte.mirror.rounds import Rounds
     from magicbyte.mirror.saving import Savings
     from magicbyte.net.exposition import Family
@@ -214,7 +214,7 @@ async def _run(
             _check_some(mirror.copied(), choice)
 
 
-async def _plan(source: Client, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> list[TopicPlan]:
+async def _plan(source: Client, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> list[TopicMirrorPlan]:
     """Return what would be done; no log directory is made for it."""
     from magicbyte.mirror.plan import plan_folder
 

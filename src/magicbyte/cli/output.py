@@ -59,7 +59,7 @@ def say_styled(line: str, *, color: bool | None) -> None:
     click.echo("".join(each if _STYLE.fullmatch(each) else printable(each) for each in _STYLE.split(line)), color=color)
 
 
-class Damage:
+class DamagePolicy:
     """What to do about damage in a log: `policy` stop raises the first, skip reports each and goes on behind it."""
 
     def __init__(self, policy: str) -> None:

@@ -19,7 +19,7 @@ from magicbyte.cli.render import many, size_text
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline import Pipeline
-    from magicbyte.spark.pipeline.driver import Plan, Run
+    from magicbyte.spark.pipeline.driver import PipelineRun, RunPlan
 
 Json = dict[str, Any]
 
@@ -165,7 +165,7 @@ def _progress(given: Pipeline) -> Iterator[Callable[[str, int, int], None]]:
         yield advance
 
 
-def _due(planned: Plan) -> dict[str, tuple[int, int]]:
+def _due(planned: RunPlan) -> dict[str, tuple[int, int]]:
     """Return bytes of sources and partitions of each stage that is to be done, and under "" of the whole run."""
     from magicbyte.spark.pipeline.runner import stage_names
 
@@ -178,7 +178,7 @@ def _due(planned: Plan) -> dict[str, tuple[int, int]]:
     return {**sums, "": (size + sum(unit["bytes"] for unit in planned.done), count + len(planned.done))}
 
 
-def _plan_text(planned: Plan) -> list[str]:
+def _plan_text(planned: RunPlan) -> list[str]:
     lines = [
         f"{unit.name}: {size_text(unit.size)}, {many(len(unit.partition.segments), 'segment')}: "
         f"{', '.join(stage.do for stage in unit.stages) or 'copy'}"
@@ -191,7 +191,7 @@ def _plan_text(planned: Plan) -> list[str]:
     return lines
 
 
-def _text(done: Run) -> list[str]:
+def _text(done: PipelineRun) -> list[str]:
     """Return a line for each kind of stage, and one for all."""
     from magicbyte.spark.pipeline.report import stage_sums
 

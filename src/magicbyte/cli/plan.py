@@ -20,7 +20,7 @@ from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.archive.migration import Use
-    from magicbyte.migration.planner import Estimate, Plan, TopicFacts, TopicPlan
+    from magicbyte.migration.planner import Estimate, MigrationPlan, TopicFacts, TopicPlan
     from magicbyte.records.encode import Format
 
 Json = dict[str, Any]
@@ -49,7 +49,7 @@ def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
     and, of a magicbyte broker with --http, who reads and writes which format. With both: all of it. KEY=VALUE are
     settings of topics that nobody tells, such as retention.ms=86400000.
     """
-    asked = Asked(settings=key_values(settings), **given)
+    asked = PlanOptions(settings=key_values(settings), **given)
     if not (asked.bootstrap or asked.directories):
         raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
     found = asyncio.run(made_plan(asked))
@@ -60,7 +60,7 @@ def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlanOptions:
     """What the command line says, by the names of its options."""
 
     bootstrap: str | None
@@ -74,7 +74,7 @@ class Asked:
     settings: Mapping[str, str]
 
 
-async def made_plan(asked: Asked) -> Plan:
+async def made_plan(asked: PlanOptions) -> MigrationPlan:
     """Return the plan that a command line asks for. Raises NetworkError, BrokerError."""
     from magicbyte.migration import planner
     from magicbyte.migration.sightings import CLIENT_ID
@@ -104,7 +104,7 @@ async def made_plan(asked: Asked) -> Plan:
     )
 
 
-def _stored(asked: Asked) -> dict[str, TopicFacts]:
+def _stored(asked: PlanOptions) -> dict[str, TopicFacts]:
     """Return what the directories hold; the broker's own topics only if they are named."""
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.partitions import choose, in_use
@@ -118,7 +118,7 @@ def _stored(asked: Asked) -> dict[str, TopicFacts]:
 # ---- JSON
 
 
-def plan_json(found: Plan) -> Json:
+def plan_json(found: MigrationPlan) -> Json:
     """Return what `magicbyte plan --format json` prints."""
     return {
         "lookedSeconds": round(found.looked_s, 3),
@@ -177,7 +177,7 @@ def _estimate_json(found: Estimate | None) -> Json | None:
     }
 
 
-def _total_json(found: Plan, which: str) -> Json | None:
+def _total_json(found: MigrationPlan, which: str) -> Json | None:
     parts = [estimate for each in found.topics if (estimate := _estimate_json(getattr(each, which))) is not None]
     if not parts:
         return None
@@ -187,7 +187,7 @@ def _total_json(found: Plan, which: str) -> Json | None:
 # ---- text
 
 
-def plan_text(found: Plan) -> list[str]:
+def plan_text(found: MigrationPlan) -> list[str]:
     """Return the lines that `magicbyte plan` prints."""
     from magicbyte.archive.migration import Phase
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import Damage, say, say_json
+from magicbyte.cli.output import DamagePolicy, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import size_text
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
@@ -89,7 +89,7 @@ def rebuild_index(
         raise LogDirectoryError(f"{twice} is there {folders.count(twice)} times: expected each once for --out")
     if out is not None:
         refuse_overlaps(out, folders, inputs_of(paths, partitions))
-    damage = Damage("skip")
+    damage = DamagePolicy("skip")
     report = _Report(form, write=write, out=out)
     with progress(sum(each.size for each in partitions)) as advance:
         for partition in partitions:

@@ -92,7 +92,7 @@ def jsonl(values: str, topic: str | None = None, partition: int | None = None, *
 
 def jsonl_bytes(values: str, topic: str, partition: int) -> Callable[[RecordColumns], bytes | memoryview]:
     """Return a renderer of the same, named, as bytes, which are valid until it is called again."""
-    from magicbyte.records.text import Field, LineWriter, min_max, suits
+    from magicbyte.records.text import LineWriter, TextField, min_max, suits
 
     plain = jsonl(values, topic, partition, named=True)
 
@@ -100,8 +100,9 @@ def jsonl_bytes(values: str, topic: str, partition: int) -> Callable[[RecordColu
     def writer(kind: int) -> LineWriter:
         start = f'{{"topic": {json.dumps(topic)}, "partition": {partition}, "offset": '
         middle = f', "timestampType": "{_TYPES[kind]}", "key": '
-        return LineWriter([start.encode(), Field.OFFSET, b', "timestamp": ', Field.TIMESTAMP, middle.encode(),
-                           Field.QUOTED_KEY, b', "value": ', Field.QUOTED_VALUE, b', "headers": []}\n'])  # fmt: skip
+        return LineWriter([start.encode(), TextField.OFFSET, b', "timestamp": ', TextField.TIMESTAMP,
+                           middle.encode(), TextField.QUOTED_KEY, b', "value": ', TextField.QUOTED_VALUE,
+                           b', "headers": []}\n'])  # fmt: skip
 
     def render(columns: RecordColumns) -> bytes | memoryview:
         if values == "utf8" and suits(columns):

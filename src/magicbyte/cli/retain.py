@@ -65,7 +65,7 @@ def retain(
 
     Exit status: 0 done, 1 a log is damaged, 2 wrong use, or the broker runs or was killed.
     """
-    from magicbyte.archive.retain import Limits, retain_logs
+    from magicbyte.archive.retain import RetentionLimits, retain_logs
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.index_writer import IndexRules
     from magicbyte.log.files.partitions import choose, in_use
@@ -75,7 +75,7 @@ def retain(
     partitions = choose(in_use(discover(paths, as_)), topics)
     if before_offset is not None and len(partitions) != 1:
         raise click.UsageError(f"--before-offset: expected one partition, found {len(partitions)}")
-    limits = Limits(
+    limits = RetentionLimits(
         now_ms=SystemClock().now_ms(),
         retention_ms=-1 if retention_ms is None else retention_ms,
         retention_bytes=-1 if retention_bytes is None else retention_bytes,

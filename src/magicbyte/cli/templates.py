@@ -88,15 +88,15 @@ def templated(parts: Iterable[Part], topic: str, partition: int) -> Callable[[Re
 
 def _writer(parts: list[Part]) -> Callable[[], LineWriter]:
     """Return what gives a writer of the same lines for records without headers, made when it is first asked for."""
-    from magicbyte.records.text import Field, LineWriter
+    from magicbyte.records.text import LineWriter, TextField
 
-    fields: dict[str, Field | bytes] = {
-        "s": Field.VALUE,
-        "S": Field.VALUE_SIZE,
-        "k": Field.KEY,
-        "K": Field.KEY_SIZE,
-        "o": Field.OFFSET,
-        "T": Field.TIMESTAMP,
+    fields: dict[str, TextField | bytes] = {
+        "s": TextField.VALUE,
+        "S": TextField.VALUE_SIZE,
+        "k": TextField.KEY,
+        "K": TextField.KEY_SIZE,
+        "o": TextField.OFFSET,
+        "T": TextField.TIMESTAMP,
         "h": b"",
     }
     return functools.cache(lambda: LineWriter([fields[part] if isinstance(part, str) else part for part in parts]))

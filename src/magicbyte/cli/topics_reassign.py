@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from magicbyte.client import Client
-    from magicbyte.client.reassignment import Assignment, Move, Progress
+    from magicbyte.client.reassignment import Assignment, Move, ReassignmentProgress
     from magicbyte.ports import TopicPartition
 
 TOO_OLD: Final = (
@@ -317,7 +317,7 @@ async def _summary(client: Client, moves: list[Move], changed: list[Move]) -> st
     return f"{told}; --execute does it"
 
 
-def _progress_text(found: Progress) -> str:
+def _progress_text(found: ReassignmentProgress) -> str:
     count = len(found.completed) + len(found.moving) + len(found.differing)
     told = f"{len(found.completed)} of {many(count, 'partition')} complete"
     if found.moving:
@@ -325,7 +325,7 @@ def _progress_text(found: Progress) -> str:
     return told
 
 
-def _progress_json(found: Progress, target: Assignment) -> dict[str, Any]:
+def _progress_json(found: ReassignmentProgress, target: Assignment) -> dict[str, Any]:
     states = [(each, "complete", target[each], target[each]) for each in found.completed]
     states += [(each, "moving", move.replicas, move.target) for each, move in found.moving.items()]
     states += [(each, "differs", replicas, target[each]) for each, replicas in found.differing.items()]
@@ -351,7 +351,7 @@ class _Lines:
     def __init__(self) -> None:
         self._last = ""
 
-    def show(self, found: Progress) -> None:
+    def show(self, found: ReassignmentProgress) -> None:
         text = _progress_text(found)
         if text != self._last:
             self._last = text

@@ -20,7 +20,7 @@ import click
 
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import say
-from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, Stage
+from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourStage
 
 if TYPE_CHECKING:
     from magicbyte.archive.inventory import PartitionInventory
@@ -126,7 +126,7 @@ class Tour:
         self.folder = folder
         self.bundled = bundled
         self.kept = kept
-        self.stage = Stage()
+        self.stage = TourStage()
         self.found: list[PartitionInventory] = []
 
     def walk(self, *, spark: bool) -> None:

@@ -41,7 +41,7 @@ COUNT_LINES = Pipe("wc -l", lambda lines: [str(len(lines))])
 ONLY_RECORDS = Pipe("grep '^|'", lambda lines: [line for line in lines if line.startswith("|")])
 
 
-class _Terminal(io.TextIOWrapper):
+class _TourTerminal(io.TextIOWrapper):
     """Text that is collected, for a reader who may be sitting at a terminal."""
 
     is_terminal = False
@@ -51,7 +51,7 @@ class _Terminal(io.TextIOWrapper):
         return self.is_terminal
 
 
-class Stage:
+class TourStage:
     """Prints headings, prose, and commands with what they say. Lines have at most `width` columns."""
 
     def __init__(self) -> None:
@@ -115,8 +115,8 @@ class Stage:
     @contextlib.contextmanager
     def _collect_into(self, collected: io.BytesIO) -> Iterator[None]:
         """Send stdout and stderr there, in the order in which they are written."""
-        out = _Terminal(collected, encoding="utf-8", errors="backslashreplace")
-        err = _Terminal(collected, encoding="utf-8", errors="backslashreplace")
+        out = _TourTerminal(collected, encoding="utf-8", errors="backslashreplace")
+        err = _TourTerminal(collected, encoding="utf-8", errors="backslashreplace")
         out.is_terminal = self.colors
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -13,7 +13,7 @@ from magicbyte.cli.render import table_lines, time_text
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.client.transaction_admin import HangingTransactions, OpenTransaction
+    from magicbyte.client.transaction_admin import HangingTransactions, PartitionTransaction
 
 Json = dict[str, Any]
 
@@ -128,7 +128,7 @@ def find_hanging(bootstrap: str, topics: tuple[str, ...], minutes: int, form: st
         click.get_current_context().exit(_FOUND)
 
 
-def _row(each: OpenTransaction) -> list[str]:
+def _row(each: PartitionTransaction) -> list[str]:
     numbers = (each.producer_id, each.producer_epoch, each.coordinator_epoch, each.start_offset)
     return [f"{each.topic}-{each.partition}", *map(str, numbers), time_text(each.last_timestamp)]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from magicbyte.client.client import Client, Cluster, Node, only
+from magicbyte.client.client import BrokerNode, Client, ClusterMetadata, only
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages import alter_configs as whole
@@ -51,7 +51,7 @@ _ALTER, _INCREMENTAL = 33, 44  # API keys
 T = TypeVar("T")
 
 
-class Resource(enum.IntEnum):
+class ConfigResource(enum.IntEnum):
     """What has settings."""
 
     TOPIC = 2
@@ -73,7 +73,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingInForce:
     """A setting as it is in force. `is_own`: set for this topic, or changed on this broker while it ran.
 
     `source` says where the value is from in words, None where a broker before 1.1 does not tell. The value of a
@@ -113,7 +113,7 @@ async def create_topic(client: Client, topic: NewTopic, *, validate_only: bool =
     )
     request = CreateTopicsRequest(topics=[made], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
 
-    async def ask(node: Node) -> None:
+    async def ask(node: BrokerNode) -> None:
         response = await client.ask(node, request, CreateTopicsResponse, wait_ms=TIMEOUT_MS)
         for each in response.topics:
             _check(f"create topic {each.name}", each.error_code, node, each.error_message)
@@ -126,7 +126,7 @@ async def delete_topic(client: Client, name: str) -> None:
     """Delete a topic. Raises BrokerError."""
     request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
 
-    async def ask(node: Node) -> None:
+    async def ask(node: BrokerNode) -> None:
         response = await client.ask(node, request, DeleteTopicsResponse, versions=_BY_NAME, wait_ms=TIMEOUT_MS)
         for each in response.responses:
             _check(f"delete topic {each.name}", each.error_code, node, each.error_message)
@@ -141,7 +141,7 @@ async def create_partitions(client: Client, topic: str, count: int) -> None:
         topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)], timeout_ms=TIMEOUT_MS
     )
 
-    async def ask(node: Node) -> None:
+    async def ask(node: BrokerNode) -> None:
         response = await client.ask(node, request, CreatePartitionsResponse, wait_ms=TIMEOUT_MS)
         for each in response.results:
             _check(f"create partitions of {each.name}", each.error_code, node, each.error_message)
@@ -161,7 +161,7 @@ async def delete_records(client: Client, topic: str, partition: int, before: int
         timeout_ms=TIMEOUT_MS,
     )
 
-    async def ask(node: Node) -> int:
+    async def ask(node: BrokerNode) -> int:
         response = await client.ask(node, request, DeleteRecordsResponse, wait_ms=TIMEOUT_MS)
         found = only(only(response.topics, "topics").partitions, "partitions")
         _check(f"delete records of {topic}-{partition}", found.error_code, node)
@@ -170,7 +170,7 @@ async def delete_records(client: Client, topic: str, partition: int, before: int
     return await client.at_leader(topic, partition, ask)
 
 
-async def describe_configs(client: Client, resource: Resource, name: str) -> dict[str, Setting]:
+async def describe_configs(client: Client, resource: ConfigResource, name: str) -> dict[str, SettingInForce]:
     """Return the settings of a topic or broker by their names. Raises BrokerError.
 
     `name` of a broker is its id; "" stands for all brokers: what they were given together while they ran (from 1.1 on).
@@ -179,11 +179,11 @@ async def describe_configs(client: Client, resource: Resource, name: str) -> dic
         resources=[DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None)]
     )
 
-    async def ask(node: Node) -> dict[str, Setting]:
+    async def ask(node: BrokerNode) -> dict[str, SettingInForce]:
         found = only((await client.ask(node, request, DescribeConfigsResponse)).results, "resources")
         _check(f"settings of {resource.name.lower()} {name}", found.error_code, node, found.error_message)
         return {
-            each.name: Setting(
+            each.name: SettingInForce(
                 each.name, each.value, _is_own(each, name), each.read_only, each.is_sensitive, _source(each)
             )
             for each in found.configs
@@ -193,7 +193,12 @@ async def describe_configs(client: Client, resource: Resource, name: str) -> dic
 
 
 async def alter_configs(
-    client: Client, resource: Resource, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    client: Client,
+    resource: ConfigResource,
+    name: str,
+    changes: Mapping[str, str | None],
+    *,
+    validate_only: bool = False,
 ) -> None:
     """Change some settings of a topic or broker, the others stay; None takes a setting back. Raises BrokerError.
 
@@ -204,7 +209,7 @@ async def alter_configs(
     """
     what = f"change settings of {resource.name.lower()} {name}"
 
-    async def ask(node: Node) -> None:
+    async def ask(node: BrokerNode) -> None:
         connection = await client.connection(node)
         if connection.versions.latest(APIS[_INCREMENTAL]) is not None:
             request = _changes(resource, name, changes, validate_only=validate_only)
@@ -237,14 +242,14 @@ async def alters_one_by_one(client: Client) -> bool:
     return False
 
 
-async def describe_cluster(client: Client) -> Cluster:
+async def describe_cluster(client: Client) -> ClusterMetadata:
     """Return what brokers, id and controller the cluster has now."""
     await client.topics([])
     return client.cluster
 
 
 def _changes(
-    resource: Resource, name: str, changes: Mapping[str, str | None], *, validate_only: bool
+    resource: ConfigResource, name: str, changes: Mapping[str, str | None], *, validate_only: bool
 ) -> incremental.IncrementalAlterConfigsRequest:
     configs = [
         incremental.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
@@ -255,7 +260,7 @@ def _changes(
 
 
 def _replacement(
-    resource: Resource, name: str, settings: Mapping[str, str | None], *, validate_only: bool
+    resource: ConfigResource, name: str, settings: Mapping[str, str | None], *, validate_only: bool
 ) -> whole.AlterConfigsRequest:
     configs = [whole.AlterableConfig(name=key, value=value) for key, value in settings.items() if value is not None]
     changed = whole.AlterConfigsResource(resource_type=resource, resource_name=name, configs=configs)
@@ -274,13 +279,15 @@ def _source(setting: DescribeConfigsResourceResult) -> str | None:
     return _SOURCES.get(setting.config_source, f"source {setting.config_source}")
 
 
-async def _at_keeper(client: Client, resource: Resource, name: str, ask: Callable[[Node], Awaitable[T]]) -> T:
+async def _at_keeper(
+    client: Client, resource: ConfigResource, name: str, ask: Callable[[BrokerNode], Awaitable[T]]
+) -> T:
     """Ask the broker itself about its settings, and the controller about those of topics and of all brokers."""
-    if resource is Resource.TOPIC or not name:
+    if resource is ConfigResource.TOPIC or not name:
         return await client.at_controller(ask)
     return await client.at_broker(int(name), ask)
 
 
-def _check(what: str, code: int, node: Node, detail: str | None = None) -> None:
+def _check(what: str, code: int, node: BrokerNode, detail: str | None = None) -> None:
     if code:
         raise BrokerError(what, code, broker=str(node), detail=detail)

@@ -52,7 +52,7 @@ TRANSACTION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class BrokerNode:
     """A broker. Those that clients are told of at the start have no id: -1."""
 
     id: int
@@ -92,16 +92,16 @@ class Topic:
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownTopic:
     topic: Topic
     at_ms: int
 
 
 @dataclass(slots=True)
-class Cluster:
+class ClusterMetadata:
     """What the brokers said last. `controller` is the id of the broker for changes, None before 0.10."""
 
-    brokers: dict[int, Node] = field(default_factory=dict)
+    brokers: dict[int, BrokerNode] = field(default_factory=dict)
     cluster_id: str | None = None
     controller: int | None = None
 
@@ -134,7 +134,7 @@ class Client:
     ) -> None:
         names = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
         self.bootstrap = [_node(name.strip()) for name in names]
-        self.cluster = Cluster()
+        self.cluster = ClusterMetadata()
         self.request_timeout_ms = request_timeout_ms
         self._client_id = client_id
         self._connect_timeout_ms = connect_timeout_ms
@@ -146,10 +146,10 @@ class Client:
         self._network = network
         self._credentials = Credentials.of(security)
         self._retiring: set[asyncio.Task[None]] = set()
-        self._connections: dict[Node, Connection] = {}
-        self._opening: dict[Node, asyncio.Lock] = {}
-        self._topics: dict[str, _Known] = {}
-        self._coordinators: dict[tuple[int, str], Node] = {}
+        self._connections: dict[BrokerNode, Connection] = {}
+        self._opening: dict[BrokerNode, asyncio.Lock] = {}
+        self._topics: dict[str, _KnownTopic] = {}
+        self._coordinators: dict[tuple[int, str], BrokerNode] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,7 +166,7 @@ class Client:
 
     # ---- requests
 
-    async def connection(self, node: Node) -> Connection:
+    async def connection(self, node: BrokerNode) -> Connection:
         """Return the connection to a broker, opened if need be. Raises NetworkError."""
         known = self._connections.get(node)
         if known is not None and not known.is_closed and not known.is_stale:
@@ -204,7 +204,7 @@ class Client:
         return (await self.connection(node)).versions
 
     async def ask(
-        self, node: Node, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
+        self, node: BrokerNode, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
     ) -> M:
         """Send a request to a broker, once, and return its response. `wait_ms`: what the broker may take by itself."""
         connection = await self.connection(node)
@@ -292,7 +292,7 @@ class Client:
             raise BrokerError(f"topic {name}", topic.error, broker="the cluster")
         return topic
 
-    async def leader(self, topic: str, partition: int) -> Node:
+    async def leader(self, topic: str, partition: int) -> BrokerNode:
         """Return the broker that leads a partition. Raises BrokerError."""
         known = (await self.topic(topic)).partitions.get(partition)
         node = None if known is None else self.cluster.brokers.get(known.leader)
@@ -306,7 +306,7 @@ class Client:
         """Ask for a topic again when it is needed the next time: what is known is out of date."""
         self._topics.pop(topic, None)
 
-    async def controller(self) -> Node:
+    async def controller(self) -> BrokerNode:
         """Return the broker that changes are sent to. Raises BrokerError, at once where none is told: before 0.10."""
         if self.cluster.controller is None or self.cluster.controller not in self.cluster.brokers:
             await self.topics([])
@@ -323,7 +323,7 @@ class Client:
         """Ask who the controller is when it is needed the next time."""
         self.cluster.controller = None
 
-    async def coordinator(self, name: str, kind: int = GROUP) -> Node:
+    async def coordinator(self, name: str, kind: int = GROUP) -> BrokerNode:
         """Return the coordinator of a group, or of a transactional id with `kind` TRANSACTION. Raises BrokerError."""
         known = self._coordinators.get((kind, name))
         if known is None:
@@ -331,14 +331,14 @@ class Client:
             found = await self.ask_any(request, FindCoordinatorResponse, versions=_COORDINATOR[kind])
             if found.error_code:
                 raise BrokerError(f"coordinator of {name}", found.error_code, broker="the cluster")
-            known = self._coordinators[kind, name] = Node(found.node_id, found.host, found.port)
+            known = self._coordinators[kind, name] = BrokerNode(found.node_id, found.host, found.port)
         return known
 
     def forget_coordinator(self, name: str, kind: int = GROUP) -> None:
         """Look for a coordinator again when it is needed the next time."""
         self._coordinators.pop((kind, name), None)
 
-    async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:
+    async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
         """Return what `attempt` does with the leader of a partition, `retried` with the new leader if it has moved."""
 
         async def once() -> T:
@@ -351,7 +351,7 @@ class Client:
 
         return await self.retried(once)
 
-    async def at_broker(self, broker_id: int, attempt: Callable[[Node], Awaitable[T]]) -> T:
+    async def at_broker(self, broker_id: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
         """Return what `attempt` does with a broker, `retried`. Raises BrokerError for one that is not there."""
 
         async def once() -> T:
@@ -364,7 +364,7 @@ class Client:
 
         return await self.retried(once)
 
-    async def at_controller(self, attempt: Callable[[Node], Awaitable[T]]) -> T:
+    async def at_controller(self, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
         """Return what `attempt` does with the controller, `retried` with the new one if it has moved."""
 
         async def once() -> T:
@@ -377,7 +377,7 @@ class Client:
 
         return await self.retried(once)
 
-    async def at_coordinator(self, name: str, attempt: Callable[[Node], Awaitable[T]], kind: int = GROUP) -> T:
+    async def at_coordinator(self, name: str, attempt: Callable[[BrokerNode], Awaitable[T]], kind: int = GROUP) -> T:
         """Return what `attempt` does with a coordinator, `retried` with the new one if it has moved."""
 
         async def once() -> T:
@@ -391,7 +391,7 @@ class Client:
         return await self.retried(once)
 
     def _learn(self, response: MetadataResponse) -> None:
-        brokers = {each.node_id: Node(each.node_id, each.host, each.port) for each in response.brokers}
+        brokers = {each.node_id: BrokerNode(each.node_id, each.host, each.port) for each in response.brokers}
         if brokers:
             self.cluster.brokers = brokers
         self.cluster.cluster_id = response.cluster_id
@@ -407,7 +407,7 @@ class Client:
                 }  # fmt: skip
                 known = None if each.topic_id == NULL_UUID else each.topic_id
                 topic = Topic(each.name, each.is_internal, partitions, each.error_code, known)
-                self._topics[each.name] = _Known(topic, self.clock.monotonic_ms())
+                self._topics[each.name] = _KnownTopic(topic, self.clock.monotonic_ms())
 
 
 def _may_pass(error: BrokerError | NetworkError) -> bool:
@@ -426,8 +426,8 @@ def only(items: Sequence[T], what: str) -> T:
     return items[0]
 
 
-def _node(name: str) -> Node:
+def _node(name: str) -> BrokerNode:
     host, _, port = name.rpartition(":")
     if not host or not port.isdecimal():
         raise ValueError(f"{name!r} is no HOST:PORT")
-    return Node(-1, host.removeprefix("[").removesuffix("]"), int(port))
+    return BrokerNode(-1, host.removeprefix("[").removesuffix("]"), int(port))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import BrokerNode, Client
 from magicbyte.client.topic_report import PartitionReport, report_partitions
 
 
@@ -16,7 +16,7 @@ class ClusterReport:
 
     cluster_id: str | None
     controller: int | None
-    brokers: tuple[Node, ...]
+    brokers: tuple[BrokerNode, ...]
     topics: int
     partitions: tuple[PartitionReport, ...]
 

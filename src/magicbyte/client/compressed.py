@@ -14,7 +14,7 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.layout import Dialect, TimestampType
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.survey import Survey, survey_messages, survey_records
 
 
@@ -86,8 +86,8 @@ def _batch(batch: RecordBatch, limit: int) -> bytes:
     )
 
 
-def _wrapper(wrapper: Message, inner: Survey) -> bytes:
-    copy = Message(memoryview(bytearray(wrapper.buffer)))
+def _wrapper(wrapper: MessageView, inner: Survey) -> bytes:
+    copy = MessageView(memoryview(bytearray(wrapper.buffer)))
     copy.set_offset(inner.records - 1)
     if copy.magic == 1:
         copy.set_max_timestamp(TimestampType.CREATE_TIME, inner.latest)

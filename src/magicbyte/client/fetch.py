@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from magicbyte.client.client import Node, only
+from magicbyte.client.client import BrokerNode, only
 from magicbyte.client.source import Source
 from magicbyte.compiled.kernel import expect
 from magicbyte.errors import BatchTooLargeError, BrokerError, OffsetOutOfRangeError
@@ -20,7 +20,7 @@ from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import Entry, parse_entry
 from magicbyte.records.layout import LOG_OVERHEAD, Dialect
 from magicbyte.records.scan import BatchTable, scan
-from magicbyte.records.transactions import AbortedTransaction, CommittedFilter, batch_facts
+from magicbyte.records.transactions import AbortedRange, CommittedFilter, batch_facts
 
 MAX_BYTES: Final = (4 << 20) - (16 << 10)  # of one response: with what is around it, memory of 4 MiB holds it
 LARGEST_SET: Final = 64 << 20  # bytes that one set may have before it is an error
@@ -66,7 +66,7 @@ class ClosedSets:
     last_stable_offset: int
     log_start_offset: int
     table: BatchTable
-    aborted: list[AbortedTransaction] = field(default_factory=list)
+    aborted: list[AbortedRange] = field(default_factory=list)
 
 
 async def fetch_sets(
@@ -81,7 +81,7 @@ async def fetch_sets(
     while True:
         asked = max_bytes
 
-        async def ask(node: Node, size: int = asked) -> PartitionData:
+        async def ask(node: BrokerNode, size: int = asked) -> PartitionData:
             return await _fetch(client, node, topic, partition, offset, size, options)
 
         found = await client.at_leader(topic, partition, ask)
@@ -100,7 +100,7 @@ async def fetch_sets(
     if first:
         data = data[table.position[first] if first < len(table) else len(data) :]
         table = scan(data, dialect=options.dialect)
-    aborted = [AbortedTransaction(each.producer_id, each.first_offset) for each in found.aborted_transactions or []]
+    aborted = [AbortedRange(each.producer_id, each.first_offset) for each in found.aborted_transactions or []]
     return ClosedSets(
         data[: table.end],
         next_offset,
@@ -210,7 +210,7 @@ def delivered_rows(found: ClosedSets) -> list[int]:
 
 
 async def _fetch(
-    client: Source, node: Node, topic: str, partition: int, offset: int, max_bytes: int, options: FetchOptions
+    client: Source, node: BrokerNode, topic: str, partition: int, offset: int, max_bytes: int, options: FetchOptions
 ) -> PartitionData:
     request = FetchRequest(
         replica_id=-1,

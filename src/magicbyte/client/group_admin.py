@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from magicbyte.client.client import Client, Node, only
+from magicbyte.client.client import BrokerNode, Client, only
 from magicbyte.client.groups import TopicPartition
 from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode
 from magicbyte.groups.consumer_protocol import Assignment
@@ -70,7 +70,7 @@ class DescribedGroup:
     kind: str
     protocol_type: str
     assignor: str
-    coordinator: Node
+    coordinator: BrokerNode
     members: tuple[GroupMember, ...]
 
     @property
@@ -91,7 +91,7 @@ async def list_groups(client: Client) -> list[ListedGroup]:
     return [each for _, each in sorted(found.items())]
 
 
-async def _groups_of(client: Client, node: Node) -> list[ListedGroup]:
+async def _groups_of(client: Client, node: BrokerNode) -> list[ListedGroup]:
     response = await client.ask(node, ListGroupsRequest(), ListGroupsResponse)
     _check("list groups", response.error_code, node)
     return [
@@ -103,7 +103,7 @@ async def _groups_of(client: Client, node: Node) -> list[ListedGroup]:
 async def describe_group(client: Client, name: str) -> DescribedGroup:
     """Return a group's state and members. Needs brokers from 0.9 on. Raises BrokerError and NetworkError."""
 
-    async def ask(node: Node) -> DescribedGroup:
+    async def ask(node: BrokerNode) -> DescribedGroup:
         connection = await client.connection(node)
         if connection.versions.latest(APIS[_NEW_DESCRIBE]) is not None:
             found = await _describe_new(client, node, name)
@@ -114,7 +114,7 @@ async def describe_group(client: Client, name: str) -> DescribedGroup:
     return await client.at_coordinator(name, ask)
 
 
-async def _describe_new(client: Client, node: Node, name: str) -> DescribedGroup | None:
+async def _describe_new(client: Client, node: BrokerNode, name: str) -> DescribedGroup | None:
     """Return a group of KIP-848's protocol, None if it is not one."""
     request = ConsumerGroupDescribeRequest(group_ids=[name])
     found = only((await client.ask(node, request, ConsumerGroupDescribeResponse)).groups, "groups")
@@ -134,7 +134,7 @@ async def _describe_new(client: Client, node: Node, name: str) -> DescribedGroup
     return DescribedGroup(name, found.group_state, _CONSUMER, _CONSUMER, found.assignor_name, node, members)
 
 
-async def _describe_classic(client: Client, node: Node, name: str) -> DescribedGroup:
+async def _describe_classic(client: Client, node: BrokerNode, name: str) -> DescribedGroup:
     found = only(
         (await client.ask(node, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)).groups, "groups"
     )
@@ -171,7 +171,7 @@ def _assigned(data: bytes) -> Iterator[TopicPartition]:
 async def delete_group(client: Client, name: str) -> None:
     """Delete a group and its offsets; it must be without members. Needs brokers from 1.1 on. Raises BrokerError."""
 
-    async def ask(node: Node) -> None:
+    async def ask(node: BrokerNode) -> None:
         response = await client.ask(node, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)
         found = only(response.results, "groups")
         _check(f"delete group {name}", found.error_code, node)
@@ -179,6 +179,6 @@ async def delete_group(client: Client, name: str) -> None:
     await client.at_coordinator(name, ask)
 
 
-def _check(what: str, code: int, node: Node, detail: str | None = None) -> None:
+def _check(what: str, code: int, node: BrokerNode, detail: str | None = None) -> None:
     if code:
         raise BrokerError(what, code, broker=str(node), detail=detail)

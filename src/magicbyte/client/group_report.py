@@ -23,7 +23,7 @@ _LIST_OFFSETS = 2  # API key
 
 
 @dataclass(slots=True)
-class Group:
+class ReportedGroup:
     """What is known of a group. `described` is None where brokers know no members: before 0.9."""
 
     name: str
@@ -75,7 +75,7 @@ class GroupPlace:
 class GroupReport:
     """A group with the partitions that it has offsets in, or reads."""
 
-    group: Group
+    group: ReportedGroup
     places: tuple[GroupPlace, ...]
 
     def to_json(self) -> Json:
@@ -102,7 +102,7 @@ class GroupReport:
         }
 
 
-async def report_of(client: Client, group: Group) -> GroupReport:
+async def report_of(client: Client, group: ReportedGroup) -> GroupReport:
     """Return how far a group is in each partition. Raises BrokerError and NetworkError."""
     readers = {place: member for member in group.members for place in member.partitions}
     places = sorted(group.offsets.keys() | group.in_zookeeper.keys() | readers.keys())
@@ -126,7 +126,9 @@ async def _ends(client: Client, places: Iterable[TopicPartition]) -> dict[TopicP
     return found
 
 
-async def find_groups(client: Client, *, zookeeper: bool, on_other_kind: Callable[[str, str], None]) -> list[Group]:
+async def find_groups(
+    client: Client, *, zookeeper: bool, on_other_kind: Callable[[str, str], None]
+) -> list[ReportedGroup]:
     """Return all groups that there are; those of other kinds are left out, after a call with their name and kind."""
     found = []
     for each in await list_groups(client):
@@ -141,7 +143,7 @@ async def find_groups(client: Client, *, zookeeper: bool, on_other_kind: Callabl
     return found
 
 
-async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> Group:
+async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> ReportedGroup:
     """Return a group. Raises BrokerError, GROUP_ID_NOT_FOUND, for one that has neither members nor offsets.
 
     The brokers look in ZooKeeper partition by partition: only if they must, or if `zookeeper` says so.
@@ -150,7 +152,7 @@ async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> G
         described = await describe_group(client, name)
     except UnsupportedVersionError:
         described = None
-    group = Group(name, described, await committed_offsets(client, name, None))
+    group = ReportedGroup(name, described, await committed_offsets(client, name, None))
     if zookeeper or not group.offsets:
         group.in_zookeeper = await zookeeper_offsets(client, name)
     if not (group.offsets or group.in_zookeeper or (described is not None and described.is_known)):
@@ -175,7 +177,7 @@ async def _not_found(client: Client, name: str) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class OffsetTarget:
     """Where a group is to go on: `number` is an offset, a time in ms, or how many records further on."""
 
     kind: Kind
@@ -205,7 +207,7 @@ class Reset:
 
 
 async def reset_offsets(
-    client: Client, name: str, topics: Mapping[str, list[int]], target: Target, *, dry_run: bool, zookeeper: bool,
+    client: Client, name: str, topics: Mapping[str, list[int]], target: OffsetTarget, *, dry_run: bool, zookeeper: bool,
     warn: Callable[[str], None],
 ) -> list[Reset]:  # fmt: skip
     """Let a group without members go on somewhere else, and return where; nothing is changed by a `dry_run`.
@@ -241,13 +243,13 @@ async def reset_offsets(
     return found
 
 
-async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> Group:
+async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> ReportedGroup:
     """Return a group; one that is not there is made by its first offsets if topics are named (`wanted`)."""
     try:
         return await find_group(client, name, zookeeper=zookeeper)
     except BrokerError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND and wanted:
-            return Group(name, None, {})
+            return ReportedGroup(name, None, {})
         raise
 
 
@@ -263,7 +265,7 @@ async def _chosen(client: Client, topics: Mapping[str, list[int]]) -> list[Topic
     return found
 
 
-async def _reset(client: Client, place: TopicPartition, was: Committed | None, target: Target) -> Reset:
+async def _reset(client: Client, place: TopicPartition, was: Committed | None, target: OffsetTarget) -> Reset:
     start, end = await bounds(client, *place)
     match target.kind:
         case "earliest":

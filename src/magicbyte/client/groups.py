@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import BrokerNode, Client
 from magicbyte.errors import BrokerError, ErrorCode, UnsupportedVersionError
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages.offset_commit import (
@@ -48,7 +48,7 @@ async def committed_offsets(
         for topic, indexes in _by_topic(partitions).items()
     ]  # fmt: skip
 
-    async def ask(node: Node) -> dict[TopicPartition, Committed]:
+    async def ask(node: BrokerNode) -> dict[TopicPartition, Committed]:
         request = OffsetFetchRequest(group_id=group, topics=topics)
         versions = _ZOOKEEPER if zookeeper else _FETCH if topics is not None else _FETCH_ALL
         response = await client.ask(node, request, OffsetFetchResponse, versions=versions)
@@ -90,7 +90,7 @@ async def commit_offsets(
     """
     versions = _ZOOKEEPER if zookeeper else _COMMIT
 
-    async def ask(node: Node) -> None:
+    async def ask(node: BrokerNode) -> None:
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,
@@ -120,7 +120,7 @@ async def commit_offsets(
 async def _tells_all(client: Client, group: str) -> bool:
     """Whether a group's coordinator tells of all offsets without being asked for each partition."""
 
-    async def look(node: Node) -> bool:
+    async def look(node: BrokerNode) -> bool:
         return (await client.connection(node)).versions.latest(APIS[_OFFSET_FETCH], _FETCH_ALL) is not None
 
     return await client.at_coordinator(group, look)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from magicbyte.client.client import Client, Node, only
+from magicbyte.client.client import BrokerNode, Client, only
 from magicbyte.client.source import Source
 from magicbyte.errors import BrokerError, NetworkError
 from magicbyte.protocol.messages.list_offsets import (
@@ -44,7 +44,7 @@ async def list_offset(
     BrokerError and NetworkError.
     """
 
-    async def ask(node: Node) -> ListedOffset:
+    async def ask(node: BrokerNode) -> ListedOffset:
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=int(committed),
@@ -79,7 +79,7 @@ async def offsets_now(
 
     Left out are those of which it cannot be told now: without a leader, or of brokers that do not answer.
     """
-    led: dict[Node, dict[str, list[int]]] = {}
+    led: dict[BrokerNode, dict[str, list[int]]] = {}
     for topic, partition in partitions:
         with contextlib.suppress(BrokerError, NetworkError):
             node = await client.leader(topic, partition)
@@ -91,7 +91,7 @@ async def offsets_now(
 
 
 async def _offsets_at(
-    client: Client, node: Node, topics: Mapping[str, list[int]], timestamp: int, committed: bool
+    client: Client, node: BrokerNode, topics: Mapping[str, list[int]], timestamp: int, committed: bool
 ) -> dict[tuple[str, int], int]:
     asked = [
         ListOffsetsTopic(

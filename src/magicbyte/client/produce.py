@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import BrokerNode, Client
 from magicbyte.client.compressed import as_produced
 from magicbyte.client.produce_frames import IsAddressed, Produced, SetsRequest, SetsResponse
 from magicbyte.client.versions import BrokerVersions
@@ -124,7 +124,7 @@ async def send_made(
 
 async def send_together(
     client: Client,
-    node: Node,
+    node: BrokerNode,
     sets: Sequence[IsAddressed],
     kind: range,
     options: ProduceOptions = DEFAULT_PRODUCE,
@@ -171,7 +171,7 @@ def _versions_for(magic: int, codec: Codec) -> range:
 
 
 async def _broker_versions(client: Client, topic: str, partition: int) -> BrokerVersions:
-    async def look(node: Node) -> BrokerVersions:
+    async def look(node: BrokerNode) -> BrokerVersions:
         return (await client.connection(node)).versions
 
     return await client.at_leader(topic, partition, look)
@@ -221,7 +221,7 @@ def _from_zero(part: memoryview, target: Format) -> Records:
 async def _produce(
     client: Client, topic: str, partition: int, data: Records, versions: range, options: ProduceOptions
 ) -> Produced:
-    async def ask(node: Node) -> Produced:
+    async def ask(node: BrokerNode) -> Produced:
         (answer,) = await _ask(client, node, [Addressed(topic, partition, data)], versions, options)
         if isinstance(answer, BrokerError):
             raise answer
@@ -231,7 +231,7 @@ async def _produce(
 
 
 async def _ask(
-    client: Client, node: Node, sets: Sequence[IsAddressed], versions: range, options: ProduceOptions
+    client: Client, node: BrokerNode, sets: Sequence[IsAddressed], versions: range, options: ProduceOptions
 ) -> list[Produced | BrokerError]:
     """Produce one set to each of some partitions, in one request; return what became of each."""
     request = SetsRequest(options.acks, options.timeout_ms, sets)
@@ -244,7 +244,7 @@ async def _ask(
     return [_answer(found[each.topic, each.partition], each.topic, node) for each in sets]
 
 
-def _answer(found: Produced | PartitionProduceResponse, topic: str, node: Node) -> Produced | BrokerError:
+def _answer(found: Produced | PartitionProduceResponse, topic: str, node: BrokerNode) -> Produced | BrokerError:
     if isinstance(found, Produced):
         return found
     if not found.error_code:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from magicbyte.client.admin import Resource, alter_configs, describe_configs
+from magicbyte.client.admin import ConfigResource, alter_configs, describe_configs
 from magicbyte.client.client import Client
 from magicbyte.client.replicas import Reassignment, describe_log_dirs, list_reassignments
 from magicbyte.errors import InvalidReplicaAssignmentError, UnknownTopicError
@@ -170,22 +170,22 @@ async def throttle(client: Client, moves: Sequence[Move], bytes_per_second: int)
     """
     rate = str(bytes_per_second)
     for broker in sorted({broker for each in moves for broker in (*each.current, *each.target)}):
-        await alter_configs(client, Resource.BROKER, str(broker), {_LEADER_RATE: rate, _FOLLOWER_RATE: rate})
+        await alter_configs(client, ConfigResource.BROKER, str(broker), {_LEADER_RATE: rate, _FOLLOWER_RATE: rate})
     for topic in sorted({each.partition.topic for each in moves}):
         own = [each for each in moves if each.partition.topic == topic]
         leaders = [f"{each.partition.partition}:{broker}" for each in own for broker in each.current]
         followers = [f"{each.partition.partition}:{broker}" for each in own for broker in each.adding]
         await alter_configs(
-            client, Resource.TOPIC, topic, {_LEADERS: ",".join(leaders), _FOLLOWERS: ",".join(followers)}
+            client, ConfigResource.TOPIC, topic, {_LEADERS: ",".join(leaders), _FOLLOWERS: ",".join(followers)}
         )
 
 
 async def unthrottle(client: Client, topics: Iterable[str]) -> bool:
     """Take throttles back: those of topics and, unless other moves are under way, of brokers. Say if there were any."""
-    resources = [(Resource.TOPIC, topic, (_LEADERS, _FOLLOWERS)) for topic in sorted(set(topics))]
+    resources = [(ConfigResource.TOPIC, topic, (_LEADERS, _FOLLOWERS)) for topic in sorted(set(topics))]
     if not await list_reassignments(client):
         brokers = sorted(client.cluster.brokers)
-        resources += [(Resource.BROKER, str(broker), (_LEADER_RATE, _FOLLOWER_RATE)) for broker in brokers]
+        resources += [(ConfigResource.BROKER, str(broker), (_LEADER_RATE, _FOLLOWER_RATE)) for broker in brokers]
     found = False
     for kind, name, settings in resources:
         known = await describe_configs(client, kind, name)
@@ -200,7 +200,7 @@ async def unthrottle(client: Client, topics: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReassignmentProgress:
     """How far moves are: partitions that have their target, that still move, and that do neither.
 
     `copied` of `to_copy` bytes are on the brokers that are being added: those of the moves under way.
@@ -213,7 +213,7 @@ class Progress:
     to_copy: int
 
 
-async def progress_of(client: Client, target: Assignment) -> Progress:
+async def progress_of(client: Client, target: Assignment) -> ReassignmentProgress:
     """Return how far a reassignment is. Raises UnknownTopicError for a topic that is not there any more."""
     moving = await list_reassignments(client, target)
     topics = await client.topics()
@@ -235,12 +235,12 @@ async def progress_of(client: Client, target: Assignment) -> Progress:
         whole = max((sizes.get((each, broker), 0) for broker in move.replicas), default=0)
         to_copy += whole * len(move.adding)
         copied += sum(sizes.get((each, broker), 0) for broker in move.adding)
-    return Progress(tuple(completed), moving, differing, copied, to_copy)
+    return ReassignmentProgress(tuple(completed), moving, differing, copied, to_copy)
 
 
 async def follow(
-    client: Client, target: Assignment, report: Callable[[Progress], None], *, interval_ms: int = 1000
-) -> Progress:
+    client: Client, target: Assignment, report: Callable[[ReassignmentProgress], None], *, interval_ms: int = 1000
+) -> ReassignmentProgress:
     """Wait until no partition of `target` moves any more; `report` each look, and return the last one."""
     stale = 0
     while True:

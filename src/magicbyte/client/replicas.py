@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import BrokerNode, Client
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.alter_partition_reassignments import (
@@ -103,7 +103,7 @@ async def elect_leaders(
     request = ElectLeadersRequest(election_type=election, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
     versions = _WITH_ELECTION_TYPE if election is Election.UNCLEAN else None
 
-    async def ask(node: Node) -> list[PartitionOutcome]:
+    async def ask(node: BrokerNode) -> list[PartitionOutcome]:
         response = await client.ask(node, request, ElectLeadersResponse, versions=versions, wait_ms=TIMEOUT_MS)
         _check("elect leaders", response.error_code, node)
         return [
@@ -138,7 +138,7 @@ async def alter_reassignments(
     ]
     request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
 
-    async def ask(node: Node) -> list[PartitionOutcome]:
+    async def ask(node: BrokerNode) -> list[PartitionOutcome]:
         response = await client.ask(node, request, AlterPartitionReassignmentsResponse, wait_ms=TIMEOUT_MS)
         _check("reassign partitions", response.error_code, node, response.error_message)
         return [
@@ -165,7 +165,7 @@ async def list_reassignments(
         ]
     request = ListPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
 
-    async def ask(node: Node) -> dict[TopicPartition, Reassignment]:
+    async def ask(node: BrokerNode) -> dict[TopicPartition, Reassignment]:
         response = await client.ask(node, request, ListPartitionReassignmentsResponse, wait_ms=TIMEOUT_MS)
         _check("list reassignments", response.error_code, node, response.error_message)
         return {
@@ -193,7 +193,7 @@ async def describe_log_dirs(
         ]
     request = DescribeLogDirsRequest(topics=topics)
 
-    async def ask(node: Node) -> list[DescribedLogDir]:
+    async def ask(node: BrokerNode) -> list[DescribedLogDir]:
         response = await client.ask(node, request, DescribeLogDirsResponse)
         _check("describe log directories", response.error_code, node)
         return [
@@ -222,7 +222,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
-def _outcome(task: str, topic: str, index: int, code: int, detail: str | None, node: Node) -> PartitionOutcome:
+def _outcome(task: str, topic: str, index: int, code: int, detail: str | None, node: BrokerNode) -> PartitionOutcome:
     """Return the outcome for one partition. Raises BrokerError where the broker says that it is not the controller."""
     partition = TopicPartition(topic, index)
     error = BrokerError(f"{task} {partition}", code, broker=str(node), detail=detail or None) if code else None
@@ -231,6 +231,6 @@ def _outcome(task: str, topic: str, index: int, code: int, detail: str | None, n
     return PartitionOutcome(partition, error)
 
 
-def _check(task: str, code: int, node: Node, detail: str | None = None) -> None:
+def _check(task: str, code: int, node: BrokerNode, detail: str | None = None) -> None:
     if code:
         raise BrokerError(task, code, broker=str(node), detail=detail)

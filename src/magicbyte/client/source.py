@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
-from magicbyte.client.client import Cluster, Node, Topic
+from magicbyte.client.client import BrokerNode, ClusterMetadata, Topic
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.protocol import Message
 
@@ -19,7 +19,7 @@ class Source(Protocol):
     It answers Fetch and ListOffsets; `read_sets`, `list_offset` and what is made of them need no more.
     """
 
-    cluster: Cluster
+    cluster: ClusterMetadata
 
     async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
         """Return topics by name, all if `names` is None."""
@@ -27,10 +27,10 @@ class Source(Protocol):
     async def versions(self) -> BrokerVersions:
         """Return the request versions that it answers; of several brokers those of one."""
 
-    async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:
+    async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
         """Return what `attempt` returns for the leader of a partition. Raises BrokerError and NetworkError."""
 
     async def ask(
-        self, node: Node, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
+        self, node: BrokerNode, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
     ) -> M:
         """Return the response to a request. `wait_ms`: what the broker may take by itself."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magicbyte.client.client import TRANSACTION, Client, Node, only
+from magicbyte.client.client import TRANSACTION, BrokerNode, Client, only
 from magicbyte.client.groups import TopicPartition
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError
 from magicbyte.protocol import APIS
@@ -92,7 +92,7 @@ class DescribedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class PartitionTransaction:
     """A transaction that is open in a partition, by the state that the partition's leader keeps of its producers."""
 
     topic: str
@@ -120,7 +120,7 @@ class OpenTransaction:
 class HangingTransactions:
     """Transactions that nobody will end, and why some partitions could not be asked."""
 
-    found: list[OpenTransaction]
+    found: list[PartitionTransaction]
     unasked: list[str]
 
 
@@ -142,7 +142,7 @@ async def list_transactions(
     return [each for _, each in sorted(found.items())]
 
 
-async def _listed_at(client: Client, node: Node, request: ListTransactionsRequest) -> list[ListedTransaction]:
+async def _listed_at(client: Client, node: BrokerNode, request: ListTransactionsRequest) -> list[ListedTransaction]:
     response = await client.ask(node, request, ListTransactionsResponse)
     _check("list transactions", response.error_code, node)
     if unknown := response.unknown_state_filters:
@@ -159,7 +159,7 @@ async def _listed_at(client: Client, node: Node, request: ListTransactionsReques
 async def describe_transaction(client: Client, transactional_id: str) -> DescribedTransaction:
     """Return what the coordinator of a transactional id knows of it. Raises BrokerError and NetworkError."""
 
-    async def ask(node: Node) -> DescribedTransaction:
+    async def ask(node: BrokerNode) -> DescribedTransaction:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         response = await client.ask(node, request, DescribeTransactionsResponse)
         state = only(response.transaction_states, "transactional ids")
@@ -183,10 +183,10 @@ async def describe_transaction(client: Client, transactional_id: str) -> Describ
 # ---- transactions in partitions
 
 
-async def open_transactions(client: Client, topic: str, partition: int) -> list[OpenTransaction]:
+async def open_transactions(client: Client, topic: str, partition: int) -> list[PartitionTransaction]:
     """Return the transactions that are open in a partition. Raises BrokerError and NetworkError."""
 
-    async def ask(node: Node) -> list[OpenTransaction]:
+    async def ask(node: BrokerNode) -> list[PartitionTransaction]:
         (code, message, found) = (await _open_at(client, node, [(topic, partition)]))[topic, partition]
         _check(f"describe producers of {topic}-{partition}", code, node, message)
         return found
@@ -195,8 +195,8 @@ async def open_transactions(client: Client, topic: str, partition: int) -> list[
 
 
 async def _open_at(
-    client: Client, node: Node, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, tuple[int, str | None, list[OpenTransaction]]]:
+    client: Client, node: BrokerNode, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, str | None, list[PartitionTransaction]]]:
     """Return error code, message and open transactions of partitions that a broker leads."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
@@ -210,7 +210,7 @@ async def _open_at(
             part.error_code,
             part.error_message,
             [
-                OpenTransaction(
+                PartitionTransaction(
                     topic.name, part.partition_index, each.producer_id, each.producer_epoch,
                     max(each.coordinator_epoch, 0), each.current_txn_start_offset, each.last_timestamp,
                 )
@@ -244,7 +244,7 @@ async def find_hanging(
                 by_leader.setdefault(partition.leader, []).append((name, index))
             else:
                 unasked.append(f"{name}-{index}: it has no leader")
-    suspects: list[OpenTransaction] = []
+    suspects: list[PartitionTransaction] = []
     for leader, partitions in sorted(by_leader.items()):
         node = client.cluster.brokers[leader]
         try:
@@ -261,7 +261,7 @@ async def find_hanging(
     return HangingTransactions(await _without_coordinator(client, idle), unasked)
 
 
-async def _without_coordinator(client: Client, suspects: list[OpenTransaction]) -> list[OpenTransaction]:
+async def _without_coordinator(client: Client, suspects: list[PartitionTransaction]) -> list[PartitionTransaction]:
     """Return the transactions of partitions whose coordinator, if there is one, will not write a marker there."""
     if not suspects:
         return []
@@ -278,7 +278,7 @@ async def _without_coordinator(client: Client, suspects: list[OpenTransaction]) 
     return [each for each in suspects if (each.topic, each.partition) not in expected.get(each.producer_id, ())]
 
 
-async def hanging_at(client: Client, topic: str, partition: int, start_offset: int) -> OpenTransaction:
+async def hanging_at(client: Client, topic: str, partition: int, start_offset: int) -> PartitionTransaction:
     """Return the hanging transaction that begins at an offset of a partition.
 
     Raises BrokerError if no transaction begins there, or if its coordinator will end it.
@@ -299,7 +299,7 @@ async def hanging_at(client: Client, topic: str, partition: int, start_offset: i
     return there[0]
 
 
-async def abort_transaction(client: Client, transaction: OpenTransaction) -> None:
+async def abort_transaction(client: Client, transaction: PartitionTransaction) -> None:
     """End a transaction in its partition by an ABORT marker. Raises BrokerError and NetworkError."""
     topic, partition = transaction.topic, transaction.partition
     marker = WritableTxnMarker(
@@ -310,7 +310,7 @@ async def abort_transaction(client: Client, transaction: OpenTransaction) -> Non
         coordinator_epoch=transaction.coordinator_epoch,
     )
 
-    async def ask(node: Node) -> None:
+    async def ask(node: BrokerNode) -> None:
         request = WriteTxnMarkersRequest(markers=[marker])
         response = await client.ask(node, request, WriteTxnMarkersResponse, versions=_MARKERS)
         written = only(only(only(response.markers, "markers").topics, "topics").partitions, "partitions")
@@ -320,6 +320,6 @@ async def abort_transaction(client: Client, transaction: OpenTransaction) -> Non
     await client.at_leader(topic, partition, ask)
 
 
-def _check(what: str, code: int, node: Node, detail: str | None = None) -> None:
+def _check(what: str, code: int, node: BrokerNode, detail: str | None = None) -> None:
     if code:
         raise BrokerError(what, code, broker=str(node), detail=detail)

@@ -1,8 +1,8 @@
 """The group coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
 
-Each request gets its `Reply`, at once or in the effects of a later call. `Store` effects of one partition are to be
-performed in their order, and `stored` called in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
-KIP-345, KIP-394, KIP-447, KIP-496.
+Each request gets its `Reply`, at once or in the effects of a later call. `StoreRecords` effects of one partition are to
+be performed in their order, and `stored` called in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211,
+KIP-229, KIP-345, KIP-394, KIP-447, KIP-496.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from magicbyte.groups.effects import (
     EndGroupDelete,
     EndTransaction,
     Reply,
-    Store,
+    StoreRecords,
 )
 from magicbyte.groups.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.groups.loading import LoadedPartition
@@ -375,7 +375,7 @@ class Coordinator:
         then: AfterStore | None = None,
         *,
         always: bool = False,
-    ) -> list[Store]:
+    ) -> list[StoreRecords]:
         """Drop offsets of a group, and the group itself if it is idle then, or `always`.
 
         Return what stores that, and does `then` after it: nothing where there is nothing to be stored.
@@ -390,7 +390,7 @@ class Coordinator:
             del self.groups[group.group_id]
             if group.generation:  # else it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
-        return [Store(group.partition, group.term, tuple(records), then)] if records else []
+        return [StoreRecords(group.partition, group.term, tuple(records), then)] if records else []
 
     def expire(self, date_ms: int) -> list[Effect]:
         """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
@@ -417,8 +417,8 @@ class Coordinator:
 
     # ---- after appends
 
-    def stored(self, store: Store, code: ErrorCode, now: Moment) -> list[Effect]:
-        """Go on after the append of a `Store`, which ended with `code`: as not the leader when its term has ended."""
+    def stored(self, store: StoreRecords, code: ErrorCode, now: Moment) -> list[Effect]:
+        """Go on after a `StoreRecords`, which ended with `code`: as not the leader when its term has ended."""
         if not self.terms.is_present(store.partition, store.term):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         match store.then:

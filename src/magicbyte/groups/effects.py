@@ -1,6 +1,6 @@
 """What the coordinator is asked by, and what it wants done, as data: it answers nobody and writes nothing itself.
 
-Effects can be compared, logged and replayed. What is to happen after an append stands in its `Store`, and
+Effects can be compared, logged and replayed. What is to happen after an append stands in its `StoreRecords`, and
 `Coordinator.stored` does it.
 """
 
@@ -124,7 +124,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreRecords:
     """Append records to a partition of `__consumer_offsets`, as one set, and give the outcome to `Coordinator.stored`.
 
     Of one partition that is done in the order of the appends. `records` are pairs of a key and a value, None to delete;
@@ -150,7 +150,7 @@ class Tell:
     code: ErrorCode
 
 
-Effect: TypeAlias = Reply | Store | Tell
+Effect: TypeAlias = Reply | StoreRecords | Tell
 
 
 def encoded(value: bytes | GroupMetadataValue | None) -> bytes | None:

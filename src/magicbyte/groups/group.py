@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import GroupConfig
 from magicbyte.groups.deadlines import Deadlines
-from magicbyte.groups.effects import AfterStore, AnswerReplacement, AssignMembers, Caller, Effect, Reply, Store
+from magicbyte.groups.effects import AfterStore, AnswerReplacement, AssignMembers, Caller, Effect, Reply, StoreRecords
 from magicbyte.groups.members import Member, Members, protocols_of
 from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from magicbyte.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
@@ -414,11 +414,11 @@ class Group:
         now: Moment,
         then: AfterStore | None = None,
         assignments: dict[str, bytes] | None = None,
-    ) -> Store:
+    ) -> StoreRecords:
         """Return the effect that stores the group, with the assignments given or those that it has."""
         key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
         value = _stored_value(self, now.date_ms, assignments) if keeps else None
-        return Store(self.partition, self.term, ((key.to_bytes(), value),), then, is_group=True)
+        return StoreRecords(self.partition, self.term, ((key.to_bytes(), value),), then, is_group=True)
 
 
 def _stored_value(group: Group, date_ms: int, assignments: dict[str, bytes] | None) -> GroupMetadataValue:

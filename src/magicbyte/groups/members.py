@@ -10,7 +10,7 @@ from typing import TypeAlias
 from magicbyte.errors import CorruptRecordError, ErrorCode
 from magicbyte.groups.consumer_protocol import Subscription
 from magicbyte.groups.effects import Caller
-from magicbyte.groups.records import Member as StoredMember
+from magicbyte.groups.records import StoredMember as StoredMember
 from magicbyte.groups.usage import Usage, weight
 from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
 

@@ -22,7 +22,7 @@ from magicbyte.groups.effects import (
     PartitionCode,
     Producer,
     Reply,
-    Store,
+    StoreRecords,
     Tell,
     TopicCodes,
 )
@@ -72,7 +72,7 @@ def commit(
         return [Reply(caller, _commit_answer(topics, ErrorCode.NONE))]
     group = coordinator.group_of(request.group_id)
     then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics))
-    return [Store(group.partition, group.term, _offset_records(group.group_id, taken), then)]
+    return [StoreRecords(group.partition, group.term, _offset_records(group.group_id, taken), then)]
 
 
 def committed(coordinator: Coordinator, then: CommitOffsets, code: ErrorCode) -> Reply:
@@ -117,7 +117,7 @@ def end_transaction(coordinator: Coordinator, ticket: Hashable, partition: int, 
     if coordinator.closed or not coordinator.terms.is_active(partition):
         return [Tell(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     then = EndTransaction(ticket, marker.producer.producer_id, marker.commits)
-    return [Store(partition, coordinator.terms[partition].number, (), then, origin=marker)]
+    return [StoreRecords(partition, coordinator.terms[partition].number, (), then, origin=marker)]
 
 
 def ended(coordinator: Coordinator, then: EndTransaction, partition: int, code: ErrorCode) -> list[Effect]:
@@ -160,7 +160,7 @@ def commit_in_transaction(
     group.unstable.update(place for place, _ in taken)
     then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics), request.producer_id)
     origin = Producer(request.producer_id, request.producer_epoch)
-    return [Store(group.partition, group.term, _offset_records(group.group_id, taken), then, origin=origin)]
+    return [StoreRecords(group.partition, group.term, _offset_records(group.group_id, taken), then, origin=origin)]
 
 
 def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:

@@ -146,7 +146,7 @@ class OffsetCommitValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class StoredMember:
     """A member of a group. `subscription` and `assignment` are its protocol's own bytes."""
 
     member_id: str
@@ -182,7 +182,7 @@ class GroupMetadataValue:
     protocol: str | None
     leader: str | None
     current_state_timestamp: int  # ms; version 2 on, else -1
-    members: list[Member]
+    members: list[StoredMember]
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of this version as Kafka's tools print them."""
@@ -276,7 +276,7 @@ def _group_metadata(data: bytes, version: int) -> GroupMetadataValue:
         leader=stored.leader,
         current_state_timestamp=stored.current_state_timestamp,
         members=[
-            Member(
+            StoredMember(
                 member_id=each.member_id,
                 group_instance_id=each.group_instance_id,
                 client_id=each.client_id,

@@ -40,7 +40,7 @@ _MOST_REPLICAS: Final = 3  # of internal topics, as Kafka's default
 
 
 @dataclass(slots=True)
-class Member:
+class LaunchedBroker:
     """A broker of the cluster. `process` is the last one that was started for it."""
 
     id: int
@@ -60,7 +60,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCluster:
     """What a cluster is to be started with. None: as it was, or the default of a new cluster.
 
     `zookeeper`: one that runs elsewhere; `jars`: the class path of one that is started here. `port` is the
@@ -87,7 +87,7 @@ class LocalCluster:
     zookeeper: str | None = None
     zookeeper_port: int | None = None
     zookeeper_process: ProcessId | None = None
-    members: list[Member] = field(default_factory=list)
+    members: list[LaunchedBroker] = field(default_factory=list)
     as_version: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     say: Callable[[str], None] = print
@@ -122,7 +122,7 @@ class LocalCluster:
             found["zookeeper"],
             found["zookeeperPort"],
             process(found["zookeeperProcess"]),
-            [Member(int(each["id"]), int(each["port"]), each["http"], process(each["process"]))
+            [LaunchedBroker(int(each["id"]), int(each["port"]), each["http"], process(each["process"]))
              for each in found["brokers"]],
             found["asVersion"],
             {str(name): str(value) for name, value in found["settings"].items()},
@@ -151,13 +151,13 @@ class LocalCluster:
         """Where clients find the cluster."""
         return ",".join(each.address for each in self.members)
 
-    def log(self, member: Member) -> Path:
+    def log(self, member: LaunchedBroker) -> Path:
         """Return the file with what a broker says."""
         return self.directory / f"broker-{member.id}.log"
 
     # ---- up
 
-    def up(self, wanted: Wanted, environment: Mapping[str, str]) -> None:
+    def up(self, wanted: WantedCluster, environment: Mapping[str, str]) -> None:
         """Start what does not run; return when all brokers are members of the cluster.
 
         Raises InvalidConfigError, NetworkError, MagicbyteError; then nothing runs that did not run before.
@@ -177,7 +177,7 @@ class LocalCluster:
                 process.wait(PATIENCE_S)
             raise
 
-    def _take(self, wanted: Wanted) -> list[Member]:
+    def _take(self, wanted: WantedCluster) -> list[LaunchedBroker]:
         """Take over what is wanted, if it goes together with what is there; return the brokers that are to start."""
         while self.members and not (self.directory / f"broker-{self.members[-1].id}").exists():
             self.members.pop()  # it was to be added, and its start has failed
@@ -204,14 +204,14 @@ class LocalCluster:
         self.save()
         return starting
 
-    def _number(self, count: int, wanted: Wanted) -> None:
+    def _number(self, count: int, wanted: WantedCluster) -> None:
         """Give each broker its ports: those it had, or those that are wanted."""
         running = [each for each in self.members if each.is_alive]
         for name, first in (("port", wanted.port), ("http", wanted.http)):
             if first is not None and any(getattr(each, name) != first + each.id - 1 for each in running):
                 why = "`cluster down` first to change ports"
                 raise InvalidConfigError(f"--{name} {first}: broker {running[0].id} runs with another one: {why}")
-        fresh = [Member(number, -1) for number in range(len(self.members) + 1, count + 1)]
+        fresh = [LaunchedBroker(number, -1) for number in range(len(self.members) + 1, count + 1)]
         changed = fresh if wanted.port is None else [*self.members, *fresh]
         first = wanted.port
         if first is None:
@@ -240,7 +240,7 @@ class LocalCluster:
             time.sleep(_POLL_S)
         return process
 
-    def _start_broker(self, member: Member, begun: list[ProcessId]) -> int:
+    def _start_broker(self, member: LaunchedBroker, begun: list[ProcessId]) -> int:
         """Start a broker; return how long the file was with what it has said before."""
         output = self.log(member)
         said = output.stat().st_size if output.exists() else 0
@@ -250,7 +250,7 @@ class LocalCluster:
         self.save()
         return said
 
-    def _command(self, member: Member) -> list[str]:
+    def _command(self, member: LaunchedBroker) -> list[str]:
         settings = {
             _OFFSETS_FACTOR: str(min(len(self.members), _MOST_REPLICAS)),
             _SHUTDOWN_TRIES: "1",  # the last brokers of a cluster that is stopped have nobody to hand over to
@@ -264,7 +264,7 @@ class LocalCluster:
         command += [] if self.as_version is None else ["--as-version", self.as_version]
         return [*command, *(f"{name}={value}" for name, value in settings.items())]
 
-    def _wait_for(self, member: Member, start: int) -> None:
+    def _wait_for(self, member: LaunchedBroker, start: int) -> None:
         """Wait until a broker listens. Raises NetworkError."""
         assert member.process is not None
         output, end = self.log(member), time.monotonic() + PATIENCE_S

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 
-from magicbyte.migration.sightings import CLIENT_ID, Caller, Sightings, caller_text, is_fetcher
+from magicbyte.migration.sightings import CLIENT_ID, SeenClient, Sightings, caller_text, is_fetcher
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
 from magicbyte.releases import Release, first_with
@@ -61,7 +61,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class UpgradeFinding:
     """One thing that the upgrade breaks or changes. `subject`: a client, topic or broker; `do`: what to do about it."""
 
     kind: str
@@ -69,7 +69,7 @@ class Finding:
     subject: str
     what: str
     do: str
-    caller: Caller | None = None
+    caller: SeenClient | None = None
     refused: tuple[Refused, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Check:
     """All findings, what breaks first. `sightings`: how many clients, APIs and versions were looked at."""
 
     target: str
-    findings: tuple[Finding, ...]
+    findings: tuple[UpgradeFinding, ...]
     sightings: int
     topics: int
     brokers: int
@@ -161,12 +161,12 @@ def _many(count: int, what: str) -> str:
 # ---- clients
 
 
-def _clients(facts: Facts, target: Release) -> Iterator[Finding]:
+def _clients(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
     """Yield the clients whose requests the release refuses: those in versions older than it takes (KIP-896).
 
     Newer versions than it takes are no finding: clients that speak them ask first which are taken.
     """
-    by_caller: dict[Caller, list[tuple[int, Refused]]] = {}
+    by_caller: dict[SeenClient, list[tuple[int, Refused]]] = {}
     for asking, seen in facts.sightings:
         key, least = asking.api_key, target.oldest_version(asking.api_key)
         if asking.version < least and key not in _BETWEEN_BROKERS and asking.caller.client_id != CLIENT_ID:
@@ -175,7 +175,7 @@ def _clients(facts: Facts, target: Release) -> Iterator[Finding]:
     for caller, found in by_caller.items():
         held_back = all((facts.answered.get(key) or range(each.least, each.least + 1))[-1] < each.least
                         for key, each in found)  # fmt: skip
-        yield Finding(
+        yield UpgradeFinding(
             "client",
             Weight.UNKNOWN if held_back else Weight.BREAKS,
             caller_text(caller),
@@ -188,7 +188,7 @@ def _clients(facts: Facts, target: Release) -> Iterator[Finding]:
         )
 
 
-def _client_advice(caller: Caller, wanted: Iterable[tuple[int, int]]) -> str:
+def _client_advice(caller: SeenClient, wanted: Iterable[tuple[int, int]]) -> str:
     if is_fetcher(caller.client_id):
         return "a broker's replication: upgrade the brokers, and raise inter.broker.protocol.version, before"
     least = sorted(set(wanted))
@@ -202,20 +202,22 @@ def _client_advice(caller: Caller, wanted: Iterable[tuple[int, int]]) -> str:
 # ---- settings
 
 
-def _settings(facts: Facts, target: Release) -> Iterator[Finding]:
+def _settings(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
     for broker, settings in facts.brokers.items():
         for name, value in settings.items():
             if (found := _setting(name, value, target)) is not None:
                 weight, what, do = found
-                yield Finding("setting", weight, f"broker {broker}: {name}={value}", what, do)
+                yield UpgradeFinding("setting", weight, f"broker {broker}: {name}={value}", what, do)
     for topic, settings in facts.topics.items():
         for name, value in settings.items():
             if target.has_forgotten(name):
                 what = f"Kafka {target.version} does not know it, and refuses requests that set it"
                 do = f"remove it from whatever makes or changes topics; {_SUCCESSORS.get(name, 'nothing replaces it')}"
-                yield Finding("setting", Weight.CHANGES, f"topic {topic}: {name}={value}", what, do)
+                yield UpgradeFinding("setting", Weight.CHANGES, f"topic {topic}: {name}={value}", what, do)
             elif name in _SEGMENT_SIZES and _is_below(value, target.least_segment_bytes):
-                yield Finding("setting", Weight.BREAKS, f"topic {topic}: {name}={value}", _too_small(target), _RAISE)
+                yield UpgradeFinding(
+                    "setting", Weight.BREAKS, f"topic {topic}: {name}={value}", _too_small(target), _RAISE
+                )
 
 
 def _setting(name: str, value: str, target: Release) -> tuple[Weight, str, str] | None:
@@ -262,15 +264,15 @@ def _is_below(value: str, least: int) -> bool:
 # ---- topics
 
 
-def _topics(facts: Facts, target: Release) -> Iterator[Finding]:
+def _topics(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
     """Yield topics with formats that the release does not write: it serves 0 and 1 as they are stored."""
     for topic, formats in facts.stored.items():
         if Format.ENRICHED in formats:
             do = f"convert it: magicbyte convert --to {Format.V2.value}"
-            yield Finding("topic", Weight.BREAKS, topic, "no Kafka reads the enriched format", do)
+            yield UpgradeFinding("topic", Weight.BREAKS, topic, "no Kafka reads the enriched format", do)
         old = sorted(form.value for form in formats if form in (Format.V0, Format.V1))
         if old and not target.converts_down:
-            yield Finding(
+            yield UpgradeFinding(
                 "topic",
                 Weight.CHANGES,
                 topic,

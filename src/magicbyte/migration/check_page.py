@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from magicbyte.migration.check import Check, Finding
+from magicbyte.migration.check import Check, UpgradeFinding
 from magicbyte.printable import printable
 
 _STYLE: Final = (
@@ -30,7 +30,7 @@ def html_page(found: Check) -> str:
     )
 
 
-def _row(finding: Finding) -> str:
+def _row(finding: UpgradeFinding) -> str:
     why = "<br>".join([_text(finding.what), *(_text(each.text) for each in finding.refused)])
     cells = (finding.weight.value, f"{finding.kind} {finding.subject}")
     first = "".join(f"<td>{_text(each)}</td>" for each in cells)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from magicbyte.migration.sightings import UNNAMED, Caller, Sightings
+from magicbyte.migration.sightings import UNNAMED, SeenClient, Sightings
 from magicbyte.net.scrape import Scrape
 from magicbyte.protocol import APIS
 
@@ -33,7 +33,9 @@ def read_numbers(scrape: Scrape, into: Sightings) -> int:
         key, version = _KEYS.get(labels.get("request", "")), _number(labels.get("version", ""))
         if key is None or version is None:
             continue
-        caller = Caller(*(labels.get(name, "") for name in ("client_id", "software", "software_version", "address")))
+        caller = SeenClient(
+            *(labels.get(name, "") for name in ("client_id", "software", "software_version", "address"))
+        )
         into.add(caller, key, version, _count(each.value), _date_ms(last.get(_key(labels))))
         found += 1
     return found or _read_kafka(scrape, into)
@@ -45,7 +47,7 @@ def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 def _read_kafka(scrape: Scrape, into: Sightings) -> int:
     told: dict[tuple[int, int], int] = {}
-    counted: list[tuple[int, int, Caller, int]] = []
+    counted: list[tuple[int, int, SeenClient, int]] = []
     for name in scrape.names():
         for each in scrape.all(name):
             labels = {key.lower(): text for key, text in each.labels.items()}
@@ -72,7 +74,7 @@ def _name(name: str, labels: Mapping[str, str]) -> str:
     return f"kafka_network_requestmetrics_{bean}" if bean and lower == "kafka_network_requestmetrics_count" else lower
 
 
-def _asked(labels: Mapping[str, str]) -> Iterable[tuple[int, int, Caller]]:
+def _asked(labels: Mapping[str, str]) -> Iterable[tuple[int, int, SeenClient]]:
     """Yield API, version and client of a number's labels, of which all are lower case; nothing of others."""
     software = labels.get("clientsoftwarename")
     request, version = labels.get("request", ""), labels.get("version", "")
@@ -87,7 +89,7 @@ def _asked(labels: Mapping[str, str]) -> Iterable[tuple[int, int, Caller]]:
         yield key, number, UNNAMED
     else:
         known = ["" if text == "unknown" else text for text in (software, labels.get("clientsoftwareversion", ""))]
-        yield key, number, Caller("", *known)
+        yield key, number, SeenClient("", *known)
 
 
 def _number(text: str) -> int | None:

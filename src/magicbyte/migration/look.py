@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.client.admin import Resource, Setting, describe_configs
+from magicbyte.client.admin import ConfigResource, SettingInForce, describe_configs
 from magicbyte.client.topic_report import report_partitions
 from magicbyte.errors import BrokerError, NetworkError, UnsupportedVersionError
 from magicbyte.migration import planner
@@ -20,7 +20,7 @@ from magicbyte.records.encode import Format
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from magicbyte.client.client import Client, Node
+    from magicbyte.client.client import BrokerNode, Client
     from magicbyte.migration.sightings import Sightings
 
 _DEFAULT: Final = "default"
@@ -43,13 +43,13 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     if not await planner.tells_settings(client):
         return facts, notes, []
     for name in found:
-        facts.topics[name] = await _own(client, Resource.TOPIC, name, notes)
+        facts.topics[name] = await _own(client, ConfigResource.TOPIC, name, notes)
     for broker in client.cluster.brokers:
-        facts.brokers[str(broker)] = await _own(client, Resource.BROKER, str(broker), notes)
+        facts.brokers[str(broker)] = await _own(client, ConfigResource.BROKER, str(broker), notes)
     return facts, notes, [f"http://{each}/metrics" for each in await planner.metrics_addresses(client)]
 
 
-async def _own(client: Client, resource: Resource, name: str, notes: list[str]) -> dict[str, str]:
+async def _own(client: Client, resource: ConfigResource, name: str, notes: list[str]) -> dict[str, str]:
     """Return the settings that somebody set: of a topic its own, of a broker those that are no defaults."""
     try:
         settings = await describe_configs(client, resource, name)
@@ -59,8 +59,8 @@ async def _own(client: Client, resource: Resource, name: str, notes: list[str]) 
     return {key: each.value or "" for key, each in settings.items() if _is_set(each, resource)}
 
 
-def _is_set(setting: Setting, resource: Resource) -> bool:
-    if resource is Resource.TOPIC:
+def _is_set(setting: SettingInForce, resource: ConfigResource) -> bool:
+    if resource is ConfigResource.TOPIC:
         return setting.is_own
     return setting.is_own or setting.source not in (None, _DEFAULT)
 
@@ -93,18 +93,18 @@ async def look_at_brokers(client: Client) -> list[BrokerFacts]:
     return [await _broker(client, number, node, tells=tells) for number, node in sorted(client.cluster.brokers.items())]
 
 
-async def _broker(client: Client, number: int, node: Node, *, tells: bool) -> BrokerFacts:
+async def _broker(client: Client, number: int, node: BrokerNode, *, tells: bool) -> BrokerFacts:
     address = f"{node.host}:{node.port}"
     try:
         answered = (await client.connection(node)).versions.ranges
-        settings = await describe_configs(client, Resource.BROKER, str(number)) if tells else None
+        settings = await describe_configs(client, ConfigResource.BROKER, str(number)) if tells else None
     except (BrokerError, NetworkError, UnsupportedVersionError):
         return BrokerFacts(number, address, None, None)
     told = None if settings is None else {name: text for name in _STEERING if (text := _value(settings, name))}
     return BrokerFacts(number, address, answered, told, settings is not None and "http.address" in settings)
 
 
-def _value(settings: Mapping[str, Setting], name: str) -> str | None:
+def _value(settings: Mapping[str, SettingInForce], name: str) -> str | None:
     return settings[name].value if name in settings else None
 
 

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.archive.migration import (
     Phase,
     SegmentFacts,
-    Stage,
-    Stored,
+    StoredEntries,
+    TopicStage,
     Use,
     format_read_by,
     leaves_ms,
     segment_facts,
     stage_of,
 )
-from magicbyte.client.admin import Resource, describe_configs
+from magicbyte.client.admin import ConfigResource, describe_configs
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.group_admin import describe_group, list_groups
 from magicbyte.client.offsets import bounds
@@ -92,7 +92,7 @@ class TopicFacts:
 
     name: str
     partitions: list[list[SegmentFacts]] = field(default_factory=list)
-    stored: dict[tuple[Format, Codec], Stored] = field(default_factory=dict)
+    stored: dict[tuple[Format, Codec], StoredEntries] = field(default_factory=dict)
     shares: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     sample: Sample | None = None
@@ -133,7 +133,7 @@ class TopicPlan:
     """
 
     facts: TopicFacts
-    stage: Stage
+    stage: TopicStage
     uses: tuple[Use, ...]
     leaves_ms: int | None
     now: Estimate | None = None
@@ -142,7 +142,7 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """The whole. `cpu_s` and `memory_bytes`: what the broker's process uses now, None where it was not asked."""
 
     topics: tuple[TopicPlan, ...]
@@ -171,10 +171,10 @@ def look_at_directories(partitions: Iterable[PartitionDirectory], settings: Mapp
     return found
 
 
-def _add(total: dict[tuple[Format, Codec], Stored], more: Mapping[tuple[Format, Codec], Stored]) -> None:
+def _add(total: dict[tuple[Format, Codec], StoredEntries], more: Mapping[tuple[Format, Codec], StoredEntries]) -> None:
     for kind, each in more.items():
-        known = total.get(kind, Stored(0, 0))
-        total[kind] = Stored(known.entries + each.entries, known.bytes + each.bytes)
+        known = total.get(kind, StoredEntries(0, 0))
+        total[kind] = StoredEntries(known.entries + each.entries, known.bytes + each.bytes)
 
 
 def _sample_of_directory(partition: PartitionDirectory) -> Sample | None:
@@ -218,7 +218,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
         facts = found[name] = TopicFacts(name, shares=True)
         if has_settings:
             try:
-                settings = await describe_configs(client, Resource.TOPIC, name)
+                settings = await describe_configs(client, ConfigResource.TOPIC, name)
                 facts.settings = {
                     each: text for each in _SETTINGS if each in settings and (text := settings[each].value)
                 }
@@ -248,10 +248,10 @@ async def _look_at_topic(client: Client, facts: TopicFacts, topic: Topic, looks:
 
 async def look_at_partition(
     client: Client, topic: str, number: int, looks: int, *, at_end: bool = False
-) -> dict[tuple[Format, Codec], Stored]:
+) -> dict[tuple[Format, Codec], StoredEntries]:
     """Return what a partition holds in `looks` places, at even distances, and, with `at_end`, in its last entry."""
     start, end = await bounds(client, topic, number)
-    stored: dict[tuple[Format, Codec], Stored] = {}
+    stored: dict[tuple[Format, Codec], StoredEntries] = {}
     places = {start + (end - start) * at // looks for at in range(looks)} | ({end - 1} if at_end else set())
     for offset in sorted(places) if start < end else ():
         found = await fetch_sets(client, topic, number, offset, FetchOptions(max_bytes=LOOK_BYTES))
@@ -259,11 +259,11 @@ async def look_at_partition(
     return stored
 
 
-def _stored_in(table: BatchTable) -> dict[tuple[Format, Codec], Stored]:
-    found: dict[tuple[Format, Codec], Stored] = {}
+def _stored_in(table: BatchTable) -> dict[tuple[Format, Codec], StoredEntries]:
+    found: dict[tuple[Format, Codec], StoredEntries] = {}
     codecs = table.codec.tolist()
     for row in range(len(table)):
-        _add(found, {(Format(str(table.magic[row])), Codec(codecs[row])): Stored(1, int(table.size[row]))})
+        _add(found, {(Format(str(table.magic[row])), Codec(codecs[row])): StoredEntries(1, int(table.size[row]))})
     return found
 
 
@@ -301,7 +301,7 @@ async def metrics_addresses(client: Client) -> list[str]:
     found = []
     for broker, node in client.cluster.brokers.items():
         try:
-            settings = await describe_configs(client, Resource.BROKER, str(broker))
+            settings = await describe_configs(client, ConfigResource.BROKER, str(broker))
         except BrokerError:
             continue
         address = settings["http.address"].value if "http.address" in settings else None
@@ -314,7 +314,7 @@ async def metrics_addresses(client: Client) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class BrokerUsage:
     """Two looks at the numbers of a broker, or one at all since it started. `has_kernels`: compiled loops."""
 
     uses: Mapping[str, tuple[Use, ...]]
@@ -324,7 +324,7 @@ class Usage:
     has_kernels: bool
 
 
-async def look_at_metrics(address: str, window_s: float) -> Usage:
+async def look_at_metrics(address: str, window_s: float) -> BrokerUsage:
     """Return who used which topic in the next `window_s` seconds; 0: since the start. Raises NetworkError."""
     if not window_s:
         return usage(None, await scrape(address))
@@ -333,19 +333,19 @@ async def look_at_metrics(address: str, window_s: float) -> Usage:
     return usage(before, await scrape(address))
 
 
-async def look_at_all_metrics(addresses: Iterable[str], window_s: float) -> Usage | None:
+async def look_at_all_metrics(addresses: Iterable[str], window_s: float) -> BrokerUsage | None:
     """Return what `look_at_metrics` does of several brokers, added up; None of none."""
     found = await asyncio.gather(*(look_at_metrics(each, window_s) for each in addresses))
     return _together(found) if found else None
 
 
-def _together(found: Sequence[Usage]) -> Usage:
+def _together(found: Sequence[BrokerUsage]) -> BrokerUsage:
     uses: dict[str, tuple[Use, ...]] = {}
     for each in found:
         for topic, more in each.uses.items():
             uses[topic] = (*uses.get(topic, ()), *more)
     memory = [each.memory_bytes for each in found if each.memory_bytes is not None]
-    return Usage(
+    return BrokerUsage(
         uses,
         max(each.looked_s for each in found),
         sum(each.cpu_s for each in found),
@@ -354,7 +354,7 @@ def _together(found: Sequence[Usage]) -> Usage:
     )
 
 
-def usage(before: Scrape | None, after: Scrape) -> Usage:
+def usage(before: Scrape | None, after: Scrape) -> BrokerUsage:
     """Return what happened between two scrapes; None: since the start."""
     if before is None:
         passed = after.at.date_ms / 1000 - (after.one("process_start_time_seconds") or 0.0)
@@ -373,7 +373,7 @@ def usage(before: Scrape | None, after: Scrape) -> Usage:
         (before and before.one("process_cpu_seconds_total")) or 0.0
     )
     resident = after.one("process_resident_memory_bytes")
-    return Usage(
+    return BrokerUsage(
         {topic: tuple(_uses(rows, seconds)) for topic, rows in tables.items()},
         seconds,
         cpu / seconds,
@@ -455,7 +455,7 @@ def _shares(producers: Sequence[Use]) -> dict[Format, int]:
     return {form: max(1, round(10 * count / total)) for form, count in by_format.items() if count}
 
 
-def upgraded(uses: Sequence[Use], stage: Stage) -> list[Use]:
+def upgraded(uses: Sequence[Use], stage: TopicStage) -> list[Use]:
     """Return the clients as they are after a step that upgrades some of them."""
     version = _UPGRADED[stage.target]
     return [
@@ -467,13 +467,13 @@ def upgraded(uses: Sequence[Use], stage: Stage) -> list[Use]:
 
 async def plan(
     found: Mapping[str, TopicFacts],
-    used: Usage | None,
+    used: BrokerUsage | None,
     *,
     now_ms: int,
     target: Format | None = None,
     rehearsals: int = 4,
     notes: Sequence[str] = (),
-) -> Plan:
+) -> MigrationPlan:
     """Return the plan. `target`: the format to migrate to; None: the next one of each topic.
 
     The steps of the `rehearsals` topics that move most are rehearsed, a few seconds each. Raises NetworkError where no
@@ -492,7 +492,7 @@ async def plan(
         plans.append(TopicPlan(facts, stage, uses, leaves))
     busiest = sorted(plans, key=lambda each: -sum(use.bytes for use in each.uses))[:rehearsals]
     done = {each.facts.name: await _rehearsed(each) for each in busiest if each.uses}
-    return Plan(
+    return MigrationPlan(
         tuple(done.get(each.facts.name, each) for each in plans),
         0.0 if used is None else used.looked_s,
         None if used is None else used.cpu_s,
@@ -501,7 +501,7 @@ async def plan(
     )
 
 
-def _notes_on_kernels(used: Usage | None, done: Iterable[TopicPlan]) -> Iterable[str]:
+def _notes_on_kernels(used: BrokerUsage | None, done: Iterable[TopicPlan]) -> Iterable[str]:
     """Yield what is to be said where broker and rehearsal may differ in compiled loops."""
     rehearsed = [each for each in done if each.now is not None]
     if any(each.is_slow for each in rehearsed):

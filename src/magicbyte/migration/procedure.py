@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
-from magicbyte.archive.migration import Stage, Step
+from magicbyte.archive.migration import Step, TopicStage
 from magicbyte.migration.status import BrokerFacts, ClusterStage, ClusterStep, OldClient
 from magicbyte.records.encode import Format
 from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, protocol_name, releases_of
@@ -29,7 +29,7 @@ class Instruction:
 
 
 def procedure(
-    stage: ClusterStage, brokers: Sequence[BrokerFacts], topics: Mapping[str, Stage], bootstrap: str
+    stage: ClusterStage, brokers: Sequence[BrokerFacts], topics: Mapping[str, TopicStage], bootstrap: str
 ) -> list[Instruction]:
     """Return what the next step of a cluster consists of."""
     found = [Instruction(f"first: {danger}") for danger in stage.dangers]
@@ -89,7 +89,7 @@ def procedure(
     return [*found, status]
 
 
-def _topic(name: str, stage: Stage, bootstrap: str) -> Iterator[Instruction]:
+def _topic(name: str, stage: TopicStage, bootstrap: str) -> Iterator[Instruction]:
     if stage.step in (Step.UPGRADE_CONSUMERS, Step.UPGRADE_PRODUCERS):
         who = ", ".join(sorted({each.client_id or "without a client id" for each in stage.who}))
         yield Instruction(f"{name}: {stage.step.value}: {who}")
@@ -118,7 +118,11 @@ def _oldest_format(brokers: Iterable[BrokerFacts]) -> str:
 
 
 def objections(
-    brokers: Sequence[BrokerFacts], old: Iterable[OldClient], stage: Stage, stored: Iterable[Format], target: Format
+    brokers: Sequence[BrokerFacts],
+    old: Iterable[OldClient],
+    stage: TopicStage,
+    stored: Iterable[Format],
+    target: Format,
 ) -> list[str]:
     """Return why a topic's format should not be set to `target`, empty where nothing is against it.
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.client import Client, Node
+from magicbyte.client.client import BrokerNode, Client
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.codecs import Codec
 from magicbyte.compiled import kernel
@@ -200,7 +200,7 @@ async def _begun(stage: _Stage, load: Load, at: int) -> _Play:
     return play
 
 
-class _Turn(NamedTuple):
+class _RehearsalTurn(NamedTuple):
     """What a broker said before and after so many records."""
 
     before: Scrape
@@ -213,11 +213,11 @@ class _Play:
 
     def __init__(self, stage: _Stage, load: Load, topic: str) -> None:
         self._stage, self._load, self.topic = stage, load, topic
-        self._node: Node | None = None
+        self._node: BrokerNode | None = None
         kinds = [form for form, share in load.producers.items() for _ in range(share)]
         self._sets = itertools.cycle(_sets(load, kinds))
         self.sent_bytes = self.records = self.end = 0
-        self.turns: list[_Turn] = []
+        self.turns: list[_RehearsalTurn] = []
 
     async def turn(self) -> None:
         """Go on for long enough to be measured."""
@@ -230,7 +230,7 @@ class _Play:
             if _cpu(after) - _cpu(before) >= LEAST_CPU_S or clock() > until:
                 break
             rounds *= 2  # a look costs something, too
-        self.turns.append(_Turn(before, after, self.records - records))
+        self.turns.append(_RehearsalTurn(before, after, self.records - records))
 
     async def round(self) -> None:
         """Send some sets, and let every consumer fetch them: one that gets them one by one waits for each already."""

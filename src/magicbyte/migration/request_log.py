@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import BinaryIO, Final
 
-from magicbyte.migration.sightings import Caller, Sightings
+from magicbyte.migration.sightings import SeenClient, Sightings
 from magicbyte.protocol import APIS
 
 MOST_LINE_BYTES: Final = 16 << 20
@@ -56,7 +56,7 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
         yield line.decode("utf-8", "replace")
 
 
-def _request(text: str) -> tuple[Caller, int, int] | None:
+def _request(text: str) -> tuple[SeenClient, int, int] | None:
     if text.startswith('{"'):
         return _of_json(text)
     software, version = found.groups() if (found := _SOFTWARE.search(text)) is not None else ("", "")
@@ -70,14 +70,14 @@ def _request(text: str) -> tuple[Caller, int, int] | None:
         key = _KEYS.get(_SCALA_NAMES.get(name, name))
     if found is None or key not in APIS:
         return None
-    return Caller(found[3], *about), key, int(found[2])
+    return SeenClient(found[3], *about), key, int(found[2])
 
 
-def _of_json(text: str) -> tuple[Caller, int, int] | None:
+def _of_json(text: str) -> tuple[SeenClient, int, int] | None:
     try:
         found, _ = json.JSONDecoder().raw_decode(text)
         header, software = found["requestHeader"], found.get("clientInformation", {})
-        caller = Caller(
+        caller = SeenClient(
             str(header.get("clientId") or ""),
             _told(str(software.get("softwareName", ""))),
             _told(str(software.get("softwareVersion", ""))),

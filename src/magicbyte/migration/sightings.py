@@ -13,7 +13,7 @@ MOST_SIGHTINGS: Final = 50_000
 """Combinations that are told apart. Further clients are counted together, as `OTHERS`, still by version."""
 
 
-class Caller(NamedTuple):
+class SeenClient(NamedTuple):
     """A client: its id, what its library says of itself, its address; "" where a source does not tell."""
 
     client_id: str = ""
@@ -22,8 +22,8 @@ class Caller(NamedTuple):
     address: str = ""
 
 
-OTHERS: Final = Caller("(others)")
-UNNAMED: Final = Caller()
+OTHERS: Final = SeenClient("(others)")
+UNNAMED: Final = SeenClient()
 _FETCHER = re.compile(r"broker-\d+-fetcher-\d+|ReplicaFetcherThread-.*")
 
 
@@ -32,17 +32,17 @@ def is_fetcher(client_id: str) -> bool:
     return _FETCHER.fullmatch(client_id) is not None
 
 
-def caller_text(caller: Caller) -> str:
+def caller_text(caller: SeenClient) -> str:
     """Return a client by its id, and by library and address where they are known."""
     about = [f"{caller.software} {caller.version}".strip(), caller.address]
     known = ", ".join(each for each in about if each)
     return (caller.client_id or "without a client id") + (f" ({known})" if known else "")
 
 
-class Asking(NamedTuple):
+class SeenRequests(NamedTuple):
     """Requests of a client in one version of the API with this key."""
 
-    caller: Caller
+    caller: SeenClient
     api_key: int
     version: int
 
@@ -59,13 +59,13 @@ class Sightings:
     """All that was seen, added up."""
 
     def __init__(self) -> None:
-        self._seen: dict[Asking, Seen] = {}
+        self._seen: dict[SeenRequests, Seen] = {}
 
-    def add(self, caller: Caller, api_key: int, version: int, count: int = 1, last_ms: int | None = None) -> None:
+    def add(self, caller: SeenClient, api_key: int, version: int, count: int = 1, last_ms: int | None = None) -> None:
         """Add some requests."""
-        asking = Asking(caller, api_key, version)
+        asking = SeenRequests(caller, api_key, version)
         if asking not in self._seen and len(self._seen) >= MOST_SIGHTINGS:
-            asking = Asking(OTHERS, api_key, version)
+            asking = SeenRequests(OTHERS, api_key, version)
         seen = self._seen.setdefault(asking, Seen())
         seen.count += count
         if last_ms is not None:
@@ -74,5 +74,5 @@ class Sightings:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def __iter__(self) -> Iterator[tuple[Asking, Seen]]:
+    def __iter__(self) -> Iterator[tuple[SeenRequests, Seen]]:
         return iter(sorted(self._seen.items(), key=lambda item: item[0]))

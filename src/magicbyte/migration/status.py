@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magicbyte.archive.migration import Phase, Stage, format_read_by
+from magicbyte.archive.migration import Phase, TopicStage, format_read_by
 from magicbyte.log.append.rules import stored_format
-from magicbyte.migration.sightings import CLIENT_ID, Caller, Sightings, caller_text, is_fetcher
+from magicbyte.migration.sightings import CLIENT_ID, SeenClient, Sightings, caller_text, is_fetcher
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.releases import PROTOCOL_OF_MAGIC, inter_broker_versions, protocol_name, protocol_version, releases_of
 
@@ -108,7 +108,7 @@ class ClusterStep(enum.Enum):
 class OldClient:
     """A client that reads or writes older formats alone: the newest that it was seen to."""
 
-    caller: Caller
+    caller: SeenClient
     is_consumer: bool
     format: Format
     version: int
@@ -154,7 +154,7 @@ class ClusterStage:
 
 def old_clients(sightings: Sightings, target: Format) -> list[OldClient]:
     """Return the clients that do not read, or do not send, `target`. Brokers that replicate are none."""
-    newest: dict[tuple[Caller, bool], OldClient] = {}
+    newest: dict[tuple[SeenClient, bool], OldClient] = {}
     for asking, _ in sightings:  # by version, the newest last
         caller, key, version = asking
         if key in (_PRODUCE, _FETCH) and not is_fetcher(caller.client_id) and caller.client_id != CLIENT_ID:
@@ -167,14 +167,14 @@ def _format_sent_by(produce_version: int) -> Format:
     return Format.V0 if produce_version < 2 else Format.V1 if produce_version < 3 else Format.V2
 
 
-def target_of(stages: Sequence[Stage], wanted: Format | None) -> Format:
+def target_of(stages: Sequence[TopicStage], wanted: Format | None) -> Format:
     """Return the format that a cluster goes to: the one that is wanted, else the newest that a topic goes to."""
     if wanted is not None:
         return wanted
     return max((each.target for each in stages), key=lambda form: form.magic, default=KAFKA_FORMATS[-1])
 
 
-def stage_of_cluster(brokers: Sequence[BrokerFacts], topics: Sequence[Stage], target: Format) -> ClusterStage:
+def stage_of_cluster(brokers: Sequence[BrokerFacts], topics: Sequence[TopicStage], target: Format) -> ClusterStage:
     """Return where a cluster stands. `topics`: where each of its topics does."""
     dangers = tuple(dangers_of(brokers))
     needed = PROTOCOL_OF_MAGIC[target.magic]

@@ -31,7 +31,7 @@ from magicbyte.mirror.offset_map import Track
 from magicbyte.mirror.offset_topic import note
 from magicbyte.mirror.outbox import Outboxes, Sending
 from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Parked, halves, is_single, smaller, without
-from magicbyte.mirror.progress import Lane, Place
+from magicbyte.mirror.progress import Lane, MirrorPlace
 from magicbyte.mirror.resume import Resumed, count_ahead, resume
 from magicbyte.mirror.rewrite import (
     Made,
@@ -42,7 +42,7 @@ from magicbyte.mirror.rewrite import (
     records_of,
 )
 from magicbyte.mirror.route import Route
-from magicbyte.mirror.spread import Load, Portion, by_key, straight
+from magicbyte.mirror.spread import ParcelLoad, Portion, by_key, straight
 from magicbyte.printable import logger
 from magicbyte.records.entry import parse_entry
 
@@ -155,7 +155,7 @@ class PartitionCopier:
         self._copying: _Copying | None = None
 
     @property
-    def saved(self) -> Place | None:
+    def saved(self) -> MirrorPlace | None:
         """The place that is kept at the target; None before the first one."""
         return None if self._copying is None else self._copying.saved
 
@@ -209,7 +209,7 @@ class _Copying:
         if self._place != place:
             await self.save()
 
-    async def _copy(self, place: Place, outboxes: Outboxes) -> None:
+    async def _copy(self, place: MirrorPlace, outboxes: Outboxes) -> None:
         """Send what the source has from a place on."""
         route, self._reached = self.route, place.offset
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
@@ -309,11 +309,11 @@ class _Copying:
             for parcel in flow.unsent():
                 if self._stop.is_set():
                     return
-                await self._send(Load(parcel, (Portion(partition, None),)))
+                await self._send(ParcelLoad(parcel, (Portion(partition, None),)))
         if flow.damage is not None:
             raise flow.damage
 
-    def _loads(self, found: ClosedSets) -> Iterator[Load]:
+    def _loads(self, found: ClosedSets) -> Iterator[ParcelLoad]:
         """Yield what is to be sent of some sets, and to which partitions."""
         route, place = self.route, self._place
         each, lanes = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary), len(place.lanes)
@@ -326,7 +326,7 @@ class _Copying:
     def _note_lag(self, end: int) -> None:
         self.copied.lag = max(end - self._place.offset, 0)
 
-    async def _widen(self, place: Place) -> None:
+    async def _widen(self, place: MirrorPlace) -> None:
         """Let the place have lanes for partitions that were added at the target.
 
         Not before all is skipped that has to be: till then records go where they went when that was sent.
@@ -340,7 +340,7 @@ class _Copying:
         self._place = replace(place, lanes=lanes)
         await self.save()
 
-    async def _send(self, load: Load) -> None:
+    async def _send(self, load: ParcelLoad) -> None:
         """Send a parcel to the partitions that it is for."""
         parcel, sent = load.parcel, _Sent()
         await self._deliver_all(load, sent)
@@ -358,7 +358,7 @@ class _Copying:
             offset = sent.offsets[0]
             self._track.copied(first_of(parcel), parcel.next_offset, sent.records, offset, together=together)
 
-    async def _deliver_all(self, load: Load, sent: _Sent) -> None:
+    async def _deliver_all(self, load: ParcelLoad, sent: _Sent) -> None:
         """Send what is not there yet of all portions.
 
         What is put aside has to be so in the order of offsets, and before what follows is sent: after a crash nothing

@@ -19,7 +19,7 @@ from magicbyte.client.produce_frames import Produced
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.mirror.outbox import AT_ONCE, Outbox, Sending
-from magicbyte.mirror.rewrite import NOBODY, Identity, Parcel, Storage, forward, pieces
+from magicbyte.mirror.rewrite import NOBODY, Parcel, ProducerIdentity, Storage, forward, pieces
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.entry import parse_entry
 from magicbyte.records.forward import Forwarded
@@ -43,7 +43,7 @@ class Flow:
         topic: str,
         partition: int,
         storage: Storage,
-        identity: Identity,
+        identity: ProducerIdentity,
         arrived: Callable[[Sending, int], None],
         stop: asyncio.Event,
     ) -> None:

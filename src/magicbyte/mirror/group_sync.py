@@ -17,7 +17,7 @@ from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.mirror.group_names import GroupNames
 from magicbyte.mirror.offset_map import Translation
 from magicbyte.mirror.offset_topic import KnownMaps, Reach
-from magicbyte.mirror.progress import DEFAULT_GROUP, Book, Place
+from magicbyte.mirror.progress import DEFAULT_GROUP, Book, MirrorPlace
 
 TopicPartition: TypeAlias = tuple[str, int]
 
@@ -147,7 +147,7 @@ class GroupSync:
 
     async def sync(
         self,
-        places: Mapping[TopicPartition, tuple[TopicPartition, Place]],
+        places: Mapping[TopicPartition, tuple[TopicPartition, MirrorPlace]],
         without_place: Mapping[TopicPartition, str],
     ) -> Synced:
         """Write where groups are by now; return what was written and left out.

@@ -20,8 +20,8 @@ from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorE
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.log_target import LogTarget
-from magicbyte.mirror.plan import Choice, TopicPlan, make_topics, plan, plan_folder
-from magicbyte.mirror.progress import Book, Lane, Place
+from magicbyte.mirror.plan import Choice, TopicMirrorPlan, make_topics, plan, plan_folder
+from magicbyte.mirror.progress import Book, Lane, MirrorPlace
 from magicbyte.mirror.rewrite import behind
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
 from magicbyte.records.entry import parse_entry
@@ -32,7 +32,7 @@ SAVE_BYTES: Final = 64 << 20  # that are copied until they are made durable
 class Replica(Protocol):
     """The copy of a partition."""
 
-    wanted: TopicPlan
+    wanted: TopicMirrorPlan
     partition: int
 
     async def end(self) -> int:
@@ -51,7 +51,7 @@ class Replica(Protocol):
 class FolderReplica:
     """A copy in a log directory of this machine."""
 
-    def __init__(self, wanted: TopicPlan, partition: int, target: LogTarget) -> None:
+    def __init__(self, wanted: TopicMirrorPlan, partition: int, target: LogTarget) -> None:
         self.wanted = wanted
         self.partition = partition
         self._target = target
@@ -84,7 +84,7 @@ class FolderReplica:
 class TopicReplica:
     """A copy in a topic of brokers of ours that stores what comes with its offsets (`mirror.identical`)."""
 
-    def __init__(self, wanted: TopicPlan, partition: int, target: Client, group: str) -> None:
+    def __init__(self, wanted: TopicMirrorPlan, partition: int, target: Client, group: str) -> None:
         self.wanted = wanted
         self.partition = partition
         self._target = target
@@ -135,7 +135,7 @@ class TopicReplica:
 
     async def _save(self, end: int) -> None:
         self._kept = end
-        await self._book.save(self._target, Place(end, {self.partition: Lane(end)}, self.wanted.origin))
+        await self._book.save(self._target, MirrorPlace(end, {self.partition: Lane(end)}, self.wanted.origin))
 
 
 class IdenticalCopier:
@@ -205,19 +205,19 @@ class IdenticalMirror(Rounds):
         self._choice = choice
         self._copiers: dict[tuple[str, int], IdenticalCopier] = {}
 
-    async def plan(self) -> list[TopicPlan]:
+    async def plan(self) -> list[TopicMirrorPlan]:
         """Return what would be done, and do nothing. Raises what `plan` and `plan_folder` of plan.py do."""
         if isinstance(self._target, LogTarget):
             return await plan_folder(self._source, self._target.path, self._choice)
         return await plan(self._source, self._target, self._choice)
 
-    async def _made(self) -> list[TopicPlan]:
+    async def _made(self) -> list[TopicMirrorPlan]:
         if isinstance(self._target, LogTarget):
             return await self.plan()
         return await make_topics(self._target, self.plan, self.stop)
 
     def _begun(self, _: asyncio.TaskGroup) -> Copy:
-        async def copy(wanted: TopicPlan, partition: int) -> None:
+        async def copy(wanted: TopicMirrorPlan, partition: int) -> None:
             key = wanted.name, partition
             before = self._copiers.get(key)
             if before is None or before.replica.wanted.origin != wanted.origin:
@@ -228,7 +228,7 @@ class IdenticalMirror(Rounds):
 
         return copy
 
-    def _replica(self, wanted: TopicPlan, partition: int) -> Replica:
+    def _replica(self, wanted: TopicMirrorPlan, partition: int) -> Replica:
         if isinstance(self._target, LogTarget):
             return FolderReplica(wanted, partition, self._target)
         return TopicReplica(wanted, partition, self._target, self._choice.group)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
-from magicbyte.client.client import Cluster, Node, Partition, Topic
+from magicbyte.client.client import BrokerNode, ClusterMetadata, Partition, Topic
 from magicbyte.client.fetch import offset_behind
 from magicbyte.client.offsets import EARLIEST, LATEST
 from magicbyte.client.versions import BrokerVersions
@@ -39,7 +39,7 @@ from magicbyte.records.transactions import TransactionScan
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-HERE: Final = Node(0, "localhost", 0)
+HERE: Final = BrokerNode(0, "localhost", 0)
 _MAX_OFFSET: Final = (1 << 63) - 1
 
 
@@ -112,7 +112,7 @@ class LogSource:
             self._folders[TopicPartition(each.topic, each.partition)] = each
         told = meta_properties(folders)
         cluster_id = None if told is None else parse_meta_properties(told).cluster_id
-        self.cluster = Cluster({HERE.id: HERE}, cluster_id)
+        self.cluster = ClusterMetadata({HERE.id: HERE}, cluster_id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -136,13 +136,13 @@ class LogSource:
         """Return the versions of the requests that are answered."""
         return _VERSIONS
 
-    async def at_leader(self, topic: str, partition: int, attempt: Callable[[Node], Awaitable[T]]) -> T:  # noqa: ARG002
+    async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:  # noqa: ARG002
         """Return what `attempt` does: this is the leader."""
         return await attempt(HERE)
 
     async def ask(
         self,
-        node: Node,  # noqa: ARG002 (it is this one)
+        node: BrokerNode,  # noqa: ARG002 (it is this one)
         request: Message,
         response: type[M],
         *,

@@ -13,7 +13,7 @@ from magicbyte.mirror.group_sync import GroupSync
 from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.oversize import Park
-from magicbyte.mirror.plan import Choice, TopicPlan, make_topics, plan
+from magicbyte.mirror.plan import Choice, TopicMirrorPlan, make_topics, plan
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
 from magicbyte.mirror.route import Route
 from magicbyte.printable import logger
@@ -38,14 +38,14 @@ class Mirror(Rounds):
         self._groups_again_at = 0.0
         self._copiers: dict[tuple[str, int], PartitionCopier] = {}
 
-    async def plan(self) -> list[TopicPlan]:
+    async def plan(self) -> list[TopicMirrorPlan]:
         """Return what would be done, and do nothing. Raises what `plan` of plan.py does."""
         return await plan(self._source, self._target, self._choice)
 
     def _begun(self, group: asyncio.TaskGroup) -> Copy:
         outboxes = Outboxes(self._target, group)
 
-        async def copy(wanted: TopicPlan, partition: int) -> None:
+        async def copy(wanted: TopicMirrorPlan, partition: int) -> None:
             await self._copier(wanted, partition).catch_up(outboxes)
 
         return copy
@@ -83,7 +83,7 @@ class Mirror(Rounds):
                 log.warning("group %s is left out: %s", name, why)
         self.groups_left_out = synced.left_out
 
-    async def _made(self) -> list[TopicPlan]:
+    async def _made(self) -> list[TopicMirrorPlan]:
         """Return the plan, whose topics are all there now."""
         planned = await make_topics(self._target, self.plan, self.stop)
         self._has_map = bool(planned) and (self._has_map or await make_offset_topic(self._target))
@@ -94,7 +94,7 @@ class Mirror(Rounds):
         await super().run()
         await self._sync_groups()
 
-    def _copier(self, wanted: TopicPlan, partition: int) -> PartitionCopier:
+    def _copier(self, wanted: TopicMirrorPlan, partition: int) -> PartitionCopier:
         """Return who copies a partition: the one there is, unless the way has changed since."""
         key = wanted.name, partition
         route = Route(

@@ -17,8 +17,8 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode, MirrorError
-from magicbyte.mirror.offset_map import OffsetMap, Run, Translation, run_told
-from magicbyte.mirror.progress import Place
+from magicbyte.mirror.offset_map import MirrorOffsetMap, OffsetRun, Translation, run_told
+from magicbyte.mirror.progress import MirrorPlace
 from magicbyte.protocol import APIS
 from magicbyte.records.columns import Record
 from magicbyte.records.layout import NO_TIMESTAMP
@@ -48,7 +48,7 @@ async def make_offset_topic(client: Client) -> bool:
     return True
 
 
-async def note(client: Client, group: str, topic: str, partition: int, runs: Iterable[Run]) -> None:
+async def note(client: Client, group: str, topic: str, partition: int, runs: Iterable[OffsetRun]) -> None:
     """Add runs to the map of a partition. Raises BrokerError and NetworkError."""
     records = []
     for each in runs:
@@ -63,8 +63,8 @@ class Reach:
     """What is known of a mirrored partition: its name at the target, the map, and how far all is copied."""
 
     target: TopicPartition
-    known: OffsetMap
-    end: Run
+    known: MirrorOffsetMap
+    end: OffsetRun
 
     def translate(self, offset: int) -> Translation:
         """Return where a reader that wants `offset` of the source next goes on at the target."""
@@ -76,7 +76,7 @@ class KnownMaps:
     """The maps of a group, as far as they were read."""
 
     group: str
-    maps: dict[TopicPartition, OffsetMap] = field(default_factory=dict)
+    maps: dict[TopicPartition, MirrorOffsetMap] = field(default_factory=dict)
     _position: int = 0
 
     async def refresh(self, client: Client) -> None:
@@ -89,10 +89,10 @@ class KnownMaps:
                 self._take(each)
         self._position = end
 
-    def reach(self, partition: TopicPartition, place: Place) -> Reach:
+    def reach(self, partition: TopicPartition, place: MirrorPlace) -> Reach:
         """Return what is known of a partition of the target, to which the one of this place goes."""
-        end = Run(place.offset, place.lanes[partition[1]].target)
-        return Reach(partition, self.maps.get(partition) or OffsetMap(), end)
+        end = OffsetRun(place.offset, place.lanes[partition[1]].target)
+        return Reach(partition, self.maps.get(partition) or MirrorOffsetMap(), end)
 
     def _take(self, record: Record) -> None:
         try:
@@ -104,7 +104,7 @@ class KnownMaps:
             raise MirrorError(f"{where}: expected a run of an offset map, found key {record.key!r}") from error
         if group != self.group:
             return
-        known = self.maps.setdefault(place, OffsetMap())
+        known = self.maps.setdefault(place, MirrorOffsetMap())
         if run is None:
             known.remove(source)
         else:

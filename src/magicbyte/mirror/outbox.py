@@ -11,7 +11,7 @@ from collections import deque
 from typing import Final, NamedTuple, Protocol
 
 from magicbyte.client import Client
-from magicbyte.client.client import Node
+from magicbyte.client.client import BrokerNode
 from magicbyte.client.produce import send_together
 from magicbyte.client.produce_frames import Produced
 from magicbyte.errors import BrokerError, MagicbyteError
@@ -60,12 +60,12 @@ class Outboxes:
     def __init__(self, client: Client, tasks: asyncio.TaskGroup) -> None:
         self._client = client
         self._tasks = tasks
-        self._outboxes: dict[Node, Outbox] = {}
+        self._outboxes: dict[BrokerNode, Outbox] = {}
 
     async def of_leader(self, topic: str, partition: int) -> Outbox:
         """Return the outbox of the broker that leads a partition. Raises BrokerError and NetworkError."""
 
-        async def look(node: Node) -> Outbox:
+        async def look(node: BrokerNode) -> Outbox:
             return self._outboxes.get(node) or self._outboxes.setdefault(node, Outbox(self._client, node, self._tasks))
 
         return await self._client.at_leader(topic, partition, look)
@@ -74,7 +74,7 @@ class Outboxes:
 class Outbox:
     """Sends to one broker what senders have. `offer` says that there is something to take."""
 
-    def __init__(self, client: Client, node: Node, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, client: Client, node: BrokerNode, tasks: asyncio.TaskGroup) -> None:
         self._client = client
         self._node = node
         self._tasks = tasks

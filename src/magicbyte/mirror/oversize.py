@@ -18,7 +18,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import ErrorCode
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.rewrite import Parcel, records_of
-from magicbyte.mirror.spread import Load, Portion
+from magicbyte.mirror.spread import ParcelLoad, Portion
 from magicbyte.printable import logger
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.encode import encode
@@ -58,13 +58,13 @@ def smaller(parcel: Parcel, portion: Portion, policy: OnOversize) -> list[Portio
     return Parked(int(records.offset[0]), _alone(parcel, records)) if policy is OnOversize.PARK else None
 
 
-def is_single(load: Load) -> bool:
+def is_single(load: ParcelLoad) -> bool:
     """Say whether a load is one closed set, or one record."""
     records = _opened(load)
     return not records or sum(len(each) for _, each in records) == 1
 
 
-def halves(load: Load) -> list[Load]:
+def halves(load: ParcelLoad) -> list[ParcelLoad]:
     """Return a load of two records or more as two: the lower offsets, and the higher ones."""
     records = _opened(load)
     offsets = [np.asarray(each.offset) for _, each in records]
@@ -75,11 +75,11 @@ def halves(load: Load) -> list[Load]:
         rows = [np.flatnonzero((each < middle) == is_lower) for each in offsets]
         parts = zip(records, rows, strict=True)
         portions = [Portion(partition, each.take(chosen)) for (partition, each), chosen in parts if len(chosen)]
-        found.append(Load(load.parcel, portions))
+        found.append(ParcelLoad(load.parcel, portions))
     return found
 
 
-def _opened(load: Load) -> list[tuple[int, RecordColumns]]:
+def _opened(load: ParcelLoad) -> list[tuple[int, RecordColumns]]:
     return [(each.partition, each.records) for each in load.portions if each.records is not None]
 
 
@@ -88,7 +88,7 @@ def _alone(parcel: Parcel, record: RecordColumns) -> memoryview:
     return encode(record, parcel.form, Codec.NONE)
 
 
-def without(loads: Iterable[Load], parked: Collection[int]) -> Iterator[Load]:
+def without(loads: Iterable[ParcelLoad], parked: Collection[int]) -> Iterator[ParcelLoad]:
     """Yield loads without the records whose offsets are given: those were put aside before."""
     gone = np.fromiter(parked, np.int64)
     for load in loads:
@@ -101,7 +101,7 @@ def without(loads: Iterable[Load], parked: Collection[int]) -> Iterator[Load]:
             records = records_of(parcel) if portion.records is None else portion.records
             rows = np.flatnonzero(~np.isin(np.asarray(records.offset), gone))
             portions += [Portion(portion.partition, records.take(rows))] if len(rows) else []
-        yield Load(parcel, portions)
+        yield ParcelLoad(parcel, portions)
 
 
 class Park:

@@ -22,7 +22,7 @@ from magicbyte.errors import BrokerError, ErrorCode, MirrorError
 from magicbyte.log.append.rules import stored_format
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC
 from magicbyte.mirror.oversize import OnOversize
-from magicbyte.mirror.progress import DEFAULT_GROUP, Begun, Origin, begun
+from magicbyte.mirror.progress import DEFAULT_GROUP, BegunTopic, Origin, begun
 from magicbyte.mirror.rewrite import Storage
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
@@ -90,7 +90,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicMirrorPlan:
     """How a topic is mirrored. `configs` and `replicas` are for the one that is made where the target lacks it.
 
     `to` is its name at the target, `origin` what a place tells of the source, `dialect` what the source gives. `once`:
@@ -137,7 +137,7 @@ class TopicPlan:
         return self.target_partitions
 
 
-async def plan(source: Source, target: Client, choice: Choice) -> list[TopicPlan]:
+async def plan(source: Source, target: Client, choice: Choice) -> list[TopicMirrorPlan]:
     """Return how each topic that is chosen is mirrored, by name; Kafka's own topics never are.
 
     Raises MirrorError if both are one cluster, or for a circle; BrokerError and NetworkError.
@@ -151,7 +151,7 @@ async def plan(source: Source, target: Client, choice: Choice) -> list[TopicPlan
     _check_told(chosen)
     _check_told(there[name] for name in names.values() if name in there)
     versions = await target.versions()
-    planner = _Planner(
+    planner = _MirrorPlanner(
         source,
         target,
         choice,
@@ -167,7 +167,7 @@ async def plan(source: Source, target: Client, choice: Choice) -> list[TopicPlan
     return [await planner.plan(topic, names[topic.name], there.get(names[topic.name])) for topic in chosen]
 
 
-async def plan_folder(source: Source, folder: Path, choice: Choice) -> list[TopicPlan]:
+async def plan_folder(source: Source, folder: Path, choice: Choice) -> list[TopicMirrorPlan]:
     """Return how each topic that is chosen is copied into a log directory, by name; nothing is made.
 
     Raises MirrorError for an enriched topic by a listener that converts it, BrokerError and NetworkError.
@@ -201,12 +201,12 @@ def _check_told(topics: Iterable[Topic]) -> None:
 
 def _identical(
     topic: Topic, to: str, there: int | None, origin: Origin, choice: Choice, configs: Mapping[str, str]
-) -> TopicPlan:
+) -> TopicMirrorPlan:
     """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the source would convert it."""
     is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
     if is_enriched and choice.from_dialect is Dialect.KAFKA:
         raise MirrorError(f"{topic.name}: enriched: its bytes are had by a listener of that dialect alone")
-    return TopicPlan(
+    return TopicMirrorPlan(
         topic.name,
         to,
         origin,
@@ -233,7 +233,7 @@ def _sizes(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Planner:
+class _MirrorPlanner:
     """What is known of both ends: versions of their brokers, and by name what is mirrored into each already.
 
     `settings` are those of a broker of the target.
@@ -244,11 +244,11 @@ class _Planner:
     choice: Choice
     ours: BrokerVersions
     theirs: BrokerVersions
-    settings: Mapping[str, admin.Setting]
-    begun_here: Mapping[str, Begun]
-    begun_there: Mapping[str, Begun]
+    settings: Mapping[str, admin.SettingInForce]
+    begun_here: Mapping[str, BegunTopic]
+    begun_there: Mapping[str, BegunTopic]
 
-    async def plan(self, topic: Topic, to: str, there: Topic | None) -> TopicPlan:
+    async def plan(self, topic: Topic, to: str, there: Topic | None) -> TopicMirrorPlan:
         """Return how a topic is mirrored."""
         theirs, ours = self.theirs, self.ours
         configs = await _configs(self.source, topic.name, ours)
@@ -271,7 +271,7 @@ class _Planner:
         storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
         mode, why = await self._mode(topic, to, there, storage, origin, dialect)
         replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
-        return TopicPlan(
+        return TopicMirrorPlan(
             topic.name,
             to,
             origin,
@@ -296,12 +296,12 @@ class _Planner:
 
     async def _plan_identical(
         self, topic: Topic, to: str, there: Topic | None, origin: Origin, configs: Mapping[str, str]
-    ) -> TopicPlan:
+    ) -> TopicMirrorPlan:
         """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the target has no place."""
         if not self._is_ours:
             raise MirrorError(f"{to}: offsets are kept by brokers of ours alone, or in a log directory")
         if there is not None:
-            settings = await admin.describe_configs(self.target, admin.Resource.TOPIC, to)
+            settings = await admin.describe_configs(self.target, admin.ConfigResource.TOPIC, to)
             if IDENTICAL not in settings or settings[IDENTICAL].value != "true":
                 raise MirrorError(f"{to}: expected a topic with {IDENTICAL}=true at the target")
         found = _identical(topic, to, None if there is None else len(there.partitions), origin, self.choice, configs)
@@ -322,7 +322,7 @@ class _Planner:
         if not self.settings or self.theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
             return newest
         if exists:
-            setting = (await admin.describe_configs(self.target, admin.Resource.TOPIC, topic)).get(_FORMAT)
+            setting = (await admin.describe_configs(self.target, admin.ConfigResource.TOPIC, topic)).get(_FORMAT)
             value = None if setting is None else setting.value
         elif _FORMAT in configs:
             value = configs[_FORMAT]
@@ -383,7 +383,7 @@ async def _configs(source: Source, topic: str, versions: BrokerVersions) -> dict
     """Return a topic's own settings, as far as they say something about its records; none before 0.11, or of files."""
     if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None or not isinstance(source, Client):
         return {}
-    found = await admin.describe_configs(source, admin.Resource.TOPIC, topic)
+    found = await admin.describe_configs(source, admin.ConfigResource.TOPIC, topic)
     return {
         each.name: each.value
         for each in found.values()
@@ -404,16 +404,16 @@ def _from_4_0_on(configs: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str, admin.Setting]:
+async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str, admin.SettingInForce]:
     """Return the settings of a broker, none before 0.11."""
     if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
         return {}
-    return await admin.describe_configs(client, admin.Resource.BROKER, str(next(iter(client.cluster.brokers))))
+    return await admin.describe_configs(client, admin.ConfigResource.BROKER, str(next(iter(client.cluster.brokers))))
 
 
 async def make_topics(
-    client: Client, look: Callable[[], Awaitable[list[TopicPlan]]], stop: asyncio.Event
-) -> list[TopicPlan]:
+    client: Client, look: Callable[[], Awaitable[list[TopicMirrorPlan]]], stop: asyncio.Event
+) -> list[TopicMirrorPlan]:
     """Return what `look` plans to mirror, once all topics of it are there; after `stop` is set none is made.
 
     A topic that somebody made in between is looked at again, until brokers tell of it: they may hear of it later than
@@ -434,7 +434,7 @@ async def make_topics(
         await asyncio.sleep(_HEARD_AGAIN_SECONDS)
 
 
-async def make_topic(client: Client, wanted: TopicPlan) -> None:
+async def make_topic(client: Client, wanted: TopicMirrorPlan) -> None:
     """Make a planned topic at the target, or add the partitions that it lacks.
 
     Raises BrokerError, and MirrorError where brokers are too old for it.

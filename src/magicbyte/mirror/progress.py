@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from magicbyte.client import Client
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.errors import MirrorError
-from magicbyte.mirror.rewrite import NOBODY, Identity
+from magicbyte.mirror.rewrite import NOBODY, ProducerIdentity
 
 DEFAULT_GROUP: Final = "magicbyte-mirror"
 _VERSION: Final = 1
@@ -30,7 +30,7 @@ class Lane(NamedTuple):
     """
 
     target: int
-    identity: Identity = NOBODY
+    identity: ProducerIdentity = NOBODY
 
 
 class Origin(NamedTuple):
@@ -58,7 +58,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MirrorPlace:
     """Where a mirror is in a partition of the source: all records below `offset` are in the lanes, by partition."""
 
     offset: int
@@ -87,7 +87,7 @@ class Book:
         """The consumer group."""
         return f"{self.group}.keyed-{self.partition}" if self.keyed else self.group
 
-    async def load(self, client: Client, partitions: int) -> Place | None:
+    async def load(self, client: Client, partitions: int) -> MirrorPlace | None:
         """Return the place, None where there is none yet. `partitions`: how many the topic has at the target.
 
         Raises MirrorError for what others committed, or a place of which a part is missing.
@@ -96,20 +96,20 @@ class Book:
         found = await committed_offsets(client, self.name, [(self.topic, each) for each in lanes])
         return _place(found, f"group {self.name}, {self.topic}-{self.partition}") if found else None
 
-    async def save(self, client: Client, place: Place) -> None:
+    async def save(self, client: Client, place: MirrorPlace) -> None:
         """Keep the place, all of it at once. Raises BrokerError and NetworkError."""
         offsets = {(self.topic, each): Committed(place.offset, place.metadata(each)) for each in place.lanes}
         await commit_offsets(client, self.name, offsets)
 
 
-class Begun(NamedTuple):
+class BegunTopic(NamedTuple):
     """That a topic is mirrored already: `keyed` tells whether keys decide where its records go."""
 
     keyed: bool
     origin: Origin
 
 
-async def begun(client: Client, group: str, topics: Mapping[str, int]) -> dict[str, Begun]:
+async def begun(client: Client, group: str, topics: Mapping[str, int]) -> dict[str, BegunTopic]:
     """Return what is mirrored into a cluster of `topics`, their numbers of partitions by name, by name.
 
     Offsets of other groups of this name are not looked at. Raises BrokerError and NetworkError.
@@ -120,18 +120,18 @@ async def begun(client: Client, group: str, topics: Mapping[str, int]) -> dict[s
         book = Book(group, "", 0, keyed=keyed)
         for (topic, partition), each in (await committed_offsets(client, book.name, partitions)).items():
             with contextlib.suppress(MirrorError):
-                found[topic] = Begun(keyed, _place({(topic, partition): each}, topic, whole=False).origin)
+                found[topic] = BegunTopic(keyed, _place({(topic, partition): each}, topic, whole=False).origin)
     return found
 
 
-def _place(found: Mapping[tuple[str, int], Committed], what: str, *, whole: bool = True) -> Place:
+def _place(found: Mapping[tuple[str, int], Committed], what: str, *, whole: bool = True) -> MirrorPlace:
     lanes, origins, offsets, count = {}, set(), set(), 1
     for (_, partition), each in found.items():
         try:
             told = json.loads(each.metadata)
             if told["magicbyte-mirror"] != _VERSION:
                 raise ValueError(told["magicbyte-mirror"])
-            lanes[partition] = Lane(int(told["target"]), Identity(*map(int, told["as"])))
+            lanes[partition] = Lane(int(told["target"]), ProducerIdentity(*map(int, told["as"])))
             origins.add(Origin(told["source"], told.get("topic"), tuple(told.get("via", ())), told.get("to")))
             count = told.get("of", 1)
         except (ValueError, KeyError, TypeError) as error:
@@ -139,4 +139,4 @@ def _place(found: Mapping[tuple[str, int], Committed], what: str, *, whole: bool
         offsets.add(each.offset)
     if (whole and len(lanes) != count) or len(offsets) != 1 or len(origins) != 1:
         raise MirrorError(f"{what}: expected {count} parts of one place, found {len(lanes)} at {sorted(offsets)}")
-    return Place(offsets.pop(), lanes, origins.pop())
+    return MirrorPlace(offsets.pop(), lanes, origins.pop())

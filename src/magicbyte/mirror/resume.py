@@ -11,8 +11,8 @@ from magicbyte.client.fetch import read_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import new_producer_id
 from magicbyte.errors import MirrorError
-from magicbyte.mirror.progress import Lane, Place
-from magicbyte.mirror.rewrite import NOBODY, Identity
+from magicbyte.mirror.progress import Lane, MirrorPlace
+from magicbyte.mirror.rewrite import NOBODY, ProducerIdentity
 from magicbyte.mirror.route import Route
 from magicbyte.records.batch import RecordBatch
 
@@ -25,7 +25,7 @@ class Resumed:
     before they were copied. `at_boundary`: whether a set begins at the place.
     """
 
-    place: Place
+    place: MirrorPlace
     skip: dict[int, int] = field(default_factory=dict)
     lost: int = 0
     at_boundary: bool = True
@@ -50,7 +50,7 @@ async def resume(route: Route) -> Resumed:
     return found
 
 
-async def _begin(route: Route, start: int) -> Place:
+async def _begin(route: Route, start: int) -> MirrorPlace:
     """Return the first place. Others than mirrors of this topic must not have written to the target."""
     ends = {each: (await bounds(route.target, route.to, each))[1] for each in route.targets}
     if any(ends.values()) and not route.merge and not (route.lanes and await _has_begun_elsewhere(route)):
@@ -58,7 +58,7 @@ async def _begin(route: Route, start: int) -> Place:
             f"{route}: the target holds records already, and group {route.group} does not know of any mirror"
         )
     identity = await _identity(route)
-    return Place(start, {each: Lane(end, identity) for each, end in ends.items()}, route.origin)
+    return MirrorPlace(start, {each: Lane(end, identity) for each, end in ends.items()}, route.origin)
 
 
 async def _has_begun_elsewhere(route: Route) -> bool:
@@ -70,11 +70,11 @@ async def _has_begun_elsewhere(route: Route) -> bool:
     return False
 
 
-async def _identity(route: Route) -> Identity:
-    return Identity(*await new_producer_id(route.target), 0) if route.once else NOBODY
+async def _identity(route: Route) -> ProducerIdentity:
+    return ProducerIdentity(*await new_producer_id(route.target), 0) if route.once else NOBODY
 
 
-async def _catch_up_with_target(route: Route, known: Place, start: int) -> Resumed:
+async def _catch_up_with_target(route: Route, known: MirrorPlace, start: int) -> Resumed:
     """Return the place with what the target holds of ours beyond it, which is then to be skipped."""
     lanes, skips = dict(known.lanes), dict[int, int]()
     identity = next(iter(lanes.values())).identity
@@ -88,7 +88,7 @@ async def _catch_up_with_target(route: Route, known: Place, start: int) -> Resum
             skips[partition] = skip
     if known.offset < start and skips:
         raise MirrorError(f"{route}: the source begins at {start}, behind {known.offset}, where a crash was")
-    place = Place(max(known.offset, start), lanes, route.origin)
+    place = MirrorPlace(max(known.offset, start), lanes, route.origin)
     return Resumed(place, skips, lost=max(start - known.offset, 0))
 
 

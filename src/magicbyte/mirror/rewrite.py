@@ -28,7 +28,7 @@ from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import Entry, parse_entry
 from magicbyte.records.forward import NO_LIMIT, Forwarded, forward_batches
 from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, NO_TIMESTAMP, Dialect, TimestampType
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.transactions import CommittedFilter, batch_facts
 from magicbyte.wire.checksum import crc32c
 
@@ -39,25 +39,25 @@ _NOT_CLOSED: Final = CONTROL_BIT | DELETE_HORIZON_BIT  # batches with one of the
 RUN_BYTES: Final = 512 << 10  # of plain messages that go in one request
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """As whom batches are produced, and the sequence number of the next record."""
 
     producer_id: int = -1
     epoch: int = -1
     sequence: int = -1
 
-    def behind(self, records: int) -> Identity:
+    def behind(self, records: int) -> ProducerIdentity:
         """Return the identity for what follows so many records; after 2147483647 comes 0."""
         if self.producer_id < 0:
             return self
-        return Identity(self.producer_id, self.epoch, self.sequence + records & 0x7FFFFFFF)
+        return ProducerIdentity(self.producer_id, self.epoch, self.sequence + records & 0x7FFFFFFF)
 
-    def begun(self) -> Identity:
+    def begun(self) -> ProducerIdentity:
         """Return the identity for a partition that nothing was sent to yet."""
         return self if self.producer_id < 0 else self._replace(sequence=0)
 
 
-NOBODY: Final = Identity()
+NOBODY: Final = ProducerIdentity()
 
 
 class Storage(NamedTuple):
@@ -116,7 +116,12 @@ def parcels(found: ClosedSets, start: int, storage: Storage, *, at_boundary: boo
 
 
 def pieces(
-    found: ClosedSets, start: int, storage: Storage, *, at_boundary: bool, whose: Callable[[], Identity] | None = None
+    found: ClosedSets,
+    start: int,
+    storage: Storage,
+    *,
+    at_boundary: bool,
+    whose: Callable[[], ProducerIdentity] | None = None,
 ) -> Iterator[Parcel | Forwarded]:
     """Yield what `parcels` does, but batches that stay closed are made for `whose` at once, many at a time.
 
@@ -156,7 +161,7 @@ def pieces(
 
 
 def _closed_batches(
-    found: ClosedSets, row: int, start: int, storage: Storage, whose: Callable[[], Identity]
+    found: ClosedSets, row: int, start: int, storage: Storage, whose: Callable[[], ProducerIdentity]
 ) -> Forwarded | None:
     """Return the batches from a row on that stay closed, made for `whose`; None if it has to be looked at by itself."""
     table = found.table
@@ -203,7 +208,7 @@ def _why(entry: Entry, first: int, storage: Storage, *, at_boundary: bool) -> st
         return f"magic {entry.magic} where the target stores {storage}"
     if entry.codec is Codec.ZSTD and not storage.zstd:
         return "zstd, which the target does not know"
-    if isinstance(entry, Message):
+    if isinstance(entry, MessageView):
         return "it may begin before the log does" if entry.is_wrapper and not at_boundary else None
     if entry.base_offset < first:
         return "it begins before the log does"
@@ -231,7 +236,7 @@ def _why_enriched(entry: EnrichedMessage, first: int, storage: Storage) -> str |
 def forward(
     parcel: Parcel,
     storage: Storage,
-    identity: Identity = NOBODY,
+    identity: ProducerIdentity = NOBODY,
     skip: int = 0,
     records: RecordColumns | None = None,
 ) -> Made:
@@ -256,7 +261,7 @@ def forward(
     return made
 
 
-def closed_batch(batch: RecordBatch, identity: Identity = NOBODY) -> Records:
+def closed_batch(batch: RecordBatch, identity: ProducerIdentity = NOBODY) -> Records:
     """Return a batch with a producer's header, and the bytes of its records as they are: a view of them.
 
     The largest timestamp stays what it is: of a batch whose times were those of the append the target corrects it.
@@ -271,14 +276,14 @@ def closed_batch(batch: RecordBatch, identity: Identity = NOBODY) -> Records:
     return [_BEFORE.pack(0, batch.batch_length, -1, 2, crc) + covered, records]
 
 
-def closed_message(message: Message, first: int) -> bytes:
+def closed_message(message: MessageView, first: int) -> bytes:
     """Return a message or wrapper as a producer sends it. `first`: the offset behind the entry in front of it.
 
     A wrapper gets the offset that its last message has if there is no hole, and none below: the target numbers what
     is inside anew where that is wrong (KIP-31), and would refuse less.
     """
     message.verify()
-    copy = Message(memoryview(bytearray(message.buffer)))
+    copy = MessageView(memoryview(bytearray(message.buffer)))
     copy.set_offset(message.offset - first if message.is_wrapper else 0)
     if message.magic == 1:
         copy.set_max_timestamp(TimestampType.CREATE_TIME, message.timestamp)
@@ -295,10 +300,10 @@ def closed_enriched(wrapper: EnrichedMessage) -> Records:
 
 
 def _closed_messages(parcel: Parcel) -> Made:
-    assert isinstance(parcel.entry, Message), "of Kafka's formats"
+    assert isinstance(parcel.entry, MessageView), "of Kafka's formats"
     pieces, count, at, first = [], 0, 0, parcel.first
     while at < len(parcel.data):
-        message = Message.parse(parcel.data[at:])
+        message = MessageView.parse(parcel.data[at:])
         assert message is not None, "parcels are of whole entries"
         pieces.append(closed_message(message, first))
         at, first, count = at + message.size, message.next_offset, count + 1
@@ -313,7 +318,7 @@ def records_of(parcel: Parcel) -> RecordColumns:
     return columns.slice(bisect_left(columns.offset, parcel.first), len(columns))
 
 
-def _opened(records: RecordColumns, codec: Codec, storage: Storage, identity: Identity, skip: int) -> Made:
+def _opened(records: RecordColumns, codec: Codec, storage: Storage, identity: ProducerIdentity, skip: int) -> Made:
     """Return records as one set in the target's format, with `codec` if that can be."""
     total, target = len(records), storage.format
     columns = records.slice(min(skip, total), total)

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 from magicbyte.client import Client
 from magicbyte.client.offsets import ends
 from magicbyte.mirror.copier import Copied
-from magicbyte.mirror.plan import TopicPlan
+from magicbyte.mirror.plan import TopicMirrorPlan
 from magicbyte.printable import logger
 
 log = logger(__name__)
@@ -22,7 +22,7 @@ PLAN_SECONDS: Final = 30.0  # until topics are looked for again
 OTHERS_NAMED: Final = 3  # of partitions that fail together with the one whose error ends all
 PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
 
-Copy: TypeAlias = Callable[[TopicPlan, int], Awaitable[None]]
+Copy: TypeAlias = Callable[[TopicMirrorPlan, int], Awaitable[None]]
 """Copies what a partition of a topic has now."""
 
 
@@ -42,21 +42,21 @@ class Rounds(ABC):
         self.stop = asyncio.Event()
         self.groups_left_out: dict[str, str] = {}
         self._source = source
-        self._reached: dict[tuple[str, int], tuple[TopicPlan, int]] = {}  # all in front of an offset is copied
-        self._planned: list[TopicPlan] = []
+        self._reached: dict[tuple[str, int], tuple[TopicMirrorPlan, int]] = {}  # all in front of an offset is copied
+        self._planned: list[TopicMirrorPlan] = []
         self._plan_again_at = 0.0
 
     @property
-    def planned(self) -> list[TopicPlan]:
+    def planned(self) -> list[TopicMirrorPlan]:
         """The topics that are copied, as they were looked up last."""
         return self._planned
 
     @abstractmethod
-    async def plan(self) -> list[TopicPlan]:
+    async def plan(self) -> list[TopicMirrorPlan]:
         """Return what would be done, and do nothing. Raises MirrorError, BrokerError and NetworkError."""
 
     @abstractmethod
-    async def _made(self) -> list[TopicPlan]:
+    async def _made(self) -> list[TopicMirrorPlan]:
         """Return the plan, whose topics are all there now."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class Rounds(ABC):
         return found
 
     async def _in_turn(
-        self, copy: Copy, wanted: TopicPlan, partition: int, end: int | None, slots: asyncio.Semaphore
+        self, copy: Copy, wanted: TopicMirrorPlan, partition: int, end: int | None, slots: asyncio.Semaphore
     ) -> None:
         async with slots:
             if not self.stop.is_set():

@@ -18,18 +18,18 @@ from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.codecs import Codec, Lz4Header, compress, decompress
 from magicbyte.mirror.copier import Copied
-from magicbyte.mirror.plan import TopicPlan
+from magicbyte.mirror.plan import TopicMirrorPlan
 from magicbyte.records.decode import DEFAULT_OPTIONS
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import Entry, entries
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 LOOK_BYTES: Final = 1 << 16  # of sets that are opened at a time, more only for a single one that is larger
 _BACK: Final = 100  # offsets before the end of a partition
 
 
 @dataclass(slots=True)
-class Cost:
+class OpeningCost:
     """What opening took: so many sets' bytes, and CPU seconds."""
 
     size: int = 0
@@ -42,14 +42,14 @@ class Savings:
 
     def __init__(self, source: Client) -> None:
         self._source = source
-        self._costs: dict[str, Cost] = {}
+        self._costs: dict[str, OpeningCost] = {}
 
     def seconds(self, copied: Mapping[str, Copied]) -> dict[str, float]:
         """Return the CPU seconds that were saved, by topic, as far as anything is known of a topic."""
         known = {topic: cost for topic, cost in self._costs.items() if cost.size and topic in copied}
         return {topic: copied[topic].closed_bytes * cost.seconds / cost.size for topic, cost in known.items()}
 
-    async def look(self, planned: list[TopicPlan], copied: Mapping[str, Copied]) -> None:
+    async def look(self, planned: list[TopicMirrorPlan], copied: Mapping[str, Copied]) -> None:
         """Open some sets of a topic that was not looked at, or of which most was copied for each look at it.
 
         Raises CorruptRecordError, BrokerError and NetworkError.
@@ -58,7 +58,7 @@ class Savings:
         wanted = max((each for each in planned if closed.get(each.name)), key=self._due(closed), default=None)
         if wanted is None:
             return
-        cost = self._costs.setdefault(wanted.name, Cost())
+        cost = self._costs.setdefault(wanted.name, OpeningCost())
         partition, cost.looks = cost.looks % wanted.partitions, cost.looks + 1
         start, end = await bounds(self._source, wanted.name, partition)
         if start == end:
@@ -68,9 +68,9 @@ class Savings:
         size, seconds = await asyncio.to_thread(opened, found)
         cost.size, cost.seconds = cost.size + size, cost.seconds + seconds
 
-    def _due(self, closed: Mapping[str, int]) -> Callable[[TopicPlan], float]:
-        def due(wanted: TopicPlan) -> float:
-            looks = self._costs.get(wanted.name, Cost()).looks
+    def _due(self, closed: Mapping[str, int]) -> Callable[[TopicMirrorPlan], float]:
+        def due(wanted: TopicMirrorPlan) -> float:
+            looks = self._costs.get(wanted.name, OpeningCost()).looks
             return closed[wanted.name] / looks if looks else math.inf
 
         return due
@@ -95,6 +95,6 @@ def opened(found: ClosedSets) -> tuple[int, float]:
 
 
 def _payload(entry: Entry) -> memoryview:
-    if isinstance(entry, EnrichedMessage | Message):
+    if isinstance(entry, EnrichedMessage | MessageView):
         return entry.value or memoryview(b"")
     return entry.records_section

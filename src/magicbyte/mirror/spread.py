@@ -31,19 +31,19 @@ class Portion(NamedTuple):
     records: RecordColumns | None
 
 
-class Load(NamedTuple):
+class ParcelLoad(NamedTuple):
     """A parcel, and what of it goes where."""
 
     parcel: Parcel
     portions: Sequence[Portion]
 
 
-def straight(found: Iterable[Parcel], partition: int) -> Iterator[Load]:
+def straight(found: Iterable[Parcel], partition: int) -> Iterator[ParcelLoad]:
     """Yield each parcel for the partition of the same number."""
-    return (Load(parcel, (Portion(partition, None),)) for parcel in found)
+    return (ParcelLoad(parcel, (Portion(partition, None),)) for parcel in found)
 
 
-def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int) -> Iterator[Load]:
+def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int) -> Iterator[ParcelLoad]:
     """Yield parcels, of which `data` is all that was fetched, for the partitions that the keys of their records decide.
 
     Sets without any key go to the partition `home`, of the same number, where there are as many at both ends
@@ -65,7 +65,7 @@ def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int
             yield _opened(whole, run, home, partitions)
             whole, run = None, []
         if closed:
-            yield Load(parcel, (Portion(_place_of_keyless(parcel, home, partitions), None),))
+            yield ParcelLoad(parcel, (Portion(_place_of_keyless(parcel, home, partitions), None),))
         elif records is not None:
             whole = grown or replace(parcel, why=parcel.why or KEYS)
             run.append(records)
@@ -93,14 +93,16 @@ def _grown(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
     return replace(run, data=data[begin : parcel.end], end=parcel.end, next_offset=parcel.next_offset)
 
 
-def _opened(run: Parcel, pieces: Sequence[RecordColumns], home: int, partitions: int) -> Load:
+def _opened(run: Parcel, pieces: Sequence[RecordColumns], home: int, partitions: int) -> ParcelLoad:
     """Return the records of a run, by partition; in each they are in the order of the source."""
     records = joined(pieces)
     assert records.key is not None, "keys are decoded"
     targets = partitions_of(records.key, partitions)
     targets[targets < 0] = _place_of_keyless(run, home, partitions)
     chosen: Any = np.unique(targets)
-    return Load(run, [Portion(int(each), records.take(np.flatnonzero(targets == each))) for each in chosen.tolist()])
+    return ParcelLoad(
+        run, [Portion(int(each), records.take(np.flatnonzero(targets == each))) for each in chosen.tolist()]
+    )
 
 
 def _place_of_keyless(parcel: Parcel, home: int, partitions: int) -> int:

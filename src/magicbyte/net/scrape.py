@@ -16,7 +16,7 @@ _PATIENCE_S: Final = 30.0
 _MOST_BYTES: Final = 256 << 20
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """A number with its labels."""
 
     labels: Mapping[str, str]
@@ -30,16 +30,16 @@ class Scrape:
         from prometheus_client.parser import text_string_to_metric_families
 
         self.at = at
-        self._samples: dict[str, list[Sample]] = {}
+        self._samples: dict[str, list[MetricSample]] = {}
         for family in text_string_to_metric_families(text):
             for each in family.samples:
-                self._samples.setdefault(each.name, []).append(Sample(each.labels, each.value))
+                self._samples.setdefault(each.name, []).append(MetricSample(each.labels, each.value))
 
     def names(self) -> Iterable[str]:
         """Return all names."""
         return self._samples.keys()
 
-    def all(self, name: str) -> Iterator[Sample]:
+    def all(self, name: str) -> Iterator[MetricSample]:
         """Yield all numbers of a name."""
         yield from self._samples.get(name, ())
 

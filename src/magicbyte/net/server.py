@@ -40,7 +40,7 @@ _EMPTY = memoryview(b"")
 _TELL_S: Final = 60.0  # between two lines about that
 
 
-class Part(Protocol):
+class AnswerPart(Protocol):
     """A part of an answer that is not bytes at hand."""
 
     async def send(self, stream: Stream) -> None:
@@ -50,7 +50,7 @@ class Part(Protocol):
         """Give back what it holds, whether it was sent or not."""
 
 
-Answer: TypeAlias = Sequence[Buffer | Part]
+Answer: TypeAlias = Sequence[Buffer | AnswerPart]
 Handler: TypeAlias = Callable[[memoryview], Awaitable[Answer | None]]
 """Takes a frame without its size, returns the whole answer, None where there is none. The frame is its to keep."""
 
@@ -75,7 +75,7 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PeerLimits:
     """What peers may take: sizes in bytes, times in ms. `entrance_ms`: until a peer has said who it is.
 
     `terms_of` is given the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes: what holds for such a one.
@@ -94,7 +94,7 @@ class Limits:
 class Incoming:
     """The frames of one connection."""
 
-    def __init__(self, stream: Stream, limits: Limits, budget: Budget) -> None:
+    def __init__(self, stream: Stream, limits: PeerLimits, budget: Budget) -> None:
         self.limits = limits
         self.held = 0  # bytes of the budget, of the frame that is read or was returned last
         self.is_kept = True  # whether they are needed until that one is answered
@@ -190,7 +190,7 @@ class Server(Generic[T]):
 
     def __init__(
         self,
-        limits: Limits,
+        limits: PeerLimits,
         connected: Callable[[str, str, T], Handler],
         *,
         budget: Budget | None = None,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from magicbyte.protocol.apis import APIS
     from magicbyte.protocol.fields import NULL_UUID
     from magicbyte.protocol.framing import (
+        FramedRequest,
         Frames,
-        Request,
         api_of,
         read_request,
         read_request_header,
@@ -33,9 +33,9 @@ __all__ = [
     "APIS",
     "NULL_UUID",
     "Api",
+    "FramedRequest",
     "Frames",
     "Message",
-    "Request",
     "Writer",
     "api_of",
     "read_request",

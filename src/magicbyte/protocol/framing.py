@@ -104,7 +104,7 @@ class Frames:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FramedRequest:
     """A request as it came: its API, its header, and itself."""
 
     api: Api
@@ -161,11 +161,11 @@ def read_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
     return api, header, at
 
 
-def read_request(frame: Buffer) -> Request:
+def read_request(frame: Buffer) -> FramedRequest:
     """Return the request in a frame, without its size. Raises UnsupportedVersionError and ProtocolError."""
     api, header, at = read_request_header(frame)
     api.check(header.request_api_version)
-    return Request(api, header, api.request.read(memoryview(frame)[at:], header.request_api_version))
+    return FramedRequest(api, header, api.request.read(memoryview(frame)[at:], header.request_api_version))
 
 
 def read_response(

@@ -32,7 +32,7 @@ from magicbyte.records.layout import (
     UINT32,
     Dialect,
 )
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.wire.checksum import crc32, crc32c
 
 UNREADABLE = "unreadable"
@@ -43,7 +43,7 @@ _MARKER_TYPES = (ControlType.ABORT, ControlType.COMMIT)
 _MARKER_KEY_SIZE, _MARKER_VALUE_SIZE = 4, 6
 
 
-class Part(NamedTuple):
+class FieldPart(NamedTuple):
     """One field: `size` bytes at `start`, counted from the first byte given.
 
     `type` is that of docs/formats/, or UNREADABLE. `value` is None for bytes. `note` says what the value means where
@@ -62,15 +62,15 @@ class Inside(NamedTuple):
     """What a compressed entry holds: the decompressed bytes, and their parts."""
 
     data: memoryview
-    parts: list[Part]
+    parts: list[FieldPart]
 
 
-def anatomy(entry: memoryview, dialect: Dialect = Dialect.KAFKA) -> list[Part]:
+def anatomy(entry: memoryview, dialect: Dialect = Dialect.KAFKA) -> list[FieldPart]:
     """Return the parts of `entry`, the bytes of one entry or as many as there are; they cover it exactly, in order.
 
     What is compressed is one part: `inside` takes it apart.
     """
-    walk = _Walk(entry)
+    walk = _AnatomyWalk(entry)
     try:
         _entry(walk, dialect, "")
         if walk.at < len(entry):
@@ -93,7 +93,7 @@ def inside(entry: memoryview, dialect: Dialect = Dialect.KAFKA, *, limit: int) -
     if section is None:
         raise CorruptRecordError("value of a wrapper", expected="compressed messages", found="null")
     data = decompress(view.codec, section, limit=limit, lz4_header=header)
-    walk = _Walk(data)
+    walk = _AnatomyWalk(data)
     try:
         if isinstance(view, RecordBatch):
             _records(walk, view)
@@ -104,14 +104,14 @@ def inside(entry: memoryview, dialect: Dialect = Dialect.KAFKA, *, limit: int) -
     return Inside(data, walk.parts)
 
 
-class _Walk:
+class _AnatomyWalk:
     """A position in `data`, and the parts before it. Reading past `end` raises CorruptRecordError."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
         self.at = 0
         self.end = len(data)
-        self.parts: list[Part] = []
+        self.parts: list[FieldPart] = []
 
     def integer(self, field: str, kind: struct.Struct) -> int:
         self._need(field, kind.size)
@@ -166,11 +166,11 @@ class _Walk:
             raise CorruptRecordError(field, expected=f"{size} bytes", found=f"{left} before the end")
 
     def _add(self, field: str, kind: str, size: int, value: int | None, note: str = "") -> None:
-        self.parts.append(Part(self.at, size, field, kind, value, note))
+        self.parts.append(FieldPart(self.at, size, field, kind, value, note))
         self.at += size
 
 
-def _entry(walk: _Walk, dialect: Dialect, prefix: str) -> None:
+def _entry(walk: _AnatomyWalk, dialect: Dialect, prefix: str) -> None:
     """Read one entry at the walk's position, up to the walk's end."""
     magic = walk.data[walk.at + MAGIC.start] if walk.end - walk.at > MAGIC.start else None
     if magic == 2 and dialect is Dialect.KAFKA and not prefix:
@@ -193,7 +193,7 @@ def _entry(walk: _Walk, dialect: Dialect, prefix: str) -> None:
         raise CorruptRecordError("magic", expected="0 or 1" if prefix else "0, 1 or 2", found=magic)
 
 
-def _message(walk: _Walk, prefix: str, magic: int) -> None:
+def _message(walk: _AnatomyWalk, prefix: str, magic: int) -> None:
     """Read a message of magic 0 or 1 from its attributes on."""
     attributes = walk.integer(f"{prefix}attributes", INT8)
     bits = [_codec_name(attributes)]
@@ -207,13 +207,13 @@ def _message(walk: _Walk, prefix: str, magic: int) -> None:
     _value(walk, prefix, compressed=attributes & CODEC_MASK != 0)
 
 
-def _value(walk: _Walk, prefix: str, *, compressed: bool) -> None:
+def _value(walk: _AnatomyWalk, prefix: str, *, compressed: bool) -> None:
     walk.sized(f"{prefix}value", walk.integer(f"{prefix}value_length", INT32))
     if compressed and walk.parts[-1].type == "bytes":
         walk.note("compressed messages")
 
 
-def _enriched_message(walk: _Walk, prefix: str) -> None:
+def _enriched_message(walk: _AnatomyWalk, prefix: str) -> None:
     """Read an enriched message from its attributes on."""
     attributes = walk.integer(f"{prefix}attributes", INT8)
     control = attributes & ENRICHED_CONTROL_BIT != 0
@@ -230,7 +230,7 @@ def _enriched_message(walk: _Walk, prefix: str) -> None:
     _value(walk, prefix, compressed=not control and attributes & CODEC_MASK != 0)
 
 
-def _tags(walk: _Walk, prefix: str, end: int) -> None:
+def _tags(walk: _AnatomyWalk, prefix: str, end: int) -> None:
     while walk.at < end:
         tag = INT8.unpack_from(walk.data, walk.at)[0]
         kind = TAG_TYPES.get(tag)
@@ -246,7 +246,7 @@ def _tags(walk: _Walk, prefix: str, end: int) -> None:
             walk.note(_time(value))
 
 
-def _batch(walk: _Walk) -> None:
+def _batch(walk: _AnatomyWalk) -> None:
     """Read a record batch."""
     base_offset = walk.integer("base_offset", INT64)
     size = walk.integer("batch_length", INT32)
@@ -274,7 +274,7 @@ def _batch(walk: _Walk) -> None:
         _records(walk, RecordBatch(walk.data))
 
 
-def _records(walk: _Walk, batch: RecordBatch) -> None:
+def _records(walk: _AnatomyWalk, batch: RecordBatch) -> None:
     """Read the records of a batch, decompressed, up to the walk's end."""
     whole = walk.end
     for i in range(batch.record_count):
@@ -292,7 +292,7 @@ def _records(walk: _Walk, batch: RecordBatch) -> None:
         raise CorruptRecordError("bytes behind the last record", expected=0, found=whole - walk.at)
 
 
-def _record(walk: _Walk, name: str, batch: RecordBatch) -> None:
+def _record(walk: _AnatomyWalk, name: str, batch: RecordBatch) -> None:
     walk.integer(f"{name}attributes", INT8)
     delta = walk.varint(f"{name}timestamp_delta", 10)
     if not batch.attributes & LOG_APPEND_TIME_BIT:
@@ -318,10 +318,10 @@ def _record(walk: _Walk, name: str, batch: RecordBatch) -> None:
         walk.sized(f"{name}header_value", walk.varint(f"{name}header_value_length"))
 
 
-def _messages(walk: _Walk, wrapper: Message | EnrichedMessage, dialect: Dialect) -> None:
+def _messages(walk: _AnatomyWalk, wrapper: MessageView | EnrichedMessage, dialect: Dialect) -> None:
     """Read the messages in a wrapper, decompressed."""
     inner = entries(walk.data, dialect)
-    found: list[Message | EnrichedMessage] = []
+    found: list[MessageView | EnrichedMessage] = []
     damage = None
     try:
         for _, message in inner:

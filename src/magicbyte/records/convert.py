@@ -22,7 +22,7 @@ from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_entries, decode_rows
-from magicbyte.records.encode import DEFAULT_HEADER, Format, OldFrames, Writer
+from magicbyte.records.encode import DEFAULT_HEADER, Format, OldFrames, RowWriter
 from magicbyte.records.enriched import EnrichedControl, EnrichedMessage
 from magicbyte.records.entry import entries, parse_entry
 from magicbyte.records.layout import (
@@ -37,7 +37,7 @@ from magicbyte.records.layout import (
     V1_KEY_LENGTH,
     Dialect,
 )
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.repack import decode_lz4
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
@@ -237,7 +237,7 @@ class _Conversion:
 
     def _has_other_lz4(self, row: int) -> bool:
         entry = parse_entry(self._entry(row))
-        assert isinstance(entry, Message)
+        assert isinstance(entry, MessageView)
         return entry.value is not None and lz4_header_checksum(entry.value) is not Lz4Header.BROKEN
 
     def _entry(self, row: int) -> memoryview:
@@ -362,7 +362,7 @@ class _Conversion:
             if to_plain and kind.codec == 0 and self.fetch_offset is not None:
                 columns = self._from_fetch_offset(columns)
             self._count_records(columns)
-            writer = Writer(columns, self.target, self.level)
+            writer = RowWriter(columns, self.target, self.level)
             try:
                 if to_plain:
                     if len(columns):
@@ -390,7 +390,7 @@ class _Conversion:
             for found in decode_entries(self.table, rows, self.options):
                 yield *found, None
 
-    def _fields(self, writer: Writer, row: int, first: int, end: int) -> list[int]:
+    def _fields(self, writer: RowWriter, row: int, first: int, end: int) -> list[int]:
         """Return the batch that a source wrapper or batch becomes."""
         fields = writer.batch_fields(first, end)
         if self.table.dialect is Dialect.ENRICHED:

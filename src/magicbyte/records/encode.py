@@ -104,7 +104,7 @@ DEFAULT_HEADER = BatchHeader()
 
 @dataclass(frozen=True, slots=True)
 class OldFrames:
-    """What is known of the LZ4 frames that entries were in before, of which the columns of a `Writer` were decoded.
+    """What is known of the LZ4 frames that entries were in before, of which the columns of a `RowWriter` were decoded.
 
     `places`: PLACES integers (see repack_kernels.py) for each batch or wrapper that is written; `matches` of all.
     """
@@ -160,7 +160,7 @@ def encode_chunks(
     than an int32 holds; BatchTooLargeError for more bytes than that.
     """
     target.check_codec(codec)
-    writer = Writer(columns, target, level)
+    writer = RowWriter(columns, target, level)
     if batches is not None:
         ends = list(accumulate((count for count, _ in batches), initial=0))
         if ends[-1] != len(columns):
@@ -184,7 +184,7 @@ def encode_records(
     columns = columns_of(records)
     if not len(columns):
         return b""
-    writer = Writer(columns, target, level)
+    writer = RowWriter(columns, target, level)
     return bytes(writer.write(writer.batch(0, len(columns)), codec, [header]))
 
 
@@ -212,7 +212,7 @@ def _column(cells: list[bytes | None]) -> BytesColumn:
     return BytesColumn(b"".join(cell for cell in cells if cell), starts, lengths, packed=True)
 
 
-class Writer:
+class RowWriter:
     """Writes the rows of some columns, from the first on, in groups of batches, wrappers or plain messages.
 
     Batches are given as the kernels take them: an array or list with kernels.BATCH integers for each.

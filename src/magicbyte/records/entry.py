@@ -18,10 +18,10 @@ from magicbyte.records.layout import (
     V1_TIMESTAMP,
     Dialect,
 )
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.wire.checksum import Buffer
 
-Entry: TypeAlias = Message | RecordBatch | EnrichedMessage
+Entry: TypeAlias = MessageView | RecordBatch | EnrichedMessage
 
 YEAR_2200_MS = 7_258_118_400_000
 
@@ -41,7 +41,7 @@ def parse_entry(buffer: memoryview, dialect: Dialect = Dialect.KAFKA) -> Entry |
     if magic == 2:
         return RecordBatch.parse(buffer)
     if magic <= 1:
-        return Message.parse(buffer)
+        return MessageView.parse(buffer)
     check_size(SIZE.read(buffer), V0_MINIMUM)
     raise CorruptRecordError("magic", expected="0, 1 or 2", found=MAGIC.read(buffer), position=0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from magicbyte.codecs import Codec, Lz4Header, set_lz4_header_checksum
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.layout import CODEC_MASK, MAGIC, MESSAGE_CRC, Dialect
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.scan import BatchTable
 from magicbyte.wire.checksum import crc32
 
@@ -31,7 +31,7 @@ def repair_lz4_headers(table: BatchTable) -> tuple[memoryview, int]:
         if magic > 1 or int(table.attributes[row]) & CODEC_MASK != Codec.LZ4:
             continue
         end = position + int(table.size[row])
-        message = Message(entries[position:end])
+        message = MessageView(entries[position:end])
         try:
             value = message.value
             if value is None:

@@ -38,7 +38,7 @@ V1_HEADER = struct.Struct(">qiIbbqi")
 _BEFORE_BODY, _V0_BODY, _V1_BODY = (struct.Struct(parts) for parts in (">qiI", ">bbi", ">bbqi"))
 
 
-class Message:
+class MessageView:
     """A view of one message, offset and size included; nothing is copied.
 
     `offset` is that of the message; of a wrapper, that of the last message inside (or whatever a producer left there).
@@ -79,7 +79,7 @@ class Message:
             )
 
     @classmethod
-    def parse(cls, buffer: memoryview) -> "Message | None":
+    def parse(cls, buffer: memoryview) -> "MessageView | None":
         """Return the message at the start of `buffer`, or None while some of its bytes are missing.
 
         Raises CorruptRecordError for a size that no message has, or another magic than 0 and 1. The lengths of key

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from magicbyte.records.columns import BytesColumn, RecordColumns
 
 
-class Field(enum.Enum):
+class TextField(enum.Enum):
     """What a line has of its record. Keys and values stand as they are, nothing for null, or quoted as JSON strings."""
 
     OFFSET = enum.auto()
@@ -31,15 +31,15 @@ class Field(enum.Enum):
     QUOTED_VALUE = enum.auto()
 
 
-Part: TypeAlias = bytes | Field
+Part: TypeAlias = bytes | TextField
 
 _MAKE = form_for(compiled=True)
-_INTEGERS = (Field.OFFSET, Field.TIMESTAMP, Field.KEY_SIZE, Field.VALUE_SIZE)
+_INTEGERS = (TextField.OFFSET, TextField.TIMESTAMP, TextField.KEY_SIZE, TextField.VALUE_SIZE)
 _CELLS = {
-    Field.KEY: (kernels.KEY, 0),
-    Field.VALUE: (kernels.VALUE, 0),
-    Field.QUOTED_KEY: (kernels.KEY, 1),
-    Field.QUOTED_VALUE: (kernels.VALUE, 1),
+    TextField.KEY: (kernels.KEY, 0),
+    TextField.VALUE: (kernels.VALUE, 0),
+    TextField.QUOTED_KEY: (kernels.KEY, 1),
+    TextField.QUOTED_VALUE: (kernels.VALUE, 1),
 }
 
 
@@ -95,10 +95,10 @@ class LineWriter:
         if len(self._out) < room:
             self._out = np.empty(room, np.uint8)  # what is not written to takes no memory
         of = {
-            Field.OFFSET: columns.offset,
-            Field.TIMESTAMP: columns.timestamp,
-            Field.KEY_SIZE: keys[2],
-            Field.VALUE_SIZE: values[2],
+            TextField.OFFSET: columns.offset,
+            TextField.TIMESTAMP: columns.timestamp,
+            TextField.KEY_SIZE: keys[2],
+            TextField.VALUE_SIZE: values[2],
         }
         integers = [np.asarray(of[each], np.int64) for each in self._columns]
         written = kernels.write_rows(

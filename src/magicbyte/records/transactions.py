@@ -11,7 +11,7 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, marker_of
 from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.layout import NO_PRODUCER_ID
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 
 
 class BatchFacts(NamedTuple):
@@ -25,7 +25,7 @@ class BatchFacts(NamedTuple):
     marker: ControlType | None
 
 
-def batch_facts(entry: RecordBatch | Message | EnrichedMessage) -> BatchFacts:
+def batch_facts(entry: RecordBatch | MessageView | EnrichedMessage) -> BatchFacts:
     """Return the facts of an entry. Only magic 2 knows transactions; raises CorruptRecordError for a bad marker."""
     if isinstance(entry, RecordBatch):
         record = marker_of(entry)
@@ -41,7 +41,7 @@ def batch_facts(entry: RecordBatch | Message | EnrichedMessage) -> BatchFacts:
     return BatchFacts(NO_PRODUCER_ID, entry.offset, last, False, entry.is_control, None)
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedRange(NamedTuple):
     """A line of a `.txnindex` file; a fetch response has the first two fields only.
 
     From the first offset of the transaction to that of its ABORT marker; `last_stable_offset` is what it was after.
@@ -60,7 +60,7 @@ class TransactionScan(NamedTuple):
     transactions to where those begin; `last_stable_offset` is the smallest of these, else the end of the log.
     """
 
-    aborted: list[AbortedTransaction]
+    aborted: list[AbortedRange]
     last_stable_offset: int
     open: dict[int, int]
 
@@ -71,7 +71,7 @@ class OpenTransactions:
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
 
-    def append(self, batch: BatchFacts) -> AbortedTransaction | None:
+    def append(self, batch: BatchFacts) -> AbortedRange | None:
         """Move behind `batch`, which follows in offset order. Returns the transaction that it aborted, if it did."""
         if batch.producer_id == NO_PRODUCER_ID:
             return None
@@ -80,7 +80,7 @@ class OpenTransactions:
                 first = self.first_offsets.pop(batch.producer_id, None)
                 if first is not None and batch.marker is ControlType.ABORT:
                     stable = self.last_stable_offset(batch.last_offset + 1)
-                    return AbortedTransaction(batch.producer_id, first, batch.last_offset, stable)
+                    return AbortedRange(batch.producer_id, first, batch.last_offset, stable)
         elif batch.is_transactional:
             self.first_offsets.setdefault(batch.producer_id, batch.base_offset)
         return None
@@ -121,9 +121,9 @@ class CommittedFilter:
     Records from the last stable offset on may still be aborted, so they are held back, of whichever producer.
     """
 
-    def __init__(self, aborted: Iterable[AbortedTransaction], last_stable_offset: int) -> None:
+    def __init__(self, aborted: Iterable[AbortedRange], last_stable_offset: int) -> None:
         self._ended: dict[int, tuple[list[int], list[int]]] = {}  # by producer: firsts in order, largest lasts so far
-        self._waiting: list[AbortedTransaction] = []  # those whose end a marker tells, the next one last
+        self._waiting: list[AbortedRange] = []  # those whose end a marker tells, the next one last
         self._aborted_producers: set[int] = set()
         self._last_stable_offset = last_stable_offset
         for each in sorted(aborted, key=lambda one: one.first_offset):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.replication import election, reassignment
-from magicbyte.replication.reassignment import NO_MOVE, Move
+from magicbyte.replication.reassignment import NO_MOVE, OngoingMove
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
 BEING_DELETED: Final = -2
@@ -41,7 +41,7 @@ class StateChange:
     expected_version: int
 
 
-class Election(enum.IntEnum):
+class ElectionType(enum.IntEnum):
     """Kinds of elections that are asked for, by their numbers in ElectLeaders."""
 
     PREFERRED = 0
@@ -54,7 +54,7 @@ class AssignmentChange:
 
     partition: TopicPartition
     replicas: tuple[int, ...]
-    move: Move = NO_MOVE
+    move: OngoingMove = NO_MOVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class PartitionOrder:
     version: int
     replicas: tuple[int, ...]
     is_new: bool = False
-    move: Move = NO_MOVE
+    move: OngoingMove = NO_MOVE
     offline: tuple[int, ...] = ()
 
 
@@ -138,7 +138,7 @@ class _Cluster:
         assignments: Mapping[TopicPartition, Sequence[int]],
         states: Mapping[TopicPartition, KnownState],
         *,
-        moves: Mapping[TopicPartition, Move] | None = None,
+        moves: Mapping[TopicPartition, OngoingMove] | None = None,
         deleting: Collection[str] = (),
         unclean: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
@@ -358,7 +358,7 @@ class Controller(_Cluster):
 
     # ---- what is asked for
 
-    def elect(self, kind: Election, partitions: Iterable[TopicPartition]) -> list[Effect]:
+    def elect(self, kind: ElectionType, partitions: Iterable[TopicPartition]) -> list[Effect]:
         """Elect the preferred leaders of partitions, or, in place of dead leaders, live ones that may not be in sync.
 
         `need_of` says before and afterwards where that is needed.
@@ -368,14 +368,14 @@ class Controller(_Cluster):
             if self.need_of(kind, key) not in _NEEDED:
                 continue
             known, live = self.states[key], self._live(key)
-            if kind is Election.PREFERRED:
+            if kind is ElectionType.PREFERRED:
                 state = election.preferred(known.state, self.replicas[key], live, self.epoch)
             else:
                 state = election.offline(known.state, self.replicas[key], live, self.epoch, unclean=True)
             changes += [] if state is None else [StateChange(key, state, known.version)]
         return _written(changes)
 
-    def need_of(self, kind: Election, key: TopicPartition) -> ErrorCode:
+    def need_of(self, kind: ElectionType, key: TopicPartition) -> ErrorCode:
         """Return ELECTION_NOT_NEEDED where an election would change nothing, else what its failure is called."""
         known = self.states.get(key)
         if known is None or key not in self.replicas:
@@ -383,9 +383,9 @@ class Controller(_Cluster):
         if key.topic in self._to_delete:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         is_led = known.state.leader in self.brokers
-        if is_led and (kind is Election.UNCLEAN or known.state.leader == self.replicas[key][0]):
+        if is_led and (kind is ElectionType.UNCLEAN or known.state.leader == self.replicas[key][0]):
             return ErrorCode.ELECTION_NOT_NEEDED
-        if kind is Election.PREFERRED:
+        if kind is ElectionType.PREFERRED:
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
@@ -522,7 +522,7 @@ class Controller(_Cluster):
                 # The leader took all others out of sync while a move ended: these remain until others are in sync.
                 move = self.moves.get(key, NO_MOVE)
                 kept.append(
-                    AssignmentChange(key, (*self.replicas[key], *isr), Move(move.adding, (*move.removing, *isr)))
+                    AssignmentChange(key, (*self.replicas[key], *isr), OngoingMove(move.adding, (*move.removing, *isr)))
                 )
                 continue
             state = self._settled(key, known, able)

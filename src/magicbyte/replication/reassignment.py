@@ -1,6 +1,6 @@
 """Moves of a partition from some brokers to others (KIP-455), as sets of replicas.
 
-While a move goes on, the replicas of the partition are those of before and those of afterwards; `Move` has the
+While a move goes on, the replicas of the partition are those of before and those of afterwards; `OngoingMove` has the
 difference. Once all of the targets are in sync, the others are removed. Source: Kafka's ReplicaAssignment.
 """
 
@@ -14,7 +14,7 @@ from magicbyte.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OngoingMove:
     """A move in progress: the replicas that it adds, and those that it removes at its end."""
 
     adding: tuple[int, ...] = ()
@@ -32,20 +32,20 @@ class Move:
         return tuple(each for each in replicas if each not in self.removing)
 
 
-NO_MOVE: Final = Move()
+NO_MOVE: Final = OngoingMove()
 
 
-def moved(replicas: Sequence[int], move: Move, targets: Sequence[int]) -> tuple[tuple[int, ...], Move]:
+def moved(replicas: Sequence[int], move: OngoingMove, targets: Sequence[int]) -> tuple[tuple[int, ...], OngoingMove]:
     """Return the replicas of a partition while it moves to `targets`, and that move, which replaces one in progress."""
     origin = move.origin(replicas)
     everywhere = tuple(dict.fromkeys((*targets, *origin)))
     before, after = set(origin), set(targets)
     adding = tuple(each for each in everywhere if each not in before)
-    return everywhere, Move(adding, tuple(each for each in everywhere if each not in after))
+    return everywhere, OngoingMove(adding, tuple(each for each in everywhere if each not in after))
 
 
 def fault(
-    targets: Sequence[int], replicas: Sequence[int], move: Move, isr: Collection[int], live: Mapping[int, int]
+    targets: Sequence[int], replicas: Sequence[int], move: OngoingMove, isr: Collection[int], live: Mapping[int, int]
 ) -> tuple[ErrorCode, str] | None:
     """Return why a partition with these `replicas` and in-sync replicas cannot move to `targets`; None if it can."""
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -40,7 +40,7 @@ class ResourceType(enum.IntEnum):
         return _words(self.name)
 
 
-class Operation(enum.IntEnum):
+class AclOperation(enum.IntEnum):
     """What is done to a resource, by its number in the protocol."""
 
     ALL = 2
@@ -72,21 +72,21 @@ class Pattern(enum.IntEnum):
     PREFIXED = 4
 
 
-_IMPLIED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
-    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
-    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+_IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
+    AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
+    AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
 """What else allows an operation. A denial implies nothing."""
 
-OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = {
-    ResourceType.TOPIC: tuple(map(Operation, (3, 4, 5, 6, 7, 8, 10, 11))),
-    ResourceType.GROUP: tuple(map(Operation, (3, 6, 8))),
-    ResourceType.CLUSTER: tuple(map(Operation, (5, 7, 8, 9, 10, 11, 12))),
+OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
+    ResourceType.TOPIC: tuple(map(AclOperation, (3, 4, 5, 6, 7, 8, 10, 11))),
+    ResourceType.GROUP: tuple(map(AclOperation, (3, 6, 8))),
+    ResourceType.CLUSTER: tuple(map(AclOperation, (5, 7, 8, 9, 10, 11, 12))),
 }
 """Those that an answer about authorised operations lists."""
 
 
-class Resource(NamedTuple):
+class ResourcePattern(NamedTuple):
     """What an ACL is about: a name, all names (`*`), or all that begin so."""
 
     type: ResourceType
@@ -108,12 +108,12 @@ class Resource(NamedTuple):
         return f"{PREFIXED_CHANGES}/{CHANGE_NAME}", dump(said)
 
 
-class Entry(NamedTuple):
+class AccessControlEntry(NamedTuple):
     """What one ACL says of its resource. `host` is an address as text, or `*`."""
 
     principal: Principal
     permission: Permission
-    operation: Operation
+    operation: AclOperation
     host: str = ANY_NAME
 
     def is_about(self, who: Principal, host: str) -> bool:
@@ -121,8 +121,8 @@ class Entry(NamedTuple):
         return self.principal in (who, EVERYBODY) and self.host in (host, ANY_NAME)
 
 
-Entries = frozenset[Entry]
-DENY_ALL: Final = Entry(EVERYBODY, Permission.DENY, Operation.ALL)
+Entries = frozenset[AccessControlEntry]
+DENY_ALL: Final = AccessControlEntry(EVERYBODY, Permission.DENY, AclOperation.ALL)
 
 
 def dump_entries(entries: Entries) -> bytes:
@@ -155,9 +155,9 @@ def load_entries(path: str, data: bytes) -> Entries:
         raise MetadataError(path, f"expected ACLs, found {data[:80]!r}") from error
 
 
-def _entry(said: Any) -> Entry:
-    permission, operation = _member(Permission, said["permissionType"]), _member(Operation, said["operation"])
-    return Entry(Principal.parse(said["principal"]), permission, operation, str(said["host"]))
+def _entry(said: Any) -> AccessControlEntry:
+    permission, operation = _member(Permission, said["permissionType"]), _member(AclOperation, said["operation"])
+    return AccessControlEntry(Principal.parse(said["principal"]), permission, operation, str(said["host"]))
 
 
 def _words(name: str) -> str:
@@ -171,7 +171,9 @@ def _member(kind: Any, text: str) -> Any:
 class Acls:
     """The ACLs of a cluster, as of one moment."""
 
-    def __init__(self, of: Mapping[Resource, Entries], super_users: frozenset[Principal], *, or_else: bool) -> None:
+    def __init__(
+        self, of: Mapping[ResourcePattern, Entries], super_users: frozenset[Principal], *, or_else: bool
+    ) -> None:
         self.of = {resource: entries for resource, entries in of.items() if entries}
         self._super_users, self._or_else = super_users, or_else
         self._prefixes = dict[ResourceType, dict[int, None]]()  # lengths of those that there are
@@ -179,16 +181,16 @@ class Acls:
             if resource.pattern is Pattern.PREFIXED:
                 self._prefixes.setdefault(resource.type, {})[len(resource.name)] = None
 
-    def about(self, kind: ResourceType, name: str) -> list[Entry]:
+    def about(self, kind: ResourceType, name: str) -> list[AccessControlEntry]:
         """Return what is said of a name: literally, of all, and of its beginnings."""
-        resources = [Resource(kind, name)]
+        resources = [ResourcePattern(kind, name)]
         if name != ANY_NAME:
-            resources.append(Resource(kind, ANY_NAME))
+            resources.append(ResourcePattern(kind, ANY_NAME))
         lengths = self._prefixes.get(kind, ())
-        resources += [Resource(kind, name[:each], Pattern.PREFIXED) for each in lengths if each <= len(name)]
+        resources += [ResourcePattern(kind, name[:each], Pattern.PREFIXED) for each in lengths if each <= len(name)]
         return [entry for each in resources for entry in self.of.get(each, ())]
 
-    def allows(self, who: Principal, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def allows(self, who: Principal, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Return whether a caller may do something: a denial wins over all that allow it."""
         if who in self._super_users:
             return True
@@ -196,13 +198,13 @@ class Acls:
         if not entries:
             return self._or_else
         ours = [each for each in entries if each.is_about(who, host)]
-        denying = (operation, Operation.ALL)
+        denying = (operation, AclOperation.ALL)
         if any(each.permission is Permission.DENY and each.operation in denying for each in ours):
             return False
-        allowing = {operation, Operation.ALL, *_IMPLIED_BY.get(operation, ())}
+        allowing = {operation, AclOperation.ALL, *_IMPLIED_BY.get(operation, ())}
         return any(each.permission is Permission.ALLOW and each.operation in allowing for each in ours)
 
-    def allows_any(self, who: Principal, host: str, operation: Operation, kind: ResourceType) -> bool:
+    def allows_any(self, who: Principal, host: str, operation: AclOperation, kind: ResourceType) -> bool:
         """Return whether there may be a name of this type to which a caller may do something."""
         if who in self._super_users:
             return True
@@ -211,19 +213,19 @@ class Acls:
             for resource, entries in self.of.items()
             if resource.type is kind
             for each in entries
-            if each.operation in (operation, Operation.ALL) and each.is_about(who, host)
+            if each.operation in (operation, AclOperation.ALL) and each.is_about(who, host)
         ]
         denied = {resource for resource, permission in ours if permission is Permission.DENY}
-        if Resource(kind, ANY_NAME) in denied:
+        if ResourcePattern(kind, ANY_NAME) in denied:
             return False
         return self._or_else or any(
             permission is Permission.ALLOW and not _is_covered(resource, denied) for resource, permission in ours
         )
 
 
-def _is_covered(resource: Resource, denied: Iterable[Resource]) -> bool:
+def _is_covered(resource: ResourcePattern, denied: Iterable[ResourcePattern]) -> bool:
     """Return whether a denial covers all that a resource stands for; those of `*` are looked at before."""
-    if resource == Resource(resource.type, ANY_NAME):
+    if resource == ResourcePattern(resource.type, ANY_NAME):
         return False
     return any(
         each == resource or (each.pattern is Pattern.PREFIXED and resource.name.startswith(each.name))
@@ -242,7 +244,7 @@ class Filter(NamedTuple):
     operation: int
     permission: int
 
-    def takes(self, resource: Resource, entry: Entry) -> bool:
+    def takes(self, resource: ResourcePattern, entry: AccessControlEntry) -> bool:
         """Return whether an ACL is one of them."""
         return (
             self.type in (_ANY, resource.type)
@@ -253,7 +255,7 @@ class Filter(NamedTuple):
             and self.permission in (_ANY, entry.permission)
         )
 
-    def _takes_name(self, resource: Resource) -> bool:
+    def _takes_name(self, resource: ResourcePattern) -> bool:
         if self.pattern not in (_ANY, _MATCH, resource.pattern):
             return False
         if self.name is None or self.name == resource.name:

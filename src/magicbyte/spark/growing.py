@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from magicbyte.errors import CorruptRecordError, TruncatedLogError
 from magicbyte.log.files.checkpoints import HIGH_WATERMARK, LOG_START
-from magicbyte.log.files.directory import PartitionDirectory, Segment, log_directories
+from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, log_directories
 from magicbyte.log.files.headers import Headers, read_headers
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
@@ -18,10 +18,10 @@ from magicbyte.records.layout import Dialect
 from magicbyte.spark.options import Bound, OptionError, SourceOptions
 from magicbyte.spark.plan import (
     NO_LIMITS,
+    OffsetSpan,
     Ranges,
     SegmentSlice,
-    Span,
-    Task,
+    SparkTask,
     TopicSlice,
     chosen_partitions,
     plan,
@@ -70,7 +70,7 @@ class GrowingLogs:
                 end = max(min(end, marks.get(above, {}).get(key, first)), first)
             if begun is not None and self.options.isolation is Isolation.READ_COMMITTED:
                 end = self._stable(each, min(begun.get(key, 0), end), end)
-            spans[key] = Span(first, end)
+            spans[key] = OffsetSpan(first, end)
         return spans
 
     def _end(self, key: TopicPartition, partition: PartitionDirectory) -> int:
@@ -91,7 +91,7 @@ class GrowingLogs:
         self._whole[key] = known
         return known.offset
 
-    def _headers(self, partition: PartitionDirectory, segment: Segment, position: int) -> Iterator[Headers]:
+    def _headers(self, partition: PartitionDirectory, segment: SegmentFiles, position: int) -> Iterator[Headers]:
         """Yield the headers of whole entries from a position on; what is not whole yet is somebody's who writes."""
         with partition.files.open(segment.log.path) as file:
             for headers in read_headers(
@@ -131,7 +131,7 @@ class GrowingLogs:
         if total <= most:
             return ranges
         return {
-            key: Span(first, self._end_within(key, first, end, most * sizes[key] // total))
+            key: OffsetSpan(first, self._end_within(key, first, end, most * sizes[key] // total))
             for key, (first, end) in ranges.items()
         }
 
@@ -164,7 +164,7 @@ class GrowingLogs:
                         return min(at, end)
         return end
 
-    def tasks(self, ranges: Ranges) -> list[Task]:
+    def tasks(self, ranges: Ranges) -> list[SparkTask]:
         """Return tasks that read the ranges. Raises MagicbyteError for offsets that are gone."""
         options = self.options
         found = [each for key, each in self._found.items() if key in ranges]
@@ -175,7 +175,7 @@ class GrowingLogs:
         )
         whole = {each.path: each.position for each in self._whole.values()}
         tasks = plan(asked, found, NO_LIMITS, os.cpu_count() or 1, follows=True)
-        return [Task(tuple(_closed(piece, whole) for piece in task.slices)) for task in tasks]
+        return [SparkTask(tuple(_closed(piece, whole) for piece in task.slices)) for task in tasks]
 
 
 def _closed(piece: SegmentSlice | TopicSlice, whole: Mapping[str, int]) -> SegmentSlice:

@@ -19,7 +19,18 @@ from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import CommittedFilter
 from magicbyte.spark.options import Bound, OptionError, SourceOptions
-from magicbyte.spark.plan import NO_LIMITS, Limits, Ranges, Span, Task, TopicSlice, bundled, lost, meant, no_record
+from magicbyte.spark.plan import (
+    NO_LIMITS,
+    OffsetSpan,
+    Ranges,
+    RecordLimits,
+    SparkTask,
+    TopicSlice,
+    bundled,
+    lost,
+    meant,
+    no_record,
+)
 
 if TYPE_CHECKING:
     from magicbyte.log.files.headers import Headers
@@ -118,13 +129,13 @@ class LiveCluster:
 
     def spans(self, _begun: Mapping[TopicPartition, int] | None) -> Ranges:
         """Return the offsets that each partition has. Raises what `partitions` does."""
-        return {each.key: Span(each.first, each.end) for each in self.partitions()}
+        return {each.key: OffsetSpan(each.first, each.end) for each in self.partitions()}
 
     def within_bytes(self, ranges: Ranges, _most: int) -> Ranges:
         """Return the ranges: how many bytes they have is not known before they are fetched."""
         return ranges
 
-    def tasks(self, ranges: Ranges, limits: Limits = NO_LIMITS) -> list[Task]:
+    def tasks(self, ranges: Ranges, limits: RecordLimits = NO_LIMITS) -> list[SparkTask]:
         """Return tasks that read the ranges, of what `limits` leave."""
         options, cores = self.options, os.cpu_count() or 1
         total = sum(end - first for first, end in ranges.values())
@@ -160,7 +171,7 @@ async def _at_once(questions: Iterable[Awaitable[T]]) -> list[T]:
     return list(await asyncio.gather(*map(answered, questions)))
 
 
-def plan_live(options: SourceOptions, wanted: Callable[[LivePartition], bool], limits: Limits) -> list[Task]:
+def plan_live(options: SourceOptions, wanted: Callable[[LivePartition], bool], limits: RecordLimits) -> list[SparkTask]:
     """Return the tasks of a query. `wanted`: whether filters leave a partition."""
     cluster = LiveCluster(options)
     with contextlib.closing(cluster):
@@ -172,7 +183,7 @@ def plan_live(options: SourceOptions, wanted: Callable[[LivePartition], bool], l
                     first = max(first, since)
                 first, end = max(first, limits.first), min(end, limits.end)
                 if first < end:
-                    ranges[each.key] = Span(first, end)
+                    ranges[each.key] = OffsetSpan(first, end)
         return cluster.tasks(ranges, limits)
 
 
@@ -221,11 +232,11 @@ def fetched_chunks(
 
 def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Headers]:
     """Yield the headers of the closed sets of a slice."""
-    from magicbyte.archive.inventory import Sent
+    from magicbyte.archive.inventory import SentPart
     from magicbyte.log.files.headers import headers_of
 
     for chunk, _, _ in fetched_chunks(piece, options):
-        yield headers_of(Sent(piece.path, chunk.position, chunk.table.buffer), chunk)
+        yield headers_of(SentPart(piece.path, chunk.position, chunk.table.buffer), chunk)
 
 
 def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[ClosedSets, int]]:

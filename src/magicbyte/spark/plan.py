@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
-from magicbyte.log.files.directory import PartitionDirectory, Segment, discover, parse_topic_partition
+from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, discover, parse_topic_partition
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.partitions import P, choose, in_use, log_start_offset
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import Dialect
-from magicbyte.records.transactions import AbortedTransaction
+from magicbyte.records.transactions import AbortedRange
 from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
 from magicbyte.workers import requests_at_once
 
@@ -34,7 +34,7 @@ _MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class Limits:
+class RecordLimits:
     """Which records filters and options leave. Bounds as in Selection; timestamps in ms."""
 
     first: int = 0
@@ -42,18 +42,18 @@ class Limits:
     since: int | None = None
     until: int | None = None
 
-    def narrowed(self, *, first: int = 0, end: int = _MAX_OFFSET) -> Limits:
+    def narrowed(self, *, first: int = 0, end: int = _MAX_OFFSET) -> RecordLimits:
         """Return the limits with offsets below `first` and from `end` on left out, too."""
         return replace(self, first=max(self.first, first), end=min(self.end, end))
 
-    def within(self, *, since: int | None = None, until: int | None = None) -> Limits:
+    def within(self, *, since: int | None = None, until: int | None = None) -> RecordLimits:
         """Return the limits with timestamps below `since` and from `until` on left out, too."""
         lows = [each for each in (self.since, since) if each is not None]
         highs = [each for each in (self.until, until) if each is not None]
         return replace(self, since=max(lows, default=None), until=min(highs, default=None))
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = RecordLimits()
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SegmentSlice:
     partition: int | None
     dialect: Dialect
     selection: Selection
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: tuple[AbortedRange, ...]
 
 
 @dataclass(frozen=True)
@@ -88,20 +88,20 @@ class TopicSlice:
         return f"kafka://{self.bootstrap}/{self.topic}-{self.partition}"
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Offsets of a partition, from `first` to below `end`."""
 
     first: int
     end: int
 
 
-Ranges: TypeAlias = Mapping[TopicPartition, Span]
+Ranges: TypeAlias = Mapping[TopicPartition, OffsetSpan]
 
 S = TypeVar("S", SegmentSlice, TopicSlice)
 
 
 @dataclass(frozen=True)
-class Task(InputPartition):
+class SparkTask(InputPartition):
     """The slices of one task, in order. Pickled to the workers."""
 
     slices: tuple[SegmentSlice | TopicSlice, ...]
@@ -165,12 +165,12 @@ def lost(name: str, expected: int, found: int) -> MagicbyteError:
 def plan(
     options: SourceOptions,
     partitions: list[PartitionDirectory],
-    limits: Limits,
+    limits: RecordLimits,
     cores: int,
     *,
     headers_only: bool = False,
     follows: bool = False,
-) -> list[Task]:
+) -> list[SparkTask]:
     """Return the tasks that read `partitions`: enough to feed all cores, none much larger than LARGEST_SLICE.
 
     `headers_only`: of local files they read the headers of entries alone, which is little work. `follows`: reading
@@ -186,28 +186,28 @@ def plan(
     return bundled(pieces, target)
 
 
-def bundled(pieces: Iterable[S], target: int) -> list[Task]:
+def bundled(pieces: Iterable[S], target: int) -> list[SparkTask]:
     """Return slices as tasks of up to `target` together; a larger one is a task of its own."""
-    tasks: list[Task] = []
+    tasks: list[SparkTask] = []
     pending: list[S] = []
     size = 0
     for piece in pieces:
         if pending and size + piece.size > target:
-            tasks.append(Task(tuple(pending)))
+            tasks.append(SparkTask(tuple(pending)))
             pending, size = [], 0
         pending.append(piece)
         size += piece.size
     if pending:
-        tasks.append(Task(tuple(pending)))
+        tasks.append(SparkTask(tuple(pending)))
     return tasks
 
 
 def _slices(
-    options: SourceOptions, partition: PartitionDirectory, limits: Limits, target: int, *, follows: bool
+    options: SourceOptions, partition: PartitionDirectory, limits: RecordLimits, target: int, *, follows: bool
 ) -> Iterator[SegmentSlice]:
     reader = SegmentReader(partition, options.dialect)
     limits = _with_bounds(options, reader, limits)
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: tuple[AbortedRange, ...] = ()
     if options.isolation is Isolation.READ_COMMITTED:
         found = reader.transactions(first=limits.first if follows else 0, limit=options.max_batch_bytes)
         aborted = tuple(found.aborted)
@@ -233,14 +233,14 @@ def _slices(
             )  # fmt: skip
 
 
-def _offset_index(partition: PartitionDirectory, segment: Segment) -> OffsetIndex | None:
+def _offset_index(partition: PartitionDirectory, segment: SegmentFiles) -> OffsetIndex | None:
     try:
         return partition.offset_index(segment)
     except CorruptRecordError:  # the log itself is the truth
         return None
 
 
-def _first_since(partition: PartitionDirectory, segment: Segment, since: int | None) -> int:
+def _first_since(partition: PartitionDirectory, segment: SegmentFiles, since: int | None) -> int:
     """Return an offset below which the segment has no record from timestamp `since` (ms) on: by its time index."""
     if since is None:
         return 0
@@ -262,7 +262,7 @@ def _stop_position(index: OffsetIndex | None, end: int) -> int | None:
 
 def _cuts(
     partition: PartitionDirectory,
-    segment: Segment,
+    segment: SegmentFiles,
     dialect: Dialect,
     index: OffsetIndex | None,
     start: int,
@@ -283,7 +283,7 @@ def _cuts(
 
 def _entry_positions(
     partition: PartitionDirectory,
-    segment: Segment,
+    segment: SegmentFiles,
     dialect: Dialect,
     index: OffsetIndex | None,
     start: int,
@@ -311,7 +311,7 @@ def _entry_positions(
             yield headers.position
 
 
-def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: Limits) -> Limits:
+def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: RecordLimits) -> RecordLimits:
     """Return the limits with the starting and ending offsets of the options applied to the reader's partition."""
     partition = reader.partition
     key = TopicPartition(partition.topic or "", -1 if partition.partition is None else partition.partition)

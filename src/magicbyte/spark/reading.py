@@ -24,7 +24,7 @@ from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.transactions import CommittedFilter
 from magicbyte.spark import expect_bytes, settle, so_far
 from magicbyte.spark.options import SourceOptions
-from magicbyte.spark.plan import SegmentSlice, Task, TopicSlice
+from magicbyte.spark.plan import SegmentSlice, SparkTask, TopicSlice
 from magicbyte.spark.shallow import rows_within, shallow_batch
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def reads_headers_only(options: SourceOptions, columns: pa.Schema) -> bool:
 
 def read_task(task: InputPartition | None, options: SourceOptions, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield what a task reads, and settle behind it. An empty plan is one task that is none, with nothing in it."""
-    if not isinstance(task, Task):
+    if not isinstance(task, SparkTask):
         return iter(())
     reader = _TaskReader(options, columns)
     if not reads_headers_only(options, columns):

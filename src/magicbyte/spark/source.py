@@ -25,7 +25,7 @@ from pyspark.sql.datasource import (
 from magicbyte.records.columns import arrow_schema
 from magicbyte.spark import settle
 from magicbyte.spark.options import NOT_OF_STREAMS, OptionError, SourceOptions, parse_options
-from magicbyte.spark.plan import NO_LIMITS, Limits, chosen_partitions, plan
+from magicbyte.spark.plan import NO_LIMITS, RecordLimits, chosen_partitions, plan
 from magicbyte.spark.reading import read_task, reads_headers_only
 from magicbyte.spark.shallow import shallow_schema
 
@@ -126,7 +126,7 @@ class LogReader(DataSourceReader):
 
     options: SourceOptions
     columns: pa.Schema
-    limits: Limits = NO_LIMITS
+    limits: RecordLimits = NO_LIMITS
     topics: frozenset[str] | None = None
     prefixes: tuple[str, ...] = ()
     numbers: tuple[tuple[str, Any], ...] = ()  # comparisons of the partition column
@@ -199,7 +199,7 @@ class PruningReader(LogReader):
         self.topics = frozenset(topics) if self.topics is None else self.topics & topics
 
 
-def _offsets(limits: Limits, each: Filter, value: int) -> Limits:
+def _offsets(limits: RecordLimits, each: Filter, value: int) -> RecordLimits:
     match each:
         case EqualTo():
             return limits.narrowed(first=value, end=value + 1)
@@ -212,7 +212,7 @@ def _offsets(limits: Limits, each: Filter, value: int) -> Limits:
     return limits.narrowed(first=value)
 
 
-def _timestamps(limits: Limits, each: Filter, value: datetime) -> Limits:
+def _timestamps(limits: RecordLimits, each: Filter, value: datetime) -> RecordLimits:
     """Narrow by a timestamp of whole microseconds; records have whole milliseconds."""
     micros = (value - _EPOCH) // timedelta(microseconds=1)
     up, behind = -(-micros // 1000), micros // 1000 + 1

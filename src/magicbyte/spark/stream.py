@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from magicbyte.errors import MagicbyteError
 from magicbyte.ports import TopicPartition
 from magicbyte.spark.options import EARLIEST, LATEST, OptionError, SourceOptions
-from magicbyte.spark.plan import Ranges, Span, Task, lost
+from magicbyte.spark.plan import OffsetSpan, Ranges, SparkTask, lost
 from magicbyte.spark.reading import read_task
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Logs(Protocol):
     def within_bytes(self, ranges: Ranges, most: int, /) -> Ranges:
         """Return ranges that have about so many bytes together."""
 
-    def tasks(self, ranges: Ranges) -> list[Task]:
+    def tasks(self, ranges: Ranges) -> list[SparkTask]:
         """Return tasks that read ranges."""
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check(begun, spans)
         new = {key: self._first(key, span, is_first=not start) for key, span in spans.items() if key not in begun}
         ranges: Ranges = {
-            key: Span(first, max(span.end, first))
+            key: OffsetSpan(first, max(span.end, first))
             for key, span in spans.items()
             for first in [new[key] if key in new else max(begun[key], span.first)]
         }
@@ -127,7 +127,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "The option failOnDataLoss=false waits until there is more"
                 )
 
-    def _first(self, key: TopicPartition, span: Span, *, is_first: bool) -> int:
+    def _first(self, key: TopicPartition, span: OffsetSpan, *, is_first: bool) -> int:
         """Return where a partition is begun: as asked for, or, when it came later, at its start."""
         if not is_first:
             return span.first
@@ -157,7 +157,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most, total = self.options.max_offsets, sum(end - first for first, end in ranges.values())
         if most and total > most:
             ranges = {
-                key: Span(first, min(first + max((end - first) * most // total, 1), end))
+                key: OffsetSpan(first, min(first + max((end - first) * most // total, 1), end))
                 for key, (first, end) in ranges.items()
             }
         return self.logs.within_bytes(ranges, self.options.max_bytes) if self.options.max_bytes else ranges
@@ -170,7 +170,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan a batch. Raises MagicbyteError for what is gone, unless that is let pass."""
         begun = _offsets(start) | _offsets(end.get(BEGAN, {}))
         ranges = {
-            key: Span(begun[key], offset)
+            key: OffsetSpan(begun[key], offset)
             for key, offset in _offsets(end).items()
             if key in begun and begun[key] < offset
         }
@@ -183,7 +183,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if span.first < spans[key].first:
                     raise lost(str(key), span.first, spans[key].first)
         ranges = {
-            key: Span(max(first, spans[key].first), min(behind, spans[key].end))
+            key: OffsetSpan(max(first, spans[key].first), min(behind, spans[key].end))
             for key, (first, behind) in ranges.items()
             if key in spans
         }

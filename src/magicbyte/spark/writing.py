@@ -95,18 +95,18 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 @dataclass
-class Sent(WriterCommitMessage):
+class TaskOutput(WriterCommitMessage):
     """What a task wrote to a log directory: to be committed. A cluster has it already."""
 
     staged: tuple[Staged, ...] = ()
 
 
-def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: str) -> Sent:
+def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: str) -> TaskOutput:
     """Write the rows of a task of a writer; return what is to be committed. Runs in a worker."""
     sink = options.sink
     if sink is None:
         asyncio.run(_send(rows, options))
-        return Sent()
+        return TaskOutput()
     counts = topics_of(partitions_there(sink.path))
 
     def sets() -> Iterator[tuple[TopicPartition, memoryview, int]]:
@@ -121,7 +121,7 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
 
     staged = tuple(stage(sink.folder(writer) / uuid.uuid4().hex, sets()))
     settle()
-    return Sent(staged)
+    return TaskOutput(staged)
 
 
 def _check_sizes(key: TopicPartition, records: RecordColumns) -> None:
@@ -177,7 +177,7 @@ class LogWriter(DataSourceArrowWriter):
         check_columns(schema, options.topic)
         return cls(options, f"job-{options.job}") if options.job is not None else cls(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Write the rows of a task. Runs in a worker."""
         return write_rows(iterator, self.options, self.name)
 
@@ -207,7 +207,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         check_columns(schema, options.topic)
         return cls(options, "" if options.path is None else _query_id(options.checkpoint))
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Write the rows of a task. Runs in a worker."""
         return write_rows(iterator, self.options, self.name)
 
@@ -225,7 +225,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     found: list[Staged] = []
     for message in messages:
-        assert isinstance(message, Sent), "only what all tasks finished is committed"
+        assert isinstance(message, TaskOutput), "only what all tasks finished is committed"
         found += message.staged
     return found
 

@@ -53,7 +53,7 @@ class _Host:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_up = True
-        self.listening: dict[int, _Accepting] = {}
+        self.listening: dict[int, _ListeningPort] = {}
         self.streams: dict[SimulatedStream, None] = {}
         self.ports = count(_FIRST_PORT)
 
@@ -165,13 +165,13 @@ class SimulatedNetwork:
         else:
             self._trace.update(segment.value.encode())
 
-    def listener(self, host: str, port: int) -> _Accepting | None:
+    def listener(self, host: str, port: int) -> _ListeningPort | None:
         """Return who takes connections at an address. Raises NetworkError for a host that does not exist."""
         if host not in self._hosts:
             raise NetworkError(f"{host}:{port}: Name or service not known")
         return self._hosts[host].listening.get(port)
 
-    def join(self, source: _Host, accepting: _Accepting) -> SimulatedStream:
+    def join(self, source: _Host, accepting: _ListeningPort) -> SimulatedStream:
         """Return the caller's end of a new connection; whoever listens gets the other one."""
         here = f"{source.name}:{next(source.ports)}"
         there = f"{accepting.host.name}:{accepting.port}"
@@ -226,12 +226,12 @@ class HostNetwork:
         used = self._host.listening
         if port in used:
             raise NetworkError(f"cannot listen at {host}:{port}: Address already in use")
-        accepting = _Accepting(self._network.loop, self._host, port or next(self._host.ports), door)
+        accepting = _ListeningPort(self._network.loop, self._host, port or next(self._host.ports), door)
         used[accepting.port] = accepting
         return accepting
 
 
-class _Accepting:
+class _ListeningPort:
     """A port of a host at which a process takes connections."""
 
     def __init__(self, loop: VirtualLoop, host: _Host, port: int, door: Door) -> None:

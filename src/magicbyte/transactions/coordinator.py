@@ -22,7 +22,7 @@ from magicbyte.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
 from magicbyte.transactions.answers import answer, partition_codes
 from magicbyte.transactions.config import TransactionConfig
-from magicbyte.transactions.effects import Answer, Change, Effect, Forget, SendMarkers, Store
+from magicbyte.transactions.effects import Answer, Effect, Forget, SendMarkers, Store, TransactionChange
 from magicbyte.transactions.records import TransactionKey, TransactionState, TransactionValue
 from magicbyte.transactions.rules import COMPLETION, IDLE, MARKED, MARKER_FENCED, NOT_STORED, PREDECESSORS
 from magicbyte.transactions.transaction import LAST_EPOCH, NO_EPOCH, NO_ID, PROTOCOL_1, Transaction
@@ -275,7 +275,7 @@ class Coordinator:
             transaction.term,
             ((TransactionKey(transaction.transactional_id).to_bytes(), value.to_bytes()),),
             value.timeout_ms,
-            Change(transaction.transactional_id, value, last_epoch, then),
+            TransactionChange(transaction.transactional_id, value, last_epoch, then),
         )
 
     def _fence(self, transaction: Transaction, then: Answer | None, now: Moment) -> list[Effect]:

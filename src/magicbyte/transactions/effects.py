@@ -24,7 +24,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TransactionChange:
     """Let a transactional id have the value that was appended. `last_epoch` is not in the log."""
 
     transactional_id: str
@@ -52,7 +52,7 @@ class Store:
     term: int
     records: tuple[tuple[bytes, bytes | None], ...]
     timeout_ms: int
-    then: Change | Forget
+    then: TransactionChange | Forget
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class TransactionState(enum.IntEnum):
 _STATES = {int(state): state for state in TransactionState}
 
 
-class TopicPartitions(NamedTuple):
+class WrittenPartitions(NamedTuple):
     """Partitions of one topic that a transaction wrote to."""
 
     topic: str
@@ -75,7 +75,7 @@ class TransactionValue:
     producer_epoch: int
     timeout_ms: int
     status: int  # a TransactionState, or the number of one that is not known
-    partitions: list[TopicPartitions] | None  # None while Empty
+    partitions: list[WrittenPartitions] | None  # None while Empty
     last_update_timestamp: int  # ms
     start_timestamp: int  # ms, -1: none
     client_transaction_version: int  # version 1, else 0
@@ -167,7 +167,7 @@ def decode_value(key: Key, data: bytes | None) -> Value | None:
         status=stored.transaction_status,
         partitions=None
         if partitions is None
-        else [TopicPartitions(p.topic, list(p.partition_ids)) for p in partitions],
+        else [WrittenPartitions(p.topic, list(p.partition_ids)) for p in partitions],
         last_update_timestamp=stored.transaction_last_update_timestamp_ms,
         start_timestamp=stored.transaction_start_timestamp_ms,
         client_transaction_version=stored.client_transaction_version,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from magicbyte.ports import TopicPartition
-from magicbyte.transactions.records import TopicPartitions, TransactionState, TransactionValue
+from magicbyte.transactions.records import TransactionState, TransactionValue, WrittenPartitions
 
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -116,9 +116,9 @@ def places_of(value: TransactionValue) -> set[TopicPartition]:
     return {TopicPartition(topic, each) for topic, ids in value.partitions or () for each in ids}
 
 
-def by_topic(places: Iterable[TopicPartition]) -> list[TopicPartitions]:
+def by_topic(places: Iterable[TopicPartition]) -> list[WrittenPartitions]:
     """Return partitions in their order, those of a topic together."""
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(places):
         found.setdefault(topic, []).append(partition)
-    return [TopicPartitions(topic, ids) for topic, ids in found.items()]
+    return [WrittenPartitions(topic, ids) for topic, ids in found.items()]

@@ -16,7 +16,7 @@ from magicbyte.log.append.rules import AppendRules, Request
 from magicbyte.log.append.sets import ProducedSet, columns_of_part, too_large
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
-from magicbyte.records.encode import BatchHeader, Format, Writer
+from magicbyte.records.encode import BatchHeader, Format, RowWriter
 from magicbyte.records.layout import TimestampType
 
 _APPEND_TIME = TimestampType.LOG_APPEND_TIME
@@ -52,7 +52,7 @@ def rebuild(
         partition_leader_epoch=leader_epoch,
         **_producer_of(found),
     )
-    writer = Writer(new, target)
+    writer = RowWriter(new, target)
     try:
         data = writer.write(writer.batch(0, count), codec, [header])
     except BatchTooLargeError as error:

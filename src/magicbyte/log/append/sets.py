@@ -42,7 +42,7 @@ from magicbyte.records.layout import (
     Dialect,
     TimestampType,
 )
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.records.survey import Survey, survey_messages, survey_records
 from magicbyte.wire.checksum import crc32
@@ -174,7 +174,7 @@ class _Outer(NamedTuple):
     data: memoryview
     magic: int
     attributes: int
-    view: Message | EnrichedMessage | None
+    view: MessageView | EnrichedMessage | None
     survey: Survey | None
 
 
@@ -246,13 +246,13 @@ class _Reader:
                 survey = survey_messages(data, magic, dialect=self.dialect, limit=limit)
                 return _Outer(data, magic, 0, None, survey)
             self._check_size(len(data))
-            view: Message | EnrichedMessage
+            view: MessageView | EnrichedMessage
             if self.dialect is _ENRICHED:
                 parsed = EnrichedMessage.parse(data)
                 assert parsed is not None, "the scan found it whole"
                 view = parsed
             else:
-                view = Message(data)
+                view = MessageView(data)
             view.verify()
         except BatchTooLargeError as error:
             raise too_large(error) from None
@@ -285,7 +285,7 @@ class _Reader:
             if entry.survey.lying is not None:
                 raise self.request.damaged(entry.survey.lying)
             return Part(entry.magic, Codec.NONE, entry.data, None, entry.data, entry.survey)
-        if isinstance(view, Message):
+        if isinstance(view, MessageView):
             return self._open_wrapper(view)
         assert view is not None
         return self._open_enriched(view)
@@ -339,7 +339,7 @@ class _Reader:
         except CorruptRecordError as error:
             raise self.request.damaged(error) from None
 
-    def _open_wrapper(self, view: Message | EnrichedMessage) -> Part:
+    def _open_wrapper(self, view: MessageView | EnrichedMessage) -> Part:
         request, enriched = self.request, self.dialect is _ENRICHED
         codec = self._codec(view.attributes)
         if codec is Codec.ZSTD:
@@ -465,8 +465,8 @@ def _walk(part: Part, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool
         return
     for _, entry in entries(part.records, dialect):
         assert not isinstance(entry, RecordBatch), "the walk found messages only"
-        plain = part.view is None and isinstance(entry, Message) and entry.timestamp_type is _APPEND_TIME
-        timestamp = entry.timestamp if isinstance(entry, Message) else NO_TIMESTAMP
+        plain = part.view is None and isinstance(entry, MessageView) and entry.timestamp_type is _APPEND_TIME
+        timestamp = entry.timestamp if isinstance(entry, MessageView) else NO_TIMESTAMP
         yield entry.is_wrapper, entry.magic != part.magic, plain, entry.key is not None, timestamp
 
 

@@ -17,7 +17,7 @@ from magicbyte.records.enriched import EnrichedMessage, Tag
 from magicbyte.records.entry import entries
 from magicbyte.records.forms import form_for
 from magicbyte.records.layout import RECORD_BATCH_OVERHEAD, Dialect, TimestampType
-from magicbyte.records.message import Message
+from magicbyte.records.message import MessageView
 from magicbyte.records.stamp_kernels import stamp_messages
 
 _FEW = 64  # messages, of which each is written as a view of what was produced
@@ -63,7 +63,7 @@ def stamp(
             _stamp_batch(stored, part, part.view, rules, now_ms, leader_epoch, is_ours=is_ours)
         elif found.dialect is Dialect.ENRICHED:
             _stamp_enriched(stored, part, request, now_ms)
-        elif isinstance(part.view, Message):
+        elif isinstance(part.view, MessageView):
             timestamp = now_ms if append_time else part.survey.latest
             stored.last_offset += part.survey.records
             _stamp_message(stored, part.view, stored.last_offset, rules.timestamp_type, timestamp)
@@ -71,14 +71,14 @@ def stamp(
             _stamp_row(stored, part, rules, now_ms, is_ours=is_ours)
         else:
             for _, entry in entries(part.data):
-                assert isinstance(entry, Message)
+                assert isinstance(entry, MessageView)
                 timestamp = now_ms if append_time else entry.timestamp
                 stored.last_offset += 1
                 _stamp_message(stored, entry, stored.last_offset, rules.timestamp_type, timestamp)
     return stored
 
 
-def _stamp_message(stored: RecordSet, message: Message, offset: int, kind: TimestampType, timestamp: int) -> None:
+def _stamp_message(stored: RecordSet, message: MessageView, offset: int, kind: TimestampType, timestamp: int) -> None:
     head = message.stamped(offset, kind, timestamp)
     _add(stored, head, message.buffer[len(head) :])
     if message.magic:

@@ -89,7 +89,7 @@ _SETTINGS = {
 }
 
 
-class Selection(NamedTuple):
+class CleanableOffsets(NamedTuple):
     """What of a log can be compacted. Offsets from `first_dirty` to below `first_uncleanable` are dirty.
 
     `clean_bytes`: of segments that begin below the dirty part; `cleanable_bytes`: of those that hold some of it.
@@ -116,7 +116,7 @@ def select(
     now_ms: int,
     *,
     damaged: Collection[int] = (),
-) -> Selection:
+) -> CleanableOffsets:
     """Return what of `log` can be compacted; `checkpoint` is what the cleaner wrote down last.
 
     `damaged`: base offsets of segments that stay as they are; their bytes count neither as clean nor as cleanable.
@@ -143,7 +143,7 @@ def select(
         if each.base_offset < first_uncleanable and each is not active and each.base_offset not in damaged
     ]
     cleanable = sum(each.size for each in cleanable_segments) if first_uncleanable > first_dirty else 0
-    found = Selection(first_dirty, first_uncleanable, clean, cleanable, False, resets)
+    found = CleanableOffsets(first_dirty, first_uncleanable, clean, cleanable, False, resets)
     waited = bool(cleanable_segments) and 0 <= cleanable_segments[0].first_timestamp < now_ms - config.max_lag_ms
     return found._replace(is_due=cleanable > 0 and (found.ratio > config.min_cleanable_ratio or waited))
 
@@ -208,7 +208,7 @@ class Compaction:
     def __init__(
         self,
         log: PartitionLog,
-        selection: Selection,
+        selection: CleanableOffsets,
         config: CompactionConfig,
         *,
         now: Moment,
@@ -455,7 +455,7 @@ class Compaction:
         `beside_ms`: the log's folder is not the group's, which stays as it is; what is written has that time of change.
         """
         log, report = self.log, self.report
-        output = _Output(log, group[0].base_offset, writes=self.writes)
+        output = _GroupOutput(log, group[0].base_offset, writes=self.writes)
         try:
             for segment in group:
                 sets.begin_segment(segment.base_offset, retains_deletes=retains_deletes[segment.base_offset])
@@ -512,7 +512,7 @@ class _Buffers:
         return numbers
 
 
-class _Output:
+class _GroupOutput:
     """The segment that a group becomes. `size` in bytes, also where nothing is written."""
 
     def __init__(self, log: PartitionLog, base_offset: int, *, writes: bool) -> None:

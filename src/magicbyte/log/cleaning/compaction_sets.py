@@ -19,7 +19,7 @@ from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.log.cleaning.offset_marks import OffsetMarks
 from magicbyte.records.batch import HEADER, RecordBatch, batch_attributes, build_batch
 from magicbyte.records.decode import DecodeOptions, decode_entries
-from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, Writer
+from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, RowWriter
 from magicbyte.records.extent import header_lasts
 from magicbyte.records.layout import (
     BASE_TIMESTAMP,
@@ -447,7 +447,7 @@ class _Rewriting:
     def _put(self, unions: list[list[int]]) -> None:
         sets, starts = self.sets, np.cumsum(self.kept) - self.kept
         target = Format.ENRICHED if sets.enriched else Format(str(int(sets.magic[self.rows[0]])))
-        writer = Writer(self.columns, target)
+        writer = RowWriter(self.columns, target)
         alone = [union for union in unions if len(union) > 1 or not self.whole[union[0]]]
         codecs = (sets.attributes[self.rows] & CODEC_MASK).tolist()
         for number, group in itertools.groupby(alone, key=lambda union: codecs[union[0]]):

@@ -42,7 +42,7 @@ EXPECTED = "a .log file, a partition folder, a log directory or a folder of log 
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SegmentFiles:
     """A `.log` file and the index files of the same base offset, by suffix (INDEXES)."""
 
     base_offset: int
@@ -61,7 +61,7 @@ class PartitionDirectory:
     state: FolderState
     dialect: Dialect
     log_directory: str | None  # the folder above, when that is a log directory
-    segments: tuple[Segment, ...]  # by base offset
+    segments: tuple[SegmentFiles, ...]  # by base offset
     snapshots: Mapping[int, FileEntry]  # by offset
     texts: Mapping[str, FileEntry]  # leader-epoch-checkpoint, partition.metadata, message.dialect
     leftovers: tuple[FileEntry, ...]  # .deleted, .cleaned and .swap: work that a broker had not finished
@@ -78,7 +78,7 @@ class PartitionDirectory:
         """Bytes of all `.log` files."""
         return sum(segment.log.size for segment in self.segments)
 
-    def offset_index(self, segment: Segment) -> OffsetIndex | None:
+    def offset_index(self, segment: SegmentFiles) -> OffsetIndex | None:
         """Return the verified `.index` of a segment, None when there is none. Raises CorruptRecordError."""
         from magicbyte.log.files.indexes import OffsetIndex
 
@@ -89,7 +89,7 @@ class PartitionDirectory:
 
         return self._companion(segment, OFFSET_INDEX, read)
 
-    def time_index(self, segment: Segment) -> TimeIndex | None:
+    def time_index(self, segment: SegmentFiles) -> TimeIndex | None:
         """Return the verified `.timeindex` of a segment, None when there is none. Raises CorruptRecordError."""
         from magicbyte.log.files.indexes import TimeIndex
 
@@ -100,7 +100,7 @@ class PartitionDirectory:
 
         return self._companion(segment, TIME_INDEX, read)
 
-    def transaction_index(self, segment: Segment) -> TransactionIndex | None:
+    def transaction_index(self, segment: SegmentFiles) -> TransactionIndex | None:
         """Return the verified `.txnindex` of a segment, None when there is none. Raises CorruptRecordError."""
         from magicbyte.log.files.indexes import TransactionIndex
 
@@ -111,7 +111,7 @@ class PartitionDirectory:
 
         return self._companion(segment, TRANSACTION_INDEX, read)
 
-    def enriched_index(self, segment: Segment) -> EnrichedIndex | None:
+    def enriched_index(self, segment: SegmentFiles) -> EnrichedIndex | None:
         """Return the verified `.emindex` of a segment, None when there is none. Raises CorruptRecordError."""
         from magicbyte.log.files.indexes import EnrichedIndex
 
@@ -140,13 +140,13 @@ class PartitionDirectory:
         entry = self.texts.get(name)
         return None if entry is None else parse_file(self.files, entry.path, parse)
 
-    def _companion(self, segment: Segment, suffix: str, parse: Callable[[bytes], T]) -> T | None:
+    def _companion(self, segment: SegmentFiles, suffix: str, parse: Callable[[bytes], T]) -> T | None:
         entry = segment.companions.get(suffix)
         return None if entry is None else parse_file(self.files, entry.path, parse)
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirectory:
+class DirectoryFiles:
     """The files that lie beside the partition folders, by name; each is read when asked for."""
 
     path: str
@@ -216,7 +216,7 @@ def discover(paths: Iterable[str], as_: TopicPartition | None = None, *, many: M
     return [replace(found[0], topic=as_.topic, partition=as_.partition)]
 
 
-def log_directories(partitions: Iterable[PartitionDirectory]) -> list[LogDirectory]:
+def log_directories(partitions: Iterable[PartitionDirectory]) -> list[DirectoryFiles]:
     """Return the log directories that hold `partitions`, each once. Raises LogDirectoryError when one is gone."""
     above = {each.log_directory: each.files for each in partitions if each.log_directory is not None}
     directories = []
@@ -226,7 +226,7 @@ def log_directories(partitions: Iterable[PartitionDirectory]) -> list[LogDirecto
         except OSError as error:
             raise LogDirectoryError(f"{path}: expected a log directory: {error}") from error
         texts = {entry.name: entry for entry in entries if entry.name in _LOG_DIRECTORY_FILES}
-        directories.append(LogDirectory(path, files, texts))
+        directories.append(DirectoryFiles(path, files, texts))
     return directories
 
 
@@ -339,7 +339,7 @@ def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_direc
             others.append(entry)
     logs = by_kind[LOG]
     segments = tuple(
-        Segment(base, logs[base], {kind: by_kind[kind][base] for kind in INDEXES if base in by_kind[kind]})
+        SegmentFiles(base, logs[base], {kind: by_kind[kind][base] for kind in INDEXES if base in by_kind[kind]})
         for base in sorted(logs)
     )
     named = folder_name(path)

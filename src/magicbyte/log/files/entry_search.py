@@ -28,7 +28,7 @@ from magicbyte.records.layout import (
 from magicbyte.wire.checksum import crc32, crc32c
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import PartitionDirectory, Segment
+    from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
     from magicbyte.ports import ReadableFile
 
 MAX_RELATIVE = (1 << 31) - 1
@@ -50,7 +50,7 @@ class Limits:
     entry_bytes: int = DEFAULT_MAX_BATCH_BYTES
 
 
-def limits_of(partition: PartitionDirectory, segment: Segment, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Limits:
+def limits_of(partition: PartitionDirectory, segment: SegmentFiles, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Limits:
     """Return what a segment can hold, by its own name and that of the next one."""
     bases = [each.base_offset for each in partition.segments]
     later = [base for base in bases if base > segment.base_offset]

@@ -32,7 +32,7 @@ class Output(NamedTuple):
     files: tuple[tuple[str, int, str], ...]
 
 
-class Stored(NamedTuple):
+class StoredSink(NamedTuple):
     """What a manifest says of a sink in a store. `checkpoints`: where the files beside the partitions are."""
 
     outputs: tuple[Output, ...]
@@ -56,7 +56,7 @@ def newest(names: Iterable[str]) -> int:
     return max((number for name in names if (number := manifest_number(name)) is not None), default=0)
 
 
-def parse_stored(content: bytes) -> Stored | None:
+def parse_stored(content: bytes) -> StoredSink | None:
     """Return what a manifest says, None for one of a sink that is a folder. Raises LogDirectoryError."""
     try:
         found: Mapping[str, Any] = json.loads(content)
@@ -69,12 +69,12 @@ def parse_stored(content: bytes) -> Stored | None:
             for unit in found["units"].values()
             for each in unit["outputs"]
         ]
-        return Stored(tuple(outputs), found["checkpoints"], found["tables"])
+        return StoredSink(tuple(outputs), found["checkpoints"], found["tables"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LogDirectoryError(f"expected the manifest of a pipeline: {error!r}") from error
 
 
-def read_stored(store: ObjectStore) -> Stored | None:
+def read_stored(store: ObjectStore) -> StoredSink | None:
     """Return what the newest manifest of a store says, None where there is none. Raises LogDirectoryError."""
     number = newest(name for name in store.sizes() if "/" not in name)
     return parse_stored(store.read(manifest_name(number))) if number else None

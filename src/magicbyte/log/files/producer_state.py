@@ -28,7 +28,7 @@ from magicbyte.records.layout import (
     TRANSACTIONAL_BIT,
 )
 from magicbyte.records.scan import BatchTable
-from magicbyte.records.transactions import AbortedTransaction, BatchFacts, OpenTransactions
+from magicbyte.records.transactions import AbortedRange, BatchFacts, OpenTransactions
 from magicbyte.releases import MarkerRule
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class ProducerStates:
         )
         if ended is None and self._indexes_empty and kind is ControlType.ABORT:
             stable = self._transactions.last_stable_offset(batch.last_offset + 1)
-            ended = AbortedTransaction(producer, batch.base_offset, batch.last_offset, stable)
+            ended = AbortedRange(producer, batch.base_offset, batch.last_offset, stable)
         return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
 
     def _remember(self, batch: RecordBatch) -> None:

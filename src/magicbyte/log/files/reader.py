@@ -27,7 +27,7 @@ from magicbyte.records.scan import BatchTable, entry_end, scan
 from magicbyte.records.transactions import BatchFacts, CommittedFilter, TransactionScan, batch_facts, scan_transactions
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import PartitionDirectory, Segment
+    from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
     from magicbyte.ports import ReadableFile
     from magicbyte.records.columns import RecordColumns
 
@@ -304,12 +304,12 @@ class SegmentReader:
                     on_damage=on_damage,
                 )
 
-    def segments_from(self, first: int) -> list[Segment]:
+    def segments_from(self, first: int) -> list[SegmentFiles]:
         """Return the segments that may hold offset `first` or later ones."""
         bases = [segment.base_offset for segment in self.partition.segments]
         return list(self.partition.segments[max(bisect.bisect_right(bases, first) - 1, 0) :])
 
-    def start_position(self, segment: Segment, first: int) -> int:
+    def start_position(self, segment: SegmentFiles, first: int) -> int:
         """Return a position in the segment from which every entry with offsets >= `first` is found."""
         if first <= segment.base_offset:
             return 0

@@ -1,6 +1,6 @@
 """Pipelines over whole archives: `run(load(Path("pipeline.toml")))`. docs/pipeline.md."""
 
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, load
-from magicbyte.spark.pipeline.driver import Run, RunFailedError, plan, run
+from magicbyte.spark.pipeline.driver import PipelineRun, RunFailedError, plan, run
 
-__all__ = ["Pipeline", "PipelineError", "Run", "RunFailedError", "load", "plan", "run"]
+__all__ = ["Pipeline", "PipelineError", "PipelineRun", "RunFailedError", "load", "plan", "run"]

@@ -25,7 +25,7 @@ _REGISTERED = re.compile(r"Successfully registered with master (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SparkCluster:
     """A running cluster: `url` is the master to give to `pipeline run`; `pids` those of the master and its workers."""
 
     url: str
@@ -33,7 +33,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Iterator[Cluster]:
+def cluster(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Iterator[SparkCluster]:
     """Start a master and so many workers, with `cores` and `memory` each for executors; stop all of it at the end.
 
     Raises SparkUnavailableError, with what the process said last, when one does not start.
@@ -45,7 +45,7 @@ def cluster(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Iterator
         started = [
             stack.enter_context(worker(home, number, url, cores=cores, memory=memory)) for number in range(workers)
         ]
-        yield Cluster(url, (master.pid, *started))
+        yield SparkCluster(url, (master.pid, *started))
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ class Option(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PipelineSource:
     """Log directories to read, or a cluster. `topics` are patterns such as `orders-*`; none means all."""
 
     paths: tuple[str, ...]
@@ -64,7 +64,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PipelineTarget:
     """A cluster to write to. `group` keeps there how far each partition is, as a mirror's."""
 
     bootstrap: str
@@ -103,7 +103,7 @@ class Pipeline:
     `now_ms` is the time that ages count from; None for the time at which a run starts.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[PipelineSource, ...]
     stages: tuple[Stage, ...]
     sink: Path | str | None = None
     on_damage: str = "stop"
@@ -113,7 +113,7 @@ class Pipeline:
     spark: Mapping[str, str] = field(default_factory=dict)
     name: str = "pipeline"
     scratch: Path | None = None
-    target: Target | None = None
+    target: PipelineTarget | None = None
 
     @property
     def writes_tables(self) -> bool:
@@ -394,14 +394,14 @@ class _File:
                 self.refuse((*key, name), option.expected, repr(given[name]))
         return values
 
-    def source(self, key: Key, given: Mapping[str, Any]) -> Source:
+    def source(self, key: Key, given: Mapping[str, Any]) -> PipelineSource:
         """Return one source."""
         values = self.options(key, given, _SOURCE)
         paths = tuple(self.whole(path) for path in values["path"])
         dialect = None if values["dialect"] is None else Dialect(values["dialect"])
         if bool(paths) == (values["bootstrap"] is not None):
             self.refuse(key, "a path or a bootstrap: one of both", "both" if paths else "none")
-        return Source(paths, values["topics"], values["partitions"], dialect, values["bootstrap"])
+        return PipelineSource(paths, values["topics"], values["partitions"], dialect, values["bootstrap"])
 
     def stage(self, key: Key, given: Mapping[str, Any]) -> Stage:
         """Return one stage."""
@@ -443,7 +443,9 @@ class _File:
         if not stages and sink is None:
             self.refuse(("stage",), "a [[stage]] or a [sink]", "neither")
 
-    def check_clusters(self, sources: Sequence[Source], stages: Sequence[Stage], target: Target | None) -> None:
+    def check_clusters(
+        self, sources: Sequence[PipelineSource], stages: Sequence[Stage], target: PipelineTarget | None
+    ) -> None:
         """Refuse what does not go with clusters."""
         is_live = any(source.bootstrap is not None for source in sources)
         if is_live and "sink" not in self.given:
@@ -456,7 +458,7 @@ class _File:
             if target is not None and stage.do == "mirror" and (at < len(stages) - 1 or stage.topics):
                 self.refuse(("stage", at, "do"), "`mirror` of all topics as the last stage", "another")
 
-    def sink(self) -> tuple[Path | str | None, Path | None, Target | None]:
+    def sink(self) -> tuple[Path | str | None, Path | None, PipelineTarget | None]:
         """Return the sink, and where what goes into it is made first; or the cluster in its place."""
         given = self.read(("sink",), _SINK)
         path, scratch, bootstrap, group = (given[name] for name in ("path", "scratch", "bootstrap", "group"))
@@ -465,7 +467,7 @@ class _File:
         if bootstrap is not None:
             if scratch is not None:
                 self.refuse(("sink", "scratch"), "none with a cluster", repr(scratch))
-            return None, None, Target(bootstrap, group or DEFAULT_GROUP)
+            return None, None, PipelineTarget(bootstrap, group or DEFAULT_GROUP)
         if group is not None:
             self.refuse(("sink", "group"), "a bootstrap with it", repr(group))
         inside = local_path(path)

@@ -36,7 +36,7 @@ from magicbyte.spark.pipeline.runner import Prepared, do_part, go_on, prepare, r
 from magicbyte.spark.pipeline.sink import FORM, Sink
 from magicbyte.spark.pipeline.store_sink import StoreSink
 from magicbyte.spark.pipeline.units import Unit, find
-from magicbyte.spark.pipeline.work import SALVAGE, Outcome, may_salvage
+from magicbyte.spark.pipeline.work import SALVAGE, TaskOutcome, may_salvage
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -59,7 +59,7 @@ class RunFailedError(MagicbyteError):
 
 
 @dataclass(slots=True)
-class Run:
+class PipelineRun:
     """What a run did. `units`: of each partition what there is to say, the largest first; `master`: of Spark.
 
     `kept`: how many of them earlier runs had done. `manifest`: the sink's, None where nothing is written.
@@ -77,14 +77,14 @@ class Run:
     def status(self) -> int:
         """The exit status: 0 all done, 1 damage or a difference stopped a partition, 2 something failed."""
         outcomes = {unit["outcome"] for unit in self.units}
-        if outcomes & {Outcome.FAILED, Outcome.CHANGED}:
+        if outcomes & {TaskOutcome.FAILED, TaskOutcome.CHANGED}:
             return 2
-        is_damaged = Outcome.DAMAGED in outcomes and self.pipeline.on_damage != "skip"
-        return 1 if is_damaged or Outcome.DIFFERENT in outcomes else 0
+        is_damaged = TaskOutcome.DAMAGED in outcomes and self.pipeline.on_damage != "skip"
+        return 1 if is_damaged or TaskOutcome.DIFFERENT in outcomes else 0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """What a run would do: `due` has the units in the order of their start, `done` the records of the others."""
 
     due: list[Unit]
@@ -114,7 +114,7 @@ def run(
     resume: bool = False,
     context: SparkContext | None = None,
     progress: Progress = lambda _stage, _bytes, _units: None,
-) -> Run:
+) -> PipelineRun:
     """Run a pipeline, and return what became of each partition.
 
     `context`: to be used, else one is started at `master` if there is something to do, and stopped. `resume`: go on
@@ -143,7 +143,7 @@ def run(
         if sink is not None:
             sink.clear({f"{unit['unit']}.{unit['fingerprint']}.json" for unit in planned.done})
         progress("", sum(unit["bytes"] for unit in planned.done), len(planned.done))
-        found = Run(pipeline, master, started, kept=len(planned.done))
+        found = PipelineRun(pipeline, master, started, kept=len(planned.done))
         made = _do(planned.due, pipeline, master, context, progress) if planned.due else []
         order = {unit.name: at for at, unit in enumerate(units)}
         found.units = sorted([*planned.done, *made], key=lambda unit: order[unit["unit"]])
@@ -154,7 +154,7 @@ def run(
     return found
 
 
-def plan(pipeline: Pipeline) -> Plan:
+def plan(pipeline: Pipeline) -> RunPlan:
     """Return what a run would do now; nothing is changed.
 
     Raises as `run` does, also LogDirectoryError for a folder that a run could not write to.
@@ -164,7 +164,7 @@ def plan(pipeline: Pipeline) -> Plan:
         if isinstance(folder, Path):
             refuse_unwritable(folder)
     if pipeline.sink is None:
-        return Plan(units, [])
+        return RunPlan(units, [])
     tables, sink = pipeline.writes_tables, pipeline.sink
     if isinstance(sink, str):
         try:
@@ -184,7 +184,7 @@ def _held(pipeline: Pipeline, *, resume: bool) -> contextlib.AbstractContextMana
     return Sink.held(sink, tables=tables, resume=resume)
 
 
-def _plan(units: Sequence[Unit], sink: Sink | StoreSink | None) -> Plan:
+def _plan(units: Sequence[Unit], sink: Sink | StoreSink | None) -> RunPlan:
     """Part the units into those that are due and those that earlier runs did."""
     due, done = [], []
     for unit in units:
@@ -193,7 +193,7 @@ def _plan(units: Sequence[Unit], sink: Sink | StoreSink | None) -> Plan:
             due.append(unit)
         else:
             done.append(record)
-    return Plan(due, done)
+    return RunPlan(due, done)
 
 
 # ---- Spark
@@ -308,7 +308,7 @@ class _Spark:
         told = self._sums()
         tell(told, unit, found)
         self._tell(told, {})
-        if found["outcome"] == Outcome.DAMAGED and may_salvage(unit):
+        if found["outcome"] == TaskOutcome.DAMAGED and may_salvage(unit):
             sound = self.large(replace(unit, stages=(SALVAGE, *unit.stages)), spread)
             return {**sound, "salvagedFor": found["error"]}
         return found
@@ -393,10 +393,10 @@ def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
 # ---- the commit
 
 
-def _commit(sink: Sink | StoreSink, pipeline: Pipeline, found: Run, meta: bytes | None, now_ms: int) -> None:
+def _commit(sink: Sink | StoreSink, pipeline: Pipeline, found: PipelineRun, meta: bytes | None, now_ms: int) -> None:
     """Put a manifest, if there is anything new, and bring all outputs to their names."""
     before: Json = {} if sink.manifest is None else sink.manifest["units"]
-    records = {unit["unit"]: unit for unit in found.units if unit["outcome"] == Outcome.DONE}
+    records = {unit["unit"]: unit for unit in found.units if unit["outcome"] == TaskOutcome.DONE}
     if any(before.get(name) != record for name, record in records.items()):
         named = {output["name"] for record in records.values() for output in record["outputs"]}
         kept = {

@@ -14,7 +14,7 @@ from magicbyte.spark.pipeline.runner import stage_names
 from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
 
 if TYPE_CHECKING:
-    from magicbyte.spark.pipeline.driver import Run
+    from magicbyte.spark.pipeline.driver import PipelineRun
 
 Json = dict[str, Any]
 
@@ -59,7 +59,7 @@ def formats(units: Iterable[Json]) -> tuple[Json, Json]:
     return first, last
 
 
-def as_json(done: Run) -> Json:
+def as_json(done: PipelineRun) -> Json:
     """Return all that is known of a run."""
     outputs = [output for unit in done.units for output in unit.get("outputs", [])]
     before, after = formats(done.units)
@@ -86,7 +86,7 @@ def _is_data(name: str) -> bool:
     return name.endswith((".log", ".parquet"))
 
 
-def write_report(done: Run) -> Path | str | None:
+def write_report(done: PipelineRun) -> Path | str | None:
     """Write the report to where the pipeline says, else beside its outputs; return where, None where it has no place.
 
     The next run's takes its place.

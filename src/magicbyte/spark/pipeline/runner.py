@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.shuffle import GroupPart, Job, Marks, groups_of, marks_of, plan
-from magicbyte.spark.pipeline.sink import Place
+from magicbyte.spark.pipeline.sink import SinkPlace
 from magicbyte.spark.pipeline.stages import (
     compact,
     compare,
@@ -39,7 +39,7 @@ from magicbyte.spark.pipeline.work import (
     DamagedError,
     DifferentError,
     Json,
-    Outcome,
+    TaskOutcome,
     Work,
     may_salvage,
 )
@@ -180,7 +180,7 @@ Task: TypeAlias = (
     " | list[filter_.FilterPart] | list[copying.CopyPart] | list[GroupPart] | None"
 )
 
-AnyPlace: TypeAlias = "Place | StorePlace | ScratchPlace"
+AnyPlace: TypeAlias = "SinkPlace | StorePlace | ScratchPlace"
 
 
 class Sum(Protocol):
@@ -209,7 +209,7 @@ def _place(unit: Unit) -> AnyPlace | None:
         return None
     if "://" in unit.sink:
         return StorePlace(unit.sink, unit.name, unit.fingerprint, unit.run, unit.scratch)
-    return Place(unit.sink, unit.name, unit.fingerprint)
+    return SinkPlace(unit.sink, unit.name, unit.fingerprint)
 
 
 def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], T]) -> T | Json:
@@ -222,7 +222,7 @@ def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], 
         return _ended(said, _outcome_of(error, unit), str(error))
 
 
-def _ended(said: Json, outcome: Outcome, error: str | None = None) -> Json:
+def _ended(said: Json, outcome: TaskOutcome, error: str | None = None) -> Json:
     said = dict(said)  # that there is an output may still turn out to be wrong
     seconds = round(time.monotonic() - said.pop("begun"), 3)
     return {**said, "outcome": outcome.value, "error": error, "seconds": seconds}
@@ -230,18 +230,18 @@ def _ended(said: Json, outcome: Outcome, error: str | None = None) -> Json:
 
 def _committed(work: Work, place: AnyPlace | None, said: Json) -> Json:
     found = work.finish()
-    told = {**_ended(said, Outcome.DONE), **found}
+    told = {**_ended(said, TaskOutcome.DONE), **found}
     return told if place is None else place.commit(told)
 
 
-def _outcome_of(error: Exception, unit: Unit) -> Outcome:
+def _outcome_of(error: Exception, unit: Unit) -> TaskOutcome:
     """Return what an error makes of a partition; of an input that changed, nothing else can be told."""
     with contextlib.suppress(OSError):
         if isinstance(error, ChangedError) or has_changed(unit):
-            return Outcome.CHANGED
+            return TaskOutcome.CHANGED
     if isinstance(error, (CorruptRecordError, DamagedError)):
-        return Outcome.DAMAGED
-    return Outcome.DIFFERENT if isinstance(error, DifferentError) else Outcome.FAILED
+        return TaskOutcome.DAMAGED
+    return TaskOutcome.DIFFERENT if isinstance(error, DifferentError) else TaskOutcome.FAILED
 
 
 def _attempt(

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from magicbyte.archive.compact import CompactOptions, looked_at
-from magicbyte.archive.compact_groups import Group, WrittenGroup, overlapping, plan_groups, some_segments, write_group
+from magicbyte.archive.compact_groups import (
+    SegmentGroup,
+    WrittenGroup,
+    overlapping,
+    plan_groups,
+    some_segments,
+    write_group,
+)
 from magicbyte.compiled.kernel import expect, worth_compiling
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log.cleaning import offset_map_kernels as kernels
@@ -31,7 +38,7 @@ from magicbyte.records.forms import form_for
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from magicbyte.log.cleaning.compaction import Selection
+    from magicbyte.log.cleaning.compaction import CleanableOffsets
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.indexes import AbortedTransaction
     from magicbyte.log.live.config import LogConfig
@@ -63,7 +70,7 @@ class Job:
     partition: PartitionDirectory
     options: CompactOptions
     config: LogConfig
-    selection: Selection
+    selection: CleanableOffsets
     segments: tuple[tuple[int, int], ...]
     aborted: tuple[tuple[AbortedTransaction, ...], ...]
     marks: str
@@ -135,7 +142,7 @@ def marks_of(job: Job, keys: int) -> Marks:
 class GroupPart:
     """One group of segments as a task. `above`: the folder for what all of them write."""
 
-    group: Group
+    group: SegmentGroup
     marks: Marks
     above: str
 

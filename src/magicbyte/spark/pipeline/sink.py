@@ -43,7 +43,7 @@ _READ_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SinkPlace:
     """Where a task puts what it makes of one partition. `token`: of this attempt alone."""
 
     sink: str
@@ -209,14 +209,14 @@ class Sink:
 
     def known(self, unit: str, fingerprint: str) -> Json | None:
         """Return the record of a partition that is done already. Raises LogDirectoryError as `committed`."""
-        place = Place(str(self.path), unit, fingerprint)
+        place = SinkPlace(str(self.path), unit, fingerprint)
         return self.committed(unit, fingerprint) or self.finished(place)
 
     def has(self, record: Json) -> bool:
         """Whether the outputs of a record of the manifest are still there."""
         return all((self.path / output["name"]).exists() for output in record["outputs"])
 
-    def finished(self, place: Place) -> Json | None:
+    def finished(self, place: SinkPlace) -> Json | None:
         """Return the record that an attempt of an interrupted run left, if all that it wrote is there."""
         if not place.record.exists():
             return None

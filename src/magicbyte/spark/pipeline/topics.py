@@ -24,11 +24,11 @@ from magicbyte.mirror.log_source import LogSource
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
-from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicPlan, make_topic, plan
+from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicMirrorPlan, make_topic, plan
 from magicbyte.mirror.rounds import first_of
 from magicbyte.mirror.route import Route
 from magicbyte.records.layout import Dialect
-from magicbyte.spark.pipeline.config import Source, Target, matches
+from magicbyte.spark.pipeline.config import PipelineSource, PipelineTarget, matches
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline.units import Unit
@@ -62,17 +62,17 @@ class Live:
 class Aim:
     """The topic of a cluster that a partition goes to, as the mirror's plan says."""
 
-    target: Target
-    plan: TopicPlan
+    target: PipelineTarget
+    plan: TopicMirrorPlan
     has_map: bool
 
 
-def look_up(source: Source) -> list[Live]:
+def look_up(source: PipelineSource) -> list[Live]:
     """Return the partitions of a source that is a cluster. Raises UnknownTopicError, BrokerError, NetworkError."""
     return asyncio.run(_looked_up(source))
 
 
-async def _looked_up(source: Source) -> list[Live]:
+async def _looked_up(source: PipelineSource) -> list[Live]:
     assert source.bootstrap is not None
     found = []
     async with Client(source.bootstrap) as client:
@@ -83,7 +83,7 @@ async def _looked_up(source: Source) -> list[Live]:
         for name, topic in sorted(topics.items()):
             if not matches(name, source.topics) if source.topics else topic.is_internal or name in INTERNAL:
                 continue
-            policy = (await admin.describe_configs(client, admin.Resource.TOPIC, name)).get(_CLEANUP)
+            policy = (await admin.describe_configs(client, admin.ConfigResource.TOPIC, name)).get(_CLEANUP)
             compacts = policy is not None and "compact" in (policy.value or "")
             for number in sorted(topic.partitions):
                 if not source.partitions or number in source.partitions:
@@ -167,7 +167,7 @@ class ScratchPlace:
 # ---- on the driver
 
 
-def aims(units: Sequence[Unit], target: Target) -> Mapping[str, Aim]:
+def aims(units: Sequence[Unit], target: PipelineTarget) -> Mapping[str, Aim]:
     """Return where each unit goes, by its name; topics that the target lacks are made.
 
     Raises MirrorError where keys would have to decide over partitions, BrokerError, NetworkError.
@@ -175,7 +175,7 @@ def aims(units: Sequence[Unit], target: Target) -> Mapping[str, Aim]:
     return asyncio.run(_aims(units, target))
 
 
-async def _aims(units: Sequence[Unit], target: Target) -> dict[str, Aim]:
+async def _aims(units: Sequence[Unit], target: PipelineTarget) -> dict[str, Aim]:
     for unit in units:
         if unit.partition.topic is None or unit.partition.topic in INTERNAL:
             raise MirrorError(f"{unit.name}: expected a topic that is not Kafka's own: choose `topics` of the source")
@@ -196,8 +196,8 @@ async def _aims(units: Sequence[Unit], target: Target) -> dict[str, Aim]:
 
 
 async def _plans(
-    here: Client | LogSource, there: Client, target: Target, topics: Iterable[str]
-) -> dict[str, TopicPlan]:
+    here: Client | LogSource, there: Client, target: PipelineTarget, topics: Iterable[str]
+) -> dict[str, TopicMirrorPlan]:
     choice = Choice(re.compile("|".join(map(re.escape, sorted(topics)))), target.group)
     found = {each.name: each for each in await plan(here, there, choice)}
     for each in found.values():

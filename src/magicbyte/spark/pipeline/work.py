@@ -31,7 +31,7 @@ Json = dict[str, Any]
 _COPY_BYTES = 4 << 20
 
 
-class Outcome(enum.StrEnum):
+class TaskOutcome(enum.StrEnum):
     """What became of a partition. With any but the first it has no output of this run."""
 
     DONE = "done"
@@ -221,12 +221,12 @@ def _copy(source: PartitionDirectory, entry: FileEntry, folder: Path) -> None:
             to.write(file.read_at(at, min(_COPY_BYTES, entry.size - at)))
 
 
-def failed(error: Exception) -> tuple[Outcome, str]:
+def failed(error: Exception) -> tuple[TaskOutcome, str]:
     """Return what an error makes of a part, and its words."""
-    return Outcome.DAMAGED if isinstance(error, CorruptRecordError) else Outcome.FAILED, str(error)
+    return TaskOutcome.DAMAGED if isinstance(error, CorruptRecordError) else TaskOutcome.FAILED, str(error)
 
 
-def raise_first(errors: Iterable[tuple[Outcome, str] | None]) -> None:
+def raise_first(errors: Iterable[tuple[TaskOutcome, str] | None]) -> None:
     """Raise what is wrong with the first part of which anything is."""
     if failed := next((each for each in errors if each is not None), None):
-        raise DamagedError(failed[1]) if failed[0] is Outcome.DAMAGED else MagicbyteError(failed[1])
+        raise DamagedError(failed[1]) if failed[0] is TaskOutcome.DAMAGED else MagicbyteError(failed[1])

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     CRASH = "crash"
 
 
-class Outcome(StrEnum):
+class OperationOutcome(StrEnum):
     """How an operation ended: it took effect, it certainly did not and never will, or nobody knows."""
 
     OK = "ok"
@@ -55,7 +55,7 @@ class Polled:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ClientOperation:
     """One operation of one process, which is a client with its position in each partition.
 
     The operations of a process stand in the order in which they were begun. `partitions` are those that are assigned
@@ -65,7 +65,7 @@ class Operation:
 
     process: str
     kind: Kind
-    outcome: Outcome
+    outcome: OperationOutcome
     steps: tuple[Sent | Polled, ...] = ()
     partitions: tuple[str, ...] = ()
     repositioned: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Operation:
         return fields | {name: value for name, value in times.items() if value is not None}
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Operation:
+    def from_json(cls, fields: Mapping[str, Any]) -> ClientOperation:
         """Return the operation of a line. Raises ValueError."""
         if unknown := set(fields) - FIELDS:
             raise ValueError(f"an operation has no {', '.join(sorted(unknown))}: expected some of {sorted(FIELDS)}")
@@ -93,7 +93,7 @@ class Operation:
             return cls(
                 _text(fields["process"]),
                 Kind(fields["kind"]),
-                Outcome(fields["outcome"]),
+                OperationOutcome(fields["outcome"]),
                 tuple(_step(each) for each in fields.get("steps", ())),
                 tuple(map(_text, fields.get("partitions", ()))),
                 tuple(map(_text, fields.get("repositioned", ()))),
@@ -155,7 +155,7 @@ def _value(found: object) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class HistoryRules:
     """What may be missing from the reads of a history, and what it claims.
 
     `read_to_end`: the last polls read every partition to its end, so that an acknowledged record which nobody read is
@@ -179,7 +179,7 @@ class Rules:
         }
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Rules:
+    def from_json(cls, fields: Mapping[str, Any]) -> HistoryRules:
         """Return the rules of a file; what is left out is as by default. Raises ValueError."""
         default = cls()
         if unknown := set(fields) - set(default.to_json()):
@@ -210,18 +210,18 @@ class HistoryFile:
             first = self._parsed(1, next(lines, "{}"))
         self._has_rules = "rules" in first
         try:
-            self.rules = Rules.from_json(first["rules"]) if self._has_rules else Rules()
+            self.rules = HistoryRules.from_json(first["rules"]) if self._has_rules else HistoryRules()
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.path}:1: {error}") from error
 
-    def __iter__(self) -> Iterator[Operation]:
+    def __iter__(self) -> Iterator[ClientOperation]:
         with self.path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if (number == 1 and self._has_rules) or not line.strip():
                     continue
                 fields = self._parsed(number, line)
                 try:
-                    operation = Operation.from_json(fields)
+                    operation = ClientOperation.from_json(fields)
                 except ValueError as error:
                     raise ValueError(f"{self.path}:{number}: {error}") from error
                 yield operation
@@ -233,7 +233,7 @@ class HistoryFile:
             raise ValueError(f"{self.path}:{number}: expected a JSON object: {error}") from error
 
 
-def write_history(path: str | Path, operations: Iterable[Operation], rules: Rules | None = None) -> None:
+def write_history(path: str | Path, operations: Iterable[ClientOperation], rules: HistoryRules | None = None) -> None:
     """Write operations to a file, one a line, with the rules in the first line if there are any."""
     with Path(path).open("w", encoding="utf-8") as file:
         if rules is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from magicbyte.testing.checker.cycles import Circles, Read
-from magicbyte.testing.checker.history import Kind, Operation, Outcome, Polled, Rules, Sent, Value
+from magicbyte.testing.checker.history import ClientOperation, HistoryRules, Kind, OperationOutcome, Polled, Sent, Value
 from magicbyte.testing.checker.report import Anomaly, AnomalyKind, Report
 
 NOBODY: Final = -1
@@ -23,14 +23,14 @@ UNKNOWN: Final = -1
 MOST_NAMED: Final = 3  # of the values that a read skipped
 
 
-def check(history: Iterable[Operation], rules: Rules | None = None) -> Report:
+def check(history: Iterable[ClientOperation], rules: HistoryRules | None = None) -> Report:
     """Judge a history, which is gone through twice: a list, or a `HistoryFile`.
 
     Raises ValueError for what is no history: a value that is sent twice to a partition, an iterator.
     """
     if iter(history) is history:
         raise ValueError("cannot judge an iterator, as it is gone through twice: give a list, or a HistoryFile")
-    evidence = _Evidence(rules or Rules())
+    evidence = _Evidence(rules or HistoryRules())
     for number, operation in enumerate(history):
         evidence.note(number, operation)
     evidence.close()
@@ -50,12 +50,12 @@ def check(history: Iterable[Operation], rules: Rules | None = None) -> Report:
 
 
 @dataclass(slots=True)
-class _Written:
+class _WrittenValue:
     """A value of a partition: who wrote it, who read it, and where it is. Operations are positions in the history."""
 
     value: Value
     writer: int = NOBODY
-    outcome: Outcome | None = None
+    outcome: OperationOutcome | None = None
     sent_offset: int = UNKNOWN
     key: str | None = None
     may_repeat: bool = False
@@ -74,21 +74,21 @@ class _Partition:
 
     log_start: int
     is_compacted: bool
-    values: dict[Value, _Written] = field(default_factory=dict)
-    log: dict[int, _Written] = field(default_factory=dict)
-    clashes: dict[int, dict[Value, _Written]] = field(default_factory=dict)
+    values: dict[Value, _WrittenValue] = field(default_factory=dict)
+    log: dict[int, _WrittenValue] = field(default_factory=dict)
+    clashes: dict[int, dict[Value, _WrittenValue]] = field(default_factory=dict)
     repeated: dict[Value, set[int]] = field(default_factory=dict)
     last_of_key: dict[str, int] = field(default_factory=dict)
     doubtful_keys: set[str] = field(default_factory=set)  # some record of these may be there, unread
     must_be_read: array[int] = field(default_factory=lambda: array("q"))
 
-    def written(self, value: Value) -> _Written:
+    def written(self, value: Value) -> _WrittenValue:
         found = self.values.get(value)
         if found is None:
-            found = self.values[value] = _Written(value)
+            found = self.values[value] = _WrittenValue(value)
         return found
 
-    def place(self, offset: int, written: _Written) -> None:
+    def place(self, offset: int, written: _WrittenValue) -> None:
         """Note that a value is at an offset."""
         there = self.log.setdefault(offset, written)
         if there is not written:
@@ -106,11 +106,11 @@ class _Partition:
             for each in self.values.values():
                 if each.key is not None and each.last_offset != UNKNOWN:
                     self.last_of_key[each.key] = max(self.last_of_key.get(each.key, UNKNOWN), each.last_offset)
-                elif each.key is not None and each.outcome is not Outcome.FAIL:
+                elif each.key is not None and each.outcome is not OperationOutcome.FAIL:
                     self.doubtful_keys.add(each.key)
         self.must_be_read.extend(sorted(offset for offset, each in self.log.items() if not self.may_lack(each, offset)))
 
-    def may_lack(self, written: _Written, offset: int) -> bool:
+    def may_lack(self, written: _WrittenValue, offset: int) -> bool:
         """Return whether the value at an offset may be gone: deleted by retention, or replaced by its key's latest."""
         if offset < self.log_start:
             return True
@@ -127,10 +127,10 @@ class _Partition:
 class _Evidence:
     """All that is known of the partitions of a history, and what it says by itself."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: HistoryRules) -> None:
         self.rules, self.partitions = rules, dict[str, _Partition]()
         self.operations = 0
-        self._unknown: list[tuple[str, _Written]] = []  # sends of unknown outcome
+        self._unknown: list[tuple[str, _WrittenValue]] = []  # sends of unknown outcome
         self._own_reads: list[Anomaly] = []
 
     def partition(self, name: str) -> _Partition:
@@ -140,7 +140,7 @@ class _Evidence:
             found = self.partitions[name] = _Partition(start, is_compacted)
         return found
 
-    def note(self, number: int, operation: Operation) -> None:
+    def note(self, number: int, operation: ClientOperation) -> None:
         """Take in an operation."""
         self.operations += 1
         own = {(each.partition, each.value) for each in operation.steps if isinstance(each, Sent)}
@@ -153,7 +153,7 @@ class _Evidence:
                 for offset, value in records:
                     written = partition.written(value)
                     partition.place(offset, written)
-                    if operation.outcome is Outcome.OK and written.reader == NOBODY:
+                    if operation.outcome is OperationOutcome.OK and written.reader == NOBODY:
                         written.reader = number
                     if (name, value) in own:
                         self._own_reads.append(
@@ -163,7 +163,7 @@ class _Evidence:
                             )
                         )  # fmt: skip
 
-    def _note_sent(self, number: int, operation: Operation, sent: Sent) -> None:
+    def _note_sent(self, number: int, operation: ClientOperation, sent: Sent) -> None:
         partition = self.partition(sent.partition)
         written = partition.written(sent.value)
         if written.writer != NOBODY:
@@ -176,9 +176,9 @@ class _Evidence:
         written.in_transaction = operation.kind is Kind.TRANSACTION
         if sent.offset is not None:
             written.sent_offset = sent.offset
-        if operation.outcome is Outcome.INFO:
+        if operation.outcome is OperationOutcome.INFO:
             self._unknown.append((sent.partition, written))
-        elif operation.outcome is Outcome.OK and sent.offset is not None:
+        elif operation.outcome is OperationOutcome.OK and sent.offset is not None:
             partition.place(sent.offset, written)
 
     def close(self) -> None:
@@ -190,9 +190,9 @@ class _Evidence:
         for each in self.partitions.values():
             each.close()
 
-    def note_reads(self, number: int, operation: Operation, circles: Circles) -> None:
+    def note_reads(self, number: int, operation: ClientOperation, circles: Circles) -> None:
         """Tell `circles` which transactions a transaction read from, if it wrote something itself."""
-        if operation.outcome is Outcome.FAIL or not any(isinstance(each, Sent) for each in operation.steps):
+        if operation.outcome is OperationOutcome.FAIL or not any(isinstance(each, Sent) for each in operation.steps):
             return
         for step in operation.steps:
             if isinstance(step, Sent):
@@ -218,9 +218,9 @@ class _Evidence:
             yield from self._losses(name, partition)
             yield from self._reads(name, partition)
 
-    def is_sure(self, written: _Written) -> bool:
+    def is_sure(self, written: _WrittenValue) -> bool:
         """Return whether the operation that wrote a value took effect."""
-        return written.outcome is Outcome.OK or written.writer in self.sure
+        return written.outcome is OperationOutcome.OK or written.writer in self.sure
 
     def _losses(self, name: str, partition: _Partition) -> Iterator[Anomaly]:
         last, last_reader = max(
@@ -240,7 +240,7 @@ class _Evidence:
                     f"{what} at offset {at} was never read, though operation {last_reader} read offset {last}",
                 )  # fmt: skip
             elif self.rules.read_to_end and not self._is_doubtful(partition, each):
-                if each.outcome is Outcome.OK:
+                if each.outcome is OperationOutcome.OK:
                     yield Anomaly(
                         AnomalyKind.UNSEEN, name, offsets, (each.value,), (each.writer,),
                         f"{what} was acknowledged and never read, though all was read to the end",
@@ -251,7 +251,7 @@ class _Evidence:
                         f"{what} was never read, though other values of this transaction were",
                     )  # fmt: skip
 
-    def _is_doubtful(self, partition: _Partition, written: _Written) -> bool:
+    def _is_doubtful(self, partition: _Partition, written: _WrittenValue) -> bool:
         """Return whether a value that nobody read, at an unknown offset, may be one that was deleted."""
         replaced = partition.is_compacted and written.key is not None
         return written.last_offset == UNKNOWN and (partition.log_start > 0 or replaced)
@@ -261,7 +261,7 @@ class _Evidence:
             if each.reader == NOBODY:
                 continue
             offset = each.first_offset
-            if each.outcome is Outcome.FAIL:
+            if each.outcome is OperationOutcome.FAIL:
                 yield Anomaly(
                     AnomalyKind.ABORTED_READ, name, (offset,), (each.value,), (each.writer, each.reader),
                     f"{_named(each.value)} at offset {offset} was read by operation {each.reader}, though operation "
@@ -312,9 +312,9 @@ class _Order:
         self._evidence, self._report = evidence, report
         self._processes: dict[str, _Process] = {}
 
-    def judge(self, number: int, operation: Operation) -> None:
+    def judge(self, number: int, operation: ClientOperation) -> None:
         """Take in the next operation."""
-        name, kind, is_ok = operation.process, operation.kind, operation.outcome is Outcome.OK
+        name, kind, is_ok = operation.process, operation.kind, operation.outcome is OperationOutcome.OK
         if kind is Kind.CRASH:
             self._processes.pop(name, None)
             return
@@ -322,7 +322,7 @@ class _Order:
         for each in operation.repositioned:
             process.polled.pop(each, None)
         if kind in (Kind.ASSIGN, Kind.SUBSCRIBE):
-            if operation.outcome is not Outcome.FAIL:
+            if operation.outcome is not OperationOutcome.FAIL:
                 was_subscribed, process.is_subscribed = process.is_subscribed, kind is Kind.SUBSCRIBE
                 stays = () if was_subscribed and kind is Kind.ASSIGN else operation.partitions
                 process.polled = {key: at for key, at in process.polled.items() if key in stays}
@@ -333,16 +333,22 @@ class _Order:
                 for key, records in step.records.items():
                     if records:
                         self._polls(number, operation, process, key, [offset for offset, _ in records], reads)
-            elif operation.outcome is not Outcome.FAIL:
+            elif operation.outcome is not OperationOutcome.FAIL:
                 self._sends(number, process, step, sends)
         if is_ok:
             process.polled |= {key: (number, at) for key, at in reads.items()}
             process.sent |= {key: (number, at) for key, at in sends.items()}
-        elif operation.outcome is Outcome.INFO and kind is not Kind.SEND:
+        elif operation.outcome is OperationOutcome.INFO and kind is not Kind.SEND:
             process.polled.clear()  # nobody knows how far it came
 
     def _polls(
-        self, number: int, operation: Operation, process: _Process, key: str, offsets: list[int], reads: dict[str, int]
+        self,
+        number: int,
+        operation: ClientOperation,
+        process: _Process,
+        key: str,
+        offsets: list[int],
+        reads: dict[str, int],
     ) -> None:
         """Compare the reads of one partition, by one step, with each other and with those before."""
         if (before := reads.get(key)) is not None:
@@ -414,5 +420,5 @@ def _count(evidence: _Evidence, report: Report) -> None:
     )
     for partition in evidence.partitions.values():
         for each in partition.values.values():
-            report.acknowledged += each.outcome is Outcome.OK
+            report.acknowledged += each.outcome is OperationOutcome.OK
             report.read += each.reader != NOBODY

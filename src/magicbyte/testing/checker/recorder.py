@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from magicbyte.testing.checker.history import Kind, Operation, Outcome, Polled, Sent, Value
+from magicbyte.testing.checker.history import ClientOperation, Kind, OperationOutcome, Polled, Sent, Value
 
 Records = Mapping[str, Iterable[tuple[int, Value]]]
 
@@ -18,7 +18,7 @@ class Pending:
     As a context manager it notes when its block ends; an exception leaves the outcome as it is, and is raised.
     """
 
-    def __init__(self, begun: Operation, monotonic_ms: Callable[[], int]) -> None:
+    def __init__(self, begun: ClientOperation, monotonic_ms: Callable[[], int]) -> None:
         self.operation, self._monotonic_ms = begun, monotonic_ms
 
     def send(
@@ -50,11 +50,11 @@ class Pending:
         if left:
             raise ValueError(f"{len(offsets)} offsets: the operation sent {len(offsets) - len(left)} records")
         self.operation = replace(self.operation, steps=tuple(steps))
-        self._end(Outcome.OK)
+        self._end(OperationOutcome.OK)
 
     def fail(self) -> None:
         """Note that it had no effect and never will. A timeout or a lost connection does not say that."""
-        self._end(Outcome.FAIL)
+        self._end(OperationOutcome.FAIL)
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +68,7 @@ class Pending:
     def _add(self, step: Sent | Polled) -> None:
         self.operation = replace(self.operation, steps=(*self.operation.steps, step))
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: OperationOutcome) -> None:
         self.operation = replace(self.operation, outcome=outcome, end_ms=self._monotonic_ms())
 
 
@@ -82,7 +82,7 @@ class Recorder:
         self._monotonic_ms, self._pending = monotonic_ms, list[Pending]()
 
     @property
-    def history(self) -> list[Operation]:
+    def history(self) -> list[ClientOperation]:
         """The operations so far; the outcome of those that have not ended is unknown."""
         return [each.operation for each in self._pending]
 
@@ -115,7 +115,7 @@ class Recorder:
     def _begin(
         self, process: str, kind: Kind, steps: tuple[Sent | Polled, ...] = (), partitions: tuple[str, ...] = ()
     ) -> Pending:
-        begun = Operation(process, kind, Outcome.INFO, steps, partitions, start_ms=self._monotonic_ms())
+        begun = ClientOperation(process, kind, OperationOutcome.INFO, steps, partitions, start_ms=self._monotonic_ms())
         pending = Pending(begun, self._monotonic_ms)
         self._pending.append(pending)
         return pending

@@ -19,7 +19,7 @@ from magicbyte.spark.pipeline.shuffle import GroupPart, Marks
 from magicbyte.spark.pipeline.sink import files_of
 from magicbyte.spark.pipeline.work import (
     Json,
-    Outcome,
+    TaskOutcome,
     Work,
     failed,
     raise_first,
@@ -66,7 +66,7 @@ class GroupDone(NamedTuple):
     written: WrittenGroup | None
     digests: dict[str, str]
     seconds: float
-    error: tuple[Outcome, str] | None = None
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def do(part: GroupPart) -> GroupDone:

@@ -17,7 +17,7 @@ from magicbyte.spark.pipeline.work import (
     SALVAGE,
     DifferentError,
     Json,
-    Outcome,
+    TaskOutcome,
     Work,
     failed,
     may_salvage,
@@ -52,7 +52,7 @@ class Compared(NamedTuple):
     first: str
     one_sided: bool
     seconds: float
-    error: tuple[Outcome, str] | None = None
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def do(part: ComparePart) -> Compared:

@@ -17,7 +17,7 @@ from magicbyte.spark.pipeline.sink import files_of, remove
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
     Json,
-    Outcome,
+    TaskOutcome,
     Work,
     digest_of,
     failed,
@@ -74,7 +74,7 @@ class Converted(NamedTuple):
     seconds: float
     source_digests: dict[str, str]
     digests: dict[str, str]
-    error: tuple[Outcome, str] | None = None
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def parts(work: Work, stage: Stage) -> list[ConvertPart]:

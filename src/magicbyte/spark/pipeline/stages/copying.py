@@ -12,7 +12,7 @@ from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.spark.pipeline.sink import remove
 from magicbyte.spark.pipeline.units import pieces
 from magicbyte.spark.pipeline.work import (
-    Outcome,
+    TaskOutcome,
     Work,
     copy_partition,
     copy_segments,
@@ -38,7 +38,7 @@ class CopyDone(NamedTuple):
 
     digests: dict[str, str]
     folder: Path
-    error: tuple[Outcome, str] | None = None
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def parts(work: Work) -> list[CopyPart]:

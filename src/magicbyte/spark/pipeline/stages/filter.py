@@ -18,7 +18,7 @@ from magicbyte.spark.pipeline.sink import remove
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
     Json,
-    Outcome,
+    TaskOutcome,
     Work,
     digest_of,
     failed,
@@ -26,7 +26,7 @@ from magicbyte.spark.pipeline.work import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.archive.filter import FilteredPart, Wanted
+    from magicbyte.archive.filter import FilteredPart, RecordFilter
     from magicbyte.log.files.directory import PartitionDirectory
 
 
@@ -49,7 +49,7 @@ class Filtered(NamedTuple):
     made: FilteredPart | None
     source_digests: dict[str, str]
     seconds: float
-    error: tuple[Outcome, str] | None = None
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def run(work: Work, stage: Stage) -> Json:
@@ -109,10 +109,10 @@ def _above(work: Work) -> Path:
     return folder.with_name(f"{folder.name}.parts")
 
 
-def _wanted(stage: Stage) -> Wanted:
-    from magicbyte.archive.filter import Wanted
+def _wanted(stage: Stage) -> RecordFilter:
+    from magicbyte.archive.filter import RecordFilter
 
     given = stage.options
     first, end = given["from-offset"] or 0, given["to-offset"]
     limits = {} if end is None else {"end": end}
-    return Wanted(given["since"], given["until"], first, keys=given["keys"], prefix=given["key-prefix"], **limits)
+    return RecordFilter(given["since"], given["until"], first, keys=given["keys"], prefix=given["key-prefix"], **limits)

@@ -17,7 +17,7 @@ from magicbyte.spark.pipeline.sink import remove
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
     Json,
-    Outcome,
+    TaskOutcome,
     Work,
     failed,
     raise_first,
@@ -47,7 +47,7 @@ class Tables(NamedTuple):
     records: int
     size: int
     seconds: float
-    error: tuple[Outcome, str] | None = None
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def run(work: Work, stage: Stage) -> Json:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def run(work: Work, stage: Stage) -> Json:
     """Take away what is too old, or too much."""
-    from magicbyte.archive.retain import Limits, retain_logs
+    from magicbyte.archive.retain import RetentionLimits, retain_logs
 
     given = stage.options
-    limits = Limits(
+    limits = RetentionLimits(
         now_ms=work.unit.now_ms,
         retention_ms=-1 if given["older-than"] is None else given["older-than"],
         retention_bytes=-1 if given["bytes"] is None else given["bytes"],

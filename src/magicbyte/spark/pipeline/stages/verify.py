@@ -11,7 +11,7 @@ from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
     Json,
-    Outcome,
+    TaskOutcome,
     Work,
     failed,
     raise_first,
@@ -40,7 +40,7 @@ class Verified(NamedTuple):
 
     checked: CheckedSegments | None
     seconds: float
-    error: tuple[Outcome, str] | None = None
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def run(work: Work, stage: Stage) -> Json:
