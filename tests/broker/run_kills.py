@@ -20,7 +20,6 @@ import logging
 import random
 import resource
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -36,6 +35,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError
 
 from magicbyte.client import Client, admin
 from magicbyte.client.admin import NewTopic
+from ports import free_port
 
 DESCRIPTORS = 256
 KEYS = 40
@@ -147,12 +147,6 @@ class Served:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(how)
         return await self.process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 # ---- the producers

@@ -35,8 +35,8 @@ def refused(*arguments: str | Path) -> str:
 def stopped(directory: Path, brokers: int = 3) -> LocalCluster:
     """Return a cluster that ran once."""
     with held(directory, lambda _: None, makes=True) as found:
-        found.members = [LaunchedBroker(number, 40000 + number) for number in range(1, brokers + 1)]
-        found.zookeeper, found.zookeeper_port = "127.0.0.1:39999", 39999
+        found.members = [LaunchedBroker(number, 20000 + number) for number in range(1, brokers + 1)]
+        found.zookeeper, found.zookeeper_port = "127.0.0.1:19999", 19999
         found.save()
     for each in found.members:
         (directory / f"broker-{each.id}").mkdir()
@@ -90,7 +90,7 @@ def test_a_cluster_keeps_its_brokers_and_its_zookeeper(tmp_path: Path) -> None:
     stopped(tmp_path)
     assert "has 3 brokers, not 2" in refused("up", "--directory", tmp_path, "--brokers", "2")
     told = refused("up", "--directory", tmp_path, "--zookeeper", "other:2181")
-    assert "is in the ZooKeeper at 127.0.0.1:39999: expected this one or none, found other:2181" in told
+    assert "is in the ZooKeeper at 127.0.0.1:19999: expected this one or none, found other:2181" in told
     refused("up", "--directory", tmp_path, "--brokers", "5")  # for want of Java
     assert "JAVA_HOME" in refused("up", "--directory", tmp_path, "--brokers", "4")  # the fifth was never there
 
@@ -121,9 +121,9 @@ def test_the_status_of_a_cluster_that_is_down_says_what_starts_it(tmp_path: Path
     result = run("cluster", "status", "--directory", tmp_path)
     assert result.exit_code == 2
     assert "`magicbyte cluster up --directory" in result.stderr
-    assert "1  127.0.0.1:40001        -  stopped" in result.stdout
+    assert "1  127.0.0.1:20001        -  stopped" in result.stdout
     document = json.loads(run("cluster", "status", "--directory", tmp_path, "--format", "json").stdout)
-    assert document == {"processes": [{"broker": 1, "address": "127.0.0.1:40001", "alive": False, "pid": None}]}
+    assert document == {"processes": [{"broker": 1, "address": "127.0.0.1:20001", "alive": False, "pid": None}]}
 
 
 def test_any_cluster_has_a_status() -> None:

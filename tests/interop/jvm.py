@@ -5,7 +5,6 @@ The sources lie in `java/`; each is compiled once per content. See `kafka_oracle
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interop import kafka_oracle
+from ports import free_port
 
 HERE = Path(__file__).parent
 ALL_FORMATS = "3.9.1"  # the last release whose classes write all three formats
@@ -52,13 +52,6 @@ def encode(batches: Iterable[Json]) -> bytes:
 def convert(direction: str, magic: int, data: bytes) -> bytes:
     """Return log bytes converted "up" or "down" to a magic value as a broker does it."""
     return run("Convert", direction, str(magic), stdin=data)
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((kafka_oracle.LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

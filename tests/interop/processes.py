@@ -18,7 +18,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from interop import jvm, kafka_oracle
+from interop import kafka_oracle
+from ports import free_port
 
 RELEASE = "2.8.2"  # whose ZooKeeper it is
 BROKERS = (1, 2, 3)
@@ -85,7 +86,7 @@ class Member:
         self._holder: subprocess.Popen[bytes] | None = None
         if has_network:
             self._make_network()
-        self.port = 9092 if has_network else jvm.free_port()
+        self.port = 9092 if has_network else free_port()
 
     def _make_network(self) -> None:
         self.host = f"10.77.0.{self.number}"
@@ -161,7 +162,7 @@ class Tree:
 
     def __init__(self, folder: Path, *, has_network: bool) -> None:
         self.folder, self.host = folder, TREE if has_network else kafka_oracle.LOOPBACK
-        self.port = 2181 if has_network else jvm.free_port()
+        self.port = 2181 if has_network else free_port()
         self.process: asyncio.subprocess.Process | None = None
 
     @property

@@ -34,6 +34,7 @@ from magicbyte.protocol.framing import read_request
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
 from magicbyte.releases import protocol_version, registration_version
 from magicbyte.replication.state import PartitionState
+from ports import free_port
 
 PATIENCE_S = 40
 SESSION_MS = 6000
@@ -57,7 +58,7 @@ class RealCluster:
     def __init__(self, release: str, folder: Path, *properties: str) -> None:
         self.release, self.folder = release, folder
         self.properties = ("delete.topic.enable=true", "replica.lag.time.max.ms=5000", *properties)
-        self.port = jvm.free_port()
+        self.port = free_port()
         self.zookeeper = f"{kafka_oracle.LOOPBACK}:{self.port}"
         self.ports: dict[int, int] = {}
         self.view: LoopStore
@@ -92,7 +93,7 @@ class RealCluster:
         state = directory / "oracle.json"
         if state.exists():  # of a broker that was killed: the launcher would wait for the end of its session
             state.write_text(json.dumps({**json.loads(state.read_text()), "crashed": False}))
-        port = self.ports[broker_id] = jvm.free_port()
+        port = self.ports[broker_id] = free_port()
         settings = [part for each in self.properties for part in ("--prop", each)]
         where = ["--dir", directory, "--port", str(port), "--broker-id", str(broker_id), "--join-zk", self.zookeeper]
         await run(*LAUNCHER, "start", self.release, *where, *settings)

@@ -32,6 +32,7 @@ from magicbyte.broker.versions import SERVED
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from magicbyte.testing import Broker
+from ports import free_port
 
 TRAFFIC: Final = Path(__file__).parent / "release_traffic.jsonl"
 RELEASES: Final = (
@@ -167,7 +168,7 @@ def theirs(release: str, folder: Path, front: int) -> Iterator[Relay]:
     settings = ["delete.topic.enable=true"]  # which is off before 1.0
     if not release.startswith("0.8"):
         settings.append("log.retention.ms=-1")  # the records are from 2023, which 0.8 does not look at
-    port = jvm.free_port()
+    port = free_port()
     with relay(front, port) as found, jvm.broker(release, folder, *told, *settings, port=port):
         yield found
 
@@ -241,7 +242,7 @@ def main() -> None:
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        port = jvm.free_port()
+        port = free_port()
         trials = [Trial(client, port, folder) for client in options.client or matrix.COMMANDS]
         for each in trials:
             stack.callback(each.process.close)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from interop import client_programs, jvm, matrix, releases
+from interop import client_programs, matrix, releases
 from interop.releases import RELEASES, Seen, Trial
+from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -30,7 +31,7 @@ def share(client: str) -> tuple[str, ...]:
 
 def run(client: str, folder: Path) -> Found:
     """Return what a client sends to our broker as each release of its share, and what comes of it."""
-    port = jvm.free_port()
+    port = free_port()
     trial = Trial(client, port, folder)
     found: Found = {}
     try:
@@ -61,7 +62,7 @@ def test_a_client_sends_in_order_what_it_sends_to_that_release_and_gets_as_far(c
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    folder, port = tmp_path_factory.mktemp("real"), jvm.free_port()
+    folder, port = tmp_path_factory.mktemp("real"), free_port()
     found: Found = {}
     with releases.theirs(REAL, folder / "broker", port) as front:
         for client in ("confluent-kafka", "kafka-python", "franz-go", "Java 3.9.1"):

@@ -15,6 +15,7 @@ import pytest
 from cli.command import run
 from interop import jvm, kafka_oracle
 from magicbyte.launch.cluster import LocalCluster
+from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -105,7 +106,7 @@ def test_a_cluster_from_its_first_start_to_its_deletion(local: Local) -> None:
 def test_clusters_share_a_zookeeper_that_runs_already_and_folders_of_another_one_are_refused(
     local: Local, tmp_path: Path
 ) -> None:
-    folder, port = tmp_path / "zookeeper", jvm.free_port()
+    folder, port = tmp_path / "zookeeper", free_port()
     folder.mkdir()
     pid = kafka_oracle.start_zookeeper(JARS, folder, port, jvm.SECONDS)
     try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from cli.command import run
-from interop import jvm, kafka_oracle
+from interop import kafka_oracle
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
 from magicbyte.client.fetch import FetchOptions, read_records
@@ -21,6 +21,7 @@ from magicbyte.codecs import Codec
 from magicbyte.protocol import APIS
 from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
+from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -42,7 +43,7 @@ class Seen(NamedTuple):
 @pytest.fixture
 def zookeeper(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A ZooKeeper of the release that the test is about."""
-    folder, port = tmp_path / "zookeeper", jvm.free_port()
+    folder, port = tmp_path / "zookeeper", free_port()
     folder.mkdir()
     pid = kafka_oracle.start_zookeeper(request.getfixturevalue("version"), folder, port, SECONDS)
     yield f"127.0.0.1:{port}"
@@ -81,7 +82,7 @@ async def described(client: Client) -> dict[str, str | None]:
 def real(version: str, folder: Path, data: Path, zookeeper: str) -> Seen:
     """What a real broker over a log directory answers, and what it takes."""
     launcher = [sys.executable, str(Path(kafka_oracle.__file__))]
-    command = [*launcher, "start", version, "--dir", folder, "--port", str(jvm.free_port()), "--join-zk", zookeeper]
+    command = [*launcher, "start", version, "--dir", folder, "--port", str(free_port()), "--join-zk", zookeeper]
     subprocess.run([*command, "--prop", f"log.dirs={data}"], check=True, timeout=SECONDS)
     try:
         bootstrap = json.loads((folder / "oracle.json").read_text())["bootstrap"]

@@ -17,6 +17,7 @@ from magicbyte.mirror.mirror import Mirror
 from magicbyte.mirror.plan import Choice
 from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
+from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -54,7 +55,7 @@ def test_groups_without_members_are_taken_along(version: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_mirror_outlives_the_restart_of_its_source(version: str, tmp_path: Path) -> None:
-    port = jvm.free_port()
+    port = free_port()
 
     async def arrived(client: Client, count: int, mirroring: asyncio.Task[None]) -> None:
         while "t" not in await client.topics() or (await bounds(client, "t", 0))[1] < count:

@@ -28,6 +28,7 @@ from magicbyte.errors import (
 from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.metadata.zookeeper import ZooKeeperStore
 from magicbyte.ports import CreateNode, NodeEvent, SessionEvent, SetNode
+from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -54,7 +55,7 @@ class Server(NamedTuple):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    folder, port = tmp_path / "zookeeper", jvm.free_port()
+    folder, port = tmp_path / "zookeeper", free_port()
     folder.mkdir()
     pid = kafka_oracle.start_zookeeper(VERSION, folder, port, jvm.SECONDS)
     yield Server(f"127.0.0.1:{port}", pid)
@@ -202,7 +203,7 @@ def test_sessions_with_a_root_of_their_own_see_nothing_above_it(session: Open) -
 
 
 def test_no_server_is_an_error_within_the_timeout() -> None:
-    address = f"127.0.0.1:{jvm.free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     with pytest.raises(NetworkError, match=f"no ZooKeeper answers at {address}"):
         ZooKeeperStore(address, session_timeout_ms=1000)
 

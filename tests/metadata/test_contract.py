@@ -22,6 +22,7 @@ from magicbyte.metadata.sqlite import SqliteTree
 from magicbyte.metadata.tree import Tree
 from magicbyte.ports import CheckNode, CreateNode, DeleteNode, MetadataStore, NodeEvent, SetNode
 from magicbyte.testing.tree import SimulatedTree
+from ports import free_port
 
 ZOOKEEPER = "3.9.1"
 """The release of Kafka whose ZooKeeper it is."""
@@ -49,7 +50,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     lacking = jvm.missing()
     if lacking is not None:
         pytest.skip(lacking)
-    folder, port = tmp_path_factory.mktemp("zookeeper"), jvm.free_port()
+    folder, port = tmp_path_factory.mktemp("zookeeper"), free_port()
     pid = kafka_oracle.start_zookeeper(ZOOKEEPER, folder, port, jvm.SECONDS)
     yield f"127.0.0.1:{port}"
     kafka_oracle.stop_process(pid, str(folder), 15)

@@ -43,6 +43,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, NetworkError
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
+from ports import free_port
 
 HERE = Path(__file__).parent
 RESULTS, KAFKA_RESULTS = HERE / "kills.json", HERE / "kills-kafka.json"
@@ -56,12 +57,6 @@ BY_PROGRESS = 0.6  # the share of kills whose moment is told by what is at the t
 FORMATS = [Format.V2, Format.V2, Format.V1, Format.V0]
 KEYED = 0.25  # the share of runs with another number of partitions at the target
 KEYS = 17  # of each partition of the source
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 PROCESSES = multiprocessing.get_context("forkserver")  # which imports once what each of them needs

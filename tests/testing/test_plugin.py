@@ -42,7 +42,7 @@ ASKING = """
     def settings(broker, name):
         async def ask():
             async with Client(broker.bootstrap_servers) as client:
-                return await admin.describe_configs(client, admin.Resource.TOPIC, name)
+                return await admin.describe_configs(client, admin.ConfigResource.TOPIC, name)
         return asyncio.run(ask())
 """
 

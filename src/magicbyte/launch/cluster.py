@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -30,6 +31,7 @@ STATE: Final = "cluster.json"
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_BROKERS, DEFAULT_PORT = 3, 9092
 PATIENCE_S: Final = 60.0  # for a process to be ready, or to end
+_OWN_PORTS: Final = range(10_000, 32_000)
 _LOCK: Final = "cluster.lock"
 _ZOOKEEPER: Final = "zookeeper"
 _LISTENING: Final = b"listening on "
@@ -384,12 +386,19 @@ def _accepts(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Return ports that nothing uses now.
+
+    A port is kept for as long as the cluster is, stopped or not. So it lies below the range from which the system takes
+    the ports of connections (32768 to 60999 on Linux): one of those would be taken by chance at some later start.
+    """
+    ports = list[int]()
+    for port in random.sample(_OWN_PORTS, len(_OWN_PORTS)):
+        if len(ports) == count:
+            break
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            ports.append(port)
+    return ports
 
 
 def _check_free(port: int) -> None:
