@@ -1,4 +1,4 @@
-"""Every numbered check of docs/checks.md has a test that is there."""
+"""Every numbered check of docs/evidence/checks.md has a test that is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from syntax import parsed
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/checks.md"
+PAGE = ROOT / "docs/evidence/checks.md"
 NUMBERS = {
     "Appending, and conversion on a fetch": 66,
     "The cleaner": 34,

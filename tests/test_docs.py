@@ -33,23 +33,25 @@ PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OFFLINE = (
-    "convert.md", "diff.md", "rebuild-index.md", "verify.md", "salvage.md", "retain.md", "compact.md", "old-logs.md",
-    "data-engineers.md", "protocol-designers.md", "client-authors.md", "python.md", "checker.md",
+    "commands/convert.md", "commands/diff.md", "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
+    "commands/retain.md", "commands/compact.md", "guides/old-logs.md", "guides/data-engineers.md",
+    "guides/protocol-designers.md", "guides/client-authors.md", "python/api.md", "python/checker.md",
 )  # fmt: skip
 """Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""
 WITH_BROKER = (
-    "topics.md", "consume.md", "produce.md", "consumer-groups.md", "configs.md", "diff.md", "inventory.md",
+    "commands/topics.md", "commands/consume.md", "commands/produce.md", "commands/groups.md", "commands/configs.md",
+    "commands/diff.md", "commands/inventory.md",
 )  # fmt: skip
 """Pages whose blocks of `console` are typed beside a broker."""
-MIRRORS = ("mirror.md", "mirror-modes.md", "mirror-groups.md")
-SERVING = ("broker.md", "client-authors.md", "testing.md", "mirror-modes.md")
+MIRRORS = ("commands/mirror.md", "commands/mirror-modes.md", "commands/mirror-groups.md")
+SERVING = ("broker/overview.md", "guides/client-authors.md", "python/testing.md", "commands/mirror-modes.md")
 ELSEWHERE = {
-    "cluster.md": "tests/cli/test_topics_reassign.py",
-    "metrics.md": "tests/cli/test_serve.py",
-    "plan.md": "tests/cli/test_plan.py",
-    "migrate.md": "tests/cli/test_migrate.py",
-    "migration.md": "tests/cli/test_plan.py",
-    "transactions.md": "tests/cli/test_transactions.py",
+    "commands/cluster.md": "tests/cli/test_topics_reassign.py",
+    "reference/metrics.md": "tests/cli/test_serve.py",
+    "commands/plan.md": "tests/cli/test_plan.py",
+    "commands/migrate.md": "tests/cli/test_migrate.py",
+    "guides/operators.md": "tests/cli/test_plan.py",
+    "commands/transactions.md": "tests/cli/test_transactions.py",
     "schema/README.md": "tests/schema/test_tutorial.py",
 }
 NOT_RUN = {
@@ -153,7 +155,7 @@ def test_the_commands_and_the_python_of_a_page_work_as_printed(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/data-engineers.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/data-engineers.md"])
 def test_the_python_for_spark_works_as_printed(page: str, folder: Path) -> None:
     (script,) = blocks((ROOT / page).read_text(encoding="utf-8"), "python spark")
     assert '"tour/logs"' in script
@@ -183,7 +185,7 @@ def test_the_commands_of_a_page_that_need_a_broker_work_as_printed(
     Path("lines").write_text("key:value\n")
     with Broker(directory=tmp_path / "logs") as broker:
         address = broker.bootstrap_servers
-        if page != "topics.md":  # which makes the topic itself
+        if page != "commands/topics.md":  # which makes the topic itself
             asyncio.run(make_orders(address))
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         lines = [line for block in blocks(text, "console") for line in block.splitlines()]
@@ -247,7 +249,7 @@ def test_a_broker_that_a_page_starts_listens_and_ends(page: str, tmp_path: Path)
 
 
 def test_the_tests_and_the_command_of_the_page_on_testing_work_as_printed(tmp_path: Path) -> None:
-    text = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/python/testing.md").read_text(encoding="utf-8")
     *tests, managers = blocks(text, "python")
     (tmp_path / "test_page.py").write_text("\n\n".join(["import kafka\nimport pytest", *tests]))
     (command,) = [line for line in commands(text) if line.startswith("pytest")]
@@ -261,16 +263,16 @@ def test_the_tests_and_the_command_of_the_page_on_testing_work_as_printed(tmp_pa
         text=True,
     )
     assert re.search(r"\b4 passed", done.stdout), done.stdout
-    run_python(managers, "testing.md")
+    run_python(managers, "python/testing.md")
 
 
-@pytest.mark.parametrize("page", ["broker.md", "client.md"])
+@pytest.mark.parametrize("page", ["broker/overview.md", "python/client.md"])
 def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
     (script,) = blocks((ROOT / "docs" / page).read_text(encoding="utf-8"), "python")
     with Broker() as broker:
         names: dict[str, object] = {"AIOKafkaConsumer": AIOKafkaConsumer}
         run_python(script, page, names)
-        if page == "client.md":
+        if page == "python/client.md":
             asyncio.run(make_orders(broker.bootstrap_servers))
             copy = cast("Callable[[str, str], Coroutine[None, None, list[bytes | None]]]", names["copy"])
             assert asyncio.run(copy(broker.bootstrap_servers, "orders")) == [b"value"] * 120

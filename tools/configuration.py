@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the table of settings. Run: python tools/configuration.py [--check]."""
+"""Writes docs/reference/configuration.md from the table of settings. Run: python tools/configuration.py [--check]."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from magicbyte.broker.config import REFUSED, SETTINGS
 from magicbyte.broker.settings import INT_MAX, LONG_MAX, Setting, UpdateMode
 from magicbyte.broker.topic_config import TOPIC_SETTINGS
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/configuration.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs/reference/configuration.md"
 
 # Where Kafka 3.9 has another default: what that is, and why it is another one here.
 OTHERWISE = {
@@ -78,7 +78,7 @@ found; those in between that the directory does not have are there, and empty.
 
 Where `log.message.format.version` and `inter.broker.protocol.version` are not given, they are those that the directory
 was served with before; at the first start those of the oldest release that can have written what lies in it, so that
-this release can have it back: see [a log directory changes hands](metadata.md).
+this release can have it back: see [a log directory changes hands](../commands/metadata.md).
 """
 
 

@@ -4,7 +4,7 @@ Twelve topics of all formats, some of them compacted. Producers are aiokafka's, 
 all kills and resend what was not answered. What was acknowledged is noted by them alone, with its offset. After every
 kill kafka-python, which shares no code with them or us, reads on where it had ended; at the end it reads everything
 once more. The broker has few descriptors, and its log directory is that of a machine that goes on: SIGKILL ends a
-process, a power cut is what the simulation has (docs/crash-safety.md).
+process, a power cut is what the simulation has (docs/internals/crash-safety.md).
 
 Run: PYTHONPATH=tests python -m broker.run_kills --kills 200 --out tests/broker/kill_figures.json
 """

@@ -1,4 +1,4 @@
-"""Numbered checks of replication, and of a migration between formats, in a cluster of brokers: docs/checks.md."""
+"""Numbered checks of docs/evidence/checks.md: replication, and a migration between formats, in a cluster of brokers."""
 
 from __future__ import annotations
 

@@ -248,5 +248,5 @@ def _tool() -> ModuleType:
 
 
 def test_the_page_about_the_settings_is_what_the_table_says() -> None:
-    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
     assert page == _tool().page(), "run tools/configuration.py"

@@ -1,4 +1,4 @@
-"""Conversions for a fetch that Kafka's own tests name, by the numbers of docs/checks.md."""
+"""Conversions for a fetch that Kafka's own tests name, by the numbers of docs/evidence/checks.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Produce requests that were captured at real brokers, sent to ours as they are: answered and stored as theirs.
 
 Judged by a reader that shares nothing with the product (`wire_reader`), beside what the real broker answered and
-stored; what differs is in the tables of docs/append.md. Every version of the response, what comes before a log, acks=0.
+stored; what differs is in the tables of docs/internals/append.md. Every version of the response, what comes before a
+log, acks=0.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """`magicbyte cluster` without a ZooKeeper: wrong use, folders and ports that cannot be, what status says.
 
-tests/interop/test_cluster_command.py has it with one: the commands of docs/cluster.md.
+tests/interop/test_cluster_command.py has it with one: the commands of docs/commands/cluster.md.
 """
 
 from __future__ import annotations

@@ -455,7 +455,7 @@ def test_a_log_is_never_held_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_member_of_the_json_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "inventory.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/commands/inventory.md").read_text()
     found = inventory(PLAIN.partition_dir(), "--deep")
     for part in (found["partitions"][0], found["total"], found["total"]["deep"], found["total"]["lz4Headers"]):
         assert all(f"`{key}`" in page for key in part)

@@ -15,7 +15,7 @@ from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
 from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from magicbyte.testing import Broker
 
-PAGE = (Path(__file__).parents[2] / "docs/migrate.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/commands/migrate.md").read_text(encoding="utf-8")
 LOGS = Path(__file__).parents[1] / "migration/request_logs"
 
 

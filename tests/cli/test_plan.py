@@ -92,7 +92,7 @@ def test_what_is_damaged_is_left_to_verify(logs: Path) -> None:
     assert json.loads(done.stdout)["topics"][0]["stored"]
 
 
-@pytest.mark.parametrize("page", ["plan.md", "migration.md"])
+@pytest.mark.parametrize("page", ["commands/plan.md", "guides/operators.md"])
 def test_the_commands_of_the_pages_work_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("tour", "--unpack", tmp_path / "tour").exit_code == 0
     monkeypatch.chdir(tmp_path)

@@ -50,7 +50,7 @@ def test_its_log_can_be_lines_of_json(tmp_path: Path) -> None:
 
 
 def test_the_commands_of_the_page_on_metrics_work_as_printed(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text(encoding="utf-8")
     serve, *curls = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0].splitlines()
     arguments = shlex.split(serve.replace(":9404", ":0"))[2:]
     process = subprocess.Popen(

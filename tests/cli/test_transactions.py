@@ -19,7 +19,7 @@ from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest,
 HANGING, KNOWN, IDLE, RECENT = 1, 2, 3, 4  # producer ids
 START = 1_700_000_000_000
 FUTURE = 4_000_000_000_000
-PAGE = Path(__file__).parents[2] / "docs/transactions.md"
+PAGE = Path(__file__).parents[2] / "docs/commands/transactions.md"
 NOT_LEADER, NOT_FOUND, STALE_EPOCH = 6, 105, 47
 
 

@@ -1,7 +1,7 @@
 """Fuzzes one target, guided by coverage: run.py TARGET SECONDS [FOLDER]; needs atheris.
 
 What is found is kept in FOLDER/findings, one input for each place that fails; figures go to FOLDER/TARGET.json.
-0 seconds: the corpus is cut down to FOLDER/minimal. See docs/fuzzing.md.
+0 seconds: the corpus is cut down to FOLDER/minimal. See docs/internals/fuzzing.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of the group coordinator, case by case. The table of the protocol: docs/groups.md."""
+"""The rules of the group coordinator, case by case. The table of the protocol: docs/internals/groups.md."""
 
 import struct
 

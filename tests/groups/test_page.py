@@ -1,4 +1,4 @@
-"""docs/groups.md: its diagram and its tables are those of the code."""
+"""docs/internals/groups.md: its diagram and its tables are those of the code."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ from magicbyte.groups.rules import (
 )
 from magicbyte.protocol import APIS
 
-PAGE = (Path(__file__).parents[2] / "docs/groups.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/internals/groups.md").read_text(encoding="utf-8")
 
 
 def code(reply: ErrorCode | None) -> str:

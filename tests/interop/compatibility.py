@@ -1,4 +1,4 @@
-"""docs/compatibility.md, written from what a run of the matrix found."""
+"""docs/reference/compatibility.md, written from what a run of the matrix found."""
 
 import json
 import re

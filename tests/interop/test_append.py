@@ -1,6 +1,6 @@
 """Random produced sets through Kafka's own validator and through our append: same decision, offsets and bytes.
 
-Where we answer something else on purpose (docs/append.md), the inputs say so, and both answers are expected.
+Where we answer something else on purpose (docs/internals/append.md), the inputs say so, and both answers are expected.
 """
 
 import json
@@ -123,7 +123,7 @@ def every_cell(rng: random.Random) -> Iterator[Case]:
 
 
 def on_purpose() -> Iterator[Case]:
-    """What Kafka 3.9 answers in another way, as docs/append.md says; and some faults that both refuse alike."""
+    """What Kafka 3.9 answers in another way (docs/internals/append.md), and some faults that both refuse alike."""
     some = [Record(at, NOW, 0, b"k", b"v") for at in range(3)]
     plain, batch_, gzipped = messages(1, some), one_batch(Codec.NONE, some), wrapper(1, Codec.GZIP, some)
     v1, v2 = AppendRules(format=Format.V1), AppendRules()
@@ -164,7 +164,7 @@ def test_kafkas_validator_decides_and_stores_as_we_do(cases: list[Case], answers
 
 
 def what_differs(case: Case, said: Json) -> object:
-    """What we do and Kafka does not; None where it is the same, or one of the differences that docs/append.md lists."""
+    """What we do and Kafka does not; None where it is the same, or a difference that docs/internals/append.md has."""
     ours, theirs = case.append(), said.get("error", 0)
     code = int(ours.code) if isinstance(ours, AppendRefusedError) else 0
     if case.kafka is not None:

@@ -1,6 +1,6 @@
 """Fifteen clients against our broker: each feature, topics of each format, every reader of every writer.
 
-`matrix` has what is done and what cannot be, `clients/` the programs. A run writes docs/compatibility.md.
+`matrix` has what is done and what cannot be, `clients/` the programs. A run writes docs/reference/compatibility.md.
 """
 
 import os
@@ -11,7 +11,7 @@ import pytest
 from interop import client_programs, compatibility, matrix
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/compatibility.md"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from interop import compatibility, matrix
 from interop.matrix import Results, StoredSet
 
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/compatibility.md"
 ALL_PASSED = Results(
     {cell: None for client in matrix.COMMANDS for cell in matrix.due(client)},
     {

@@ -94,7 +94,7 @@ def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, store: str
     assert left.keys() == ends.keys() == {topic_of(case) for case in cases}
     compacted = next(topic for topic in left if "compact" in topic)
     assert len(left[compacted]) < ends[compacted] / 2, "superseded records went"
-    if has_own_metadata:  # docs/pipeline.md has the same as a recipe
+    if has_own_metadata:  # docs/spark/pipeline.md has the same as a recipe
         for topic, metadata in make_topics(version, tmp_path / "broker", left).items():
             shutil.copytree(data / f"{topic}-0", tmp_path / "broker/data" / f"{topic}-0")
             (tmp_path / "broker/data" / f"{topic}-0" / PARTITION_METADATA).write_bytes(metadata)

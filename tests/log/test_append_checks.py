@@ -1,6 +1,6 @@
 """What Kafka's own unit tests of appending check, in our words, and outputs of its validator on the same input.
 
-The numbers in the names are those of docs/checks.md, which says where the others are.
+The numbers in the names are those of docs/evidence/checks.md, which says where the others are.
 """
 
 import pytest

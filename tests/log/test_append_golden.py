@@ -1,6 +1,6 @@
 """Every Produce request of the wire captures, through our log: the same answer and the same bytes, but for the tables.
 
-The tables are those of docs/append.md: what is in no row is equal, and every row is needed.
+The tables are those of docs/internals/append.md: what is in no row is equal, and every row is needed.
 """
 
 from fnmatch import fnmatchcase
@@ -15,7 +15,7 @@ from golden_data import WireCase
 from log.produced import Replayed, replay
 from wire_reader import UnreadableError, payloads, produce_request, unpacked
 
-PAGE = Path(__file__).parents[2] / "docs/append.md"
+PAGE = Path(__file__).parents[2] / "docs/internals/append.md"
 REFERENCES = {"0.11.0.3": range(3), "2.8.2": range(3, 9)}
 BEFORE_THE_LOG = ("acks-2-*", "unknown-partition-*")  # answered by whoever has the request
 

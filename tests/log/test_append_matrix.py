@@ -1,7 +1,7 @@
 """Every cell: produced format x codec x stored format x compression.type x timestamp type, in place or rebuilt.
 
-What is expected comes from the first table of docs/append.md. In place is shown by the codecs' call counts, by the
-identity of the buffers and by a hash of the payload.
+What is expected comes from the first table of docs/internals/append.md. In place is shown by the codecs' call counts,
+by the identity of the buffers and by a hash of the payload.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect, TimestampType
 
-PAGE = Path(__file__).parents[2] / "docs/append.md"
+PAGE = Path(__file__).parents[2] / "docs/internals/append.md"
 RECORDS = (A, Record(1, NOW + 3, 0, b"", b"w" * 300), Record(2, NOW, 0, b"x", None))
 STORED = (Format.V0, Format.V1, Format.V2, Format.ENRICHED)
 LATER = NOW + 7777

@@ -1,4 +1,4 @@
-"""Each row of the table of inputs in docs/append.md, for each version of the request; settings of a topic."""
+"""Each row of the table of inputs in docs/internals/append.md, for each version of the request; settings of a topic."""
 
 import struct
 import zlib
@@ -60,7 +60,7 @@ from magicbyte.records.layout import (
 )
 from magicbyte.records.message import build_message
 
-PAGE = Path(__file__).parents[2] / "docs/append.md"
+PAGE = Path(__file__).parents[2] / "docs/internals/append.md"
 VERSIONS = {"v0–v2": (0, 1, 2), "v3–v6": (3, 4, 5, 6), "v7": (7,), "v8+": (8, 9, 11)}
 NAMES_RECORDS = {"null-key", "time"}
 LOOKED_AT_BEFORE_THE_MAGIC = {"nothing", "damaged-outside", "too-large"}

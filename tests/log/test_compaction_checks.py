@@ -1,4 +1,4 @@
-"""Kafka's rules for its cleaner, situation by situation; the numbers are those of docs/checks.md."""
+"""Kafka's rules for its cleaner, situation by situation; the numbers are those of docs/evidence/checks.md."""
 
 import dataclasses
 import random

@@ -8,7 +8,7 @@ In some runs the target has another number of partitions, so that keys decide; g
 
 Run: python tests/mirror/kills.py FIRST LAST [SOURCE TARGET] [--seconds N]   (seeds; puts what came of them in place of
 earlier runs of them in kills.json, and begins none when N seconds are over. With two versions of Kafka between their
-brokers, sets of magic 2 alone; in kills-kafka.json. The table in docs/mirror-proof.md is written anew)
+brokers, sets of magic 2 alone; in kills-kafka.json. The table in docs/evidence/mirror-proof.md is written anew)
 """
 
 import argparse
@@ -47,7 +47,7 @@ from ports import free_port
 
 HERE = Path(__file__).parent
 RESULTS, KAFKA_RESULTS = HERE / "kills.json", HERE / "kills-kafka.json"
-PAGE = HERE.parents[1] / "docs" / "mirror-proof.md"
+PAGE = HERE.parents[1] / "docs/evidence/mirror-proof.md"
 BEGIN, END = "<!-- kills.py: begin -->\n", "<!-- kills.py: end -->\n"  # around the table
 VICTIMS = ("mirror", "source", "target")
 SECONDS = 90  # for anything

@@ -1,4 +1,4 @@
-"""Kills of the mirror and of both brokers: some runs, and what many of them came to, as docs/mirror.md says."""
+"""Kills of the mirror and of both brokers: some runs, and what many of them came to, see docs/commands/mirror.md."""
 
 import json
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from test_checks import functions_of
 
-PAGE = Path(__file__).parents[2] / "docs" / "mirror-proof.md"
+PAGE = Path(__file__).parents[2] / "docs/evidence/mirror-proof.md"
 
 
 def test_every_test_that_the_page_names_is_there() -> None:

@@ -1,7 +1,7 @@
 """Cuts the power within every file operation of many seeds' work, and adds what was covered to a file of figures.
 
 Run: PYTHONPATH=tests python -m simulation.run_crashes --seeds 1-4 --out tests/simulation/crash_figures.json
-It prints how many cuts fell on which operation, by what the log was doing: the table of docs/crash-safety.md.
+It prints how many cuts fell on which operation, by what the log was doing: the table of docs/internals/crash-safety.md.
 """
 
 import argparse

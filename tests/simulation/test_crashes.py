@@ -1,6 +1,6 @@
 """A log directory whose power goes: nothing acknowledged is lost, nothing invented, reordered or there twice.
 
-docs/crash-safety.md says what is promised, and what the recorded run of `run_crashes.py` covered.
+docs/internals/crash-safety.md says what is promised, and what the recorded run of `run_crashes.py` covered.
 """
 
 import json
@@ -11,7 +11,7 @@ import pytest
 from simulation.crashes import STEPS, World, run
 from simulation.run_crashes import KINDS, table
 
-PAGE = Path(__file__).parents[2] / "docs/crash-safety.md"
+PAGE = Path(__file__).parents[2] / "docs/internals/crash-safety.md"
 FIGURES = Path(__file__).with_name("crash_figures.json")
 
 

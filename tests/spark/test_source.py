@@ -396,7 +396,7 @@ def test_a_local_session_says_nothing_of_its_own(logs: Path) -> None:
 def test_the_examples_of_the_documentation_run(
     spark: "SparkSession", logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/spark/dataframes.md").read_text()
     names = {"__name__": "__main__"}  # so that functions travel to the workers by value
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(block.replace('"logs"', repr(str(logs))), names)
@@ -411,6 +411,6 @@ def test_every_option_and_column_is_documented() -> None:
     from magicbyte.spark import options
     from magicbyte.spark.shallow import shallow_schema
 
-    text = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/spark/dataframes.md").read_text()
     names = {*options._KNOWN, *arrow_schema(headers=True).names, *shallow_schema().names} - {"paths"}
     assert {name for name in names if f"`{name}`" not in text} == set()

@@ -251,6 +251,6 @@ def test_a_query_refuses_the_options_of_streams(tmp_path: Path) -> None:
 def test_every_option_of_streams_and_writers_and_every_column_that_is_written_is_documented() -> None:
     from magicbyte.spark import columns, options, writing
 
-    text = (Path(__file__).parents[2] / "docs/spark.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/spark/dataframes.md").read_text()
     names = {*options._KNOWN, *options._OF_STREAMS, *writing._KNOWN, *columns.TYPES} - {"paths"}
     assert {name for name in names if f"`{name}`" not in text} == set()

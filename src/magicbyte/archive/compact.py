@@ -1,6 +1,6 @@
 """Compaction of a stopped broker's logs: what its own cleaner would do, at once and to the end.
 
-Lock, mark of a clean shutdown and crashes: as retain.py has it. `docs/compact.md` says what is promised.
+Lock, mark of a clean shutdown and crashes: as retain.py has it. `docs/commands/compact.md` says what is promised.
 """
 
 from __future__ import annotations

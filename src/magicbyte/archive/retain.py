@@ -1,7 +1,7 @@
 """Retention of a stopped broker's logs: what its own would take away, with limits given for once.
 
 The log directory is locked meanwhile. Its mark of a clean shutdown is away while anything changes, so that a broker
-mends what a killed run left, and comes back at the end. `docs/retain.md` says what is promised.
+mends what a killed run left, and comes back at the end. `docs/commands/retain.md` says what is promised.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The broker's settings: one table of names, types, defaults and meanings, and a broker's values for them.
 
-Names and defaults are Kafka's; docs/configuration.md is made from here and says where a default is another one.
-Sources: the definitions in Kafka 3.9 and 2.8.
+Names and defaults are Kafka's; docs/reference/configuration.md is made from here and says where a default is another
+one. Sources: the definitions in Kafka 3.9 and 2.8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a broker says of itself over HTTP: /metrics and /health. docs/metrics.md has every name."""
+"""What a broker says of itself over HTTP: /metrics and /health. docs/reference/metrics.md has every name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce: every version, any format of set to any format of topic. docs/append.md has what is answered to what."""
+"""Produce: every version, any format of set to any format of topic. docs/internals/append.md has the answers."""
 
 from __future__ import annotations
 

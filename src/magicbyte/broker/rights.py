@@ -1,7 +1,7 @@
 """What each API needs, and how who lacks it is answered: a table, read by the dispatcher where there is an authorizer.
 
 What a caller may not name is taken out of the request before the handler sees it, and refused in the answer. Source:
-Kafka's KafkaApis of 2.8; docs/acls.md has the table in words, and where it differs.
+Kafka's KafkaApis of 2.8; docs/broker/acls.md has the table in words, and where it differs.
 """
 
 from __future__ import annotations

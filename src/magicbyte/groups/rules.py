@@ -1,4 +1,4 @@
-"""The states of a group and what may happen in each, as tables. docs/groups.md is drawn from them.
+"""The states of a group and what may happen in each, as tables. docs/internals/groups.md is drawn from them.
 
 Source: Kafka's GroupMetadata and GroupCoordinator (3.9), the classic protocol.
 """

@@ -1,8 +1,8 @@
 """The metadata tree from one keeper to another: between the store beside the logs and a ZooKeeper.
 
 What goes along is what lasts: topics, partitions, settings, ids, offsets of old consumers. What is about running
-brokers (ephemeral nodes), what was told to them, and what our brokers alone remember stays behind. `docs/metadata.md`:
-how a directory changes hands.
+brokers (ephemeral nodes), what was told to them, and what our brokers alone remember stays behind.
+`docs/commands/metadata.md`: how a directory changes hands.
 """
 
 from __future__ import annotations

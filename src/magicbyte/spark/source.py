@@ -41,7 +41,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MagicbyteSource(DataSource):
-    """`spark.read.format("magicbyte")`. Options: docs/spark.md."""
+    """`spark.read.format("magicbyte")`. Options: docs/spark/dataframes.md."""
 
     @classmethod
     def name(cls) -> str:

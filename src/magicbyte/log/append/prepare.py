@@ -1,7 +1,7 @@
 """What becomes of a produced set: taken as it is, rebuilt, or refused. A pure function: no clock, no file, no state.
 
-`prepare` is a leader's append, `take` a follower's. docs/append.md has the rules as tables. Sources: KIP-31, KIP-32,
-KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
+`prepare` is a leader's append, `take` a follower's. docs/internals/append.md has the rules as tables. Sources: KIP-31,
+KIP-32, KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a leader remembers of its producers to tell a batch that comes again from a new one, and a gap from both.
 
 Per producer the last five batches; a snapshot on disk has only the last, so the others come from the log behind it.
-docs/append.md has the rules as a table. Source: KIP-98; Kafka's ProducerStateEntry and ProducerAppendInfo.
+docs/internals/append.md has the rules as a table. Source: KIP-98; Kafka's ProducerStateEntry and ProducerAppendInfo.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What decides over an append: the topic's settings, and what a version of the Produce request allows.
 
-docs/append.md has the rules as a table. Sources: Kafka's topic settings and its LogValidator; KIP-31, KIP-32, KIP-57.
+docs/internals/append.md has the rules as a table. Sources: Kafka's topic settings and its LogValidator; KIP-31, KIP-32,
+KIP-57.
 """
 
 from __future__ import annotations

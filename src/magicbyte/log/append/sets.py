@@ -1,7 +1,7 @@
 """A produced set, checked: every outer entry, and what is inside each, unpacked at most once.
 
-In the order of docs/append.md: of all entries size, limit, magic and CRC; then shape, codec, header; then the records.
-Sources: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
+In the order of docs/internals/append.md: of all entries size, limit, magic and CRC; then shape, codec, header; then the
+records. Sources: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two passes, as in Kafka: the dirty part of the log is read for the offset map, then groups of segments are written
 anew, each as one segment, and put in their place by the log's own swap. `Compaction.run` does it step by step, for a
-worker that has more to do. Sources: Kafka's LogCleaner, Cleaner and LogCleanerManager; docs/compact.md.
+worker that has more to do. Sources: Kafka's LogCleaner, Cleaner and LogCleanerManager; docs/commands/compact.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Memory: 24 bytes a slot, of which nine in ten may be used, so 27 bytes a key; Kafka's own map needs as much. The hash
 is keyed: without the secret nobody can make two keys that pass for one. Beside the map two marks are kept for each
-offset that was read, a bit each, so that nothing has to be looked up for what was just read: docs/compact.md.
+offset that was read, a bit each, so that nothing has to be looked up for what was just read: docs/commands/compact.md.
 Source for when it is full: Kafka's Cleaner and SkimpyOffsetMap.
 """
 

@@ -1,8 +1,8 @@
 """Walks a segment whose bytes cannot be trusted: sound entries, and between them what is damaged, exactly.
 
 `verify` and `salvage` share this walk. An entry is sound when its size, magic byte and checksum hold; in a row of sound
-entries nothing has to be searched for. Behind damage the next entry is found again by the rules of docs/salvage.md
-(`judgement.py`), among the sound entries that `entry_search.py` finds.
+entries nothing has to be searched for. Behind damage the next entry is found again by the rules of
+docs/commands/salvage.md (`judgement.py`), among the sound entries that `entry_search.py` finds.
 """
 
 from __future__ import annotations

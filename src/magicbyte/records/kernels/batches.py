@@ -237,7 +237,7 @@ def decode_batches(
     at = 0
     # The layout of a usual record's first bytes, learnt from the one before: of a word with them, which bits are
     # looked at and what they must be, where its varints are, and what the second bytes of those may hold: see
-    # docs/varints.md.
+    # docs/internals/varints.md.
     mask, wanted, after_size, long_size = 0, 1, 1, 0
     time_shift, long_time, offset_shift, long_offset, before_key = 0, 0, 0, 0, 0
     for run in range(0, len(runs), RUN):

@@ -1,6 +1,6 @@
 """What a pipeline is: sources, stages, a sink; read from a TOML file and checked before anything runs.
 
-`docs/pipeline.md` has the table of stages and their options.
+`docs/spark/pipeline.md` has the table of stages and their options.
 """
 
 from __future__ import annotations

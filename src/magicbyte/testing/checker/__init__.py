@@ -1,6 +1,6 @@
 """A checker of histories: it judges what clients saw of a Kafka cluster, whatever clients and cluster they were.
 
-After the list of Jepsen's Kafka workload. `Recorder` notes operations, `check` judges them: see docs/testing.md.
+After the list of Jepsen's Kafka workload. `Recorder` notes operations, `check` judges them: see docs/python/testing.md.
 """
 
 from magicbyte.testing.checker.history import (
