@@ -12,7 +12,8 @@ from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest
-from magicbyte.replication.controller import ElectionType, KnownState
+from magicbyte.replication.controller import KnownState
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.state import PartitionState
 
 T0 = TopicPartition("t", 0)

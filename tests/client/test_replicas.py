@@ -9,7 +9,6 @@ import pytest
 from client.broker import ScriptedBroker, cluster
 from magicbyte.client import Client
 from magicbyte.client.replicas import (
-    Election,
     Reassignment,
     ReplicaOnDisk,
     alter_reassignments,
@@ -23,6 +22,7 @@ from magicbyte.protocol.messages import alter_partition_reassignments as altered
 from magicbyte.protocol.messages import describe_log_dirs as log_dirs
 from magicbyte.protocol.messages import elect_leaders as elected
 from magicbyte.protocol.messages import list_partition_reassignments as listed
+from magicbyte.replication.election import ElectionType
 
 ELECT_LEADERS, ALTER, LIST, LOG_DIRS = 43, 45, 46, 35
 ONE, TWO = TopicPartition("topic", 0), TopicPartition("topic", 1)
@@ -48,7 +48,7 @@ def election_answer(*codes: int) -> elected.ElectLeadersResponse:
 def test_an_election_tells_the_outcome_of_each_partition() -> None:
     broker = ScriptedBroker()
     broker.answers[ELECT_LEADERS] = lambda *_: election_answer(0, 84)
-    outcomes = run(broker, lambda client: elect_leaders(client, Election.PREFERRED, [ONE, TWO]))
+    outcomes = run(broker, lambda client: elect_leaders(client, ElectionType.PREFERRED, [ONE, TWO]))
     assert [each.partition for each in outcomes] == [ONE, TWO]
     assert outcomes[0].error is None
     assert outcomes[1].error.code is ErrorCode.ELECTION_NOT_NEEDED
@@ -60,7 +60,7 @@ def test_no_partitions_given_means_all() -> None:
     broker = ScriptedBroker()
     broker.answers[ELECT_LEADERS] = lambda *_: election_answer()
     broker.answers[LIST] = lambda *_: listed.ListPartitionReassignmentsResponse()
-    assert run(broker, lambda client: elect_leaders(client, Election.UNCLEAN, None)) == []
+    assert run(broker, lambda client: elect_leaders(client, ElectionType.UNCLEAN, None)) == []
     assert run(broker, list_reassignments) == {}
     (asked,) = broker.asked(elected.ElectLeadersRequest)
     assert (asked.topic_partitions, asked.election_type) == (None, 1)
@@ -70,17 +70,17 @@ def test_no_partitions_given_means_all() -> None:
 def test_a_broker_of_2_2_elects_preferred_leaders_only() -> None:
     broker = ScriptedBroker(versions={ELECT_LEADERS: range(1)})
     broker.answers[ELECT_LEADERS] = lambda *_: election_answer(0)
-    (outcome,) = run(broker, lambda client: elect_leaders(client, Election.PREFERRED, [ONE]))
+    (outcome,) = run(broker, lambda client: elect_leaders(client, ElectionType.PREFERRED, [ONE]))
     assert outcome.error is None
     with pytest.raises(UnsupportedVersionError, match="ElectLeaders at broker 7"):
-        run(broker, lambda client: elect_leaders(client, Election.UNCLEAN, [ONE]))
+        run(broker, lambda client: elect_leaders(client, ElectionType.UNCLEAN, [ONE]))
 
 
 def test_a_broker_that_is_no_longer_the_controller_is_asked_no_more() -> None:
     broker = ScriptedBroker()
     answers = iter([election_answer(41), election_answer(0)])
     broker.answers[ELECT_LEADERS] = lambda *_: next(answers)
-    (outcome,) = run(broker, lambda client: elect_leaders(client, Election.PREFERRED, [ONE]))
+    (outcome,) = run(broker, lambda client: elect_leaders(client, ElectionType.PREFERRED, [ONE]))
     assert outcome.error is None
     assert len(broker.asked(elected.ElectLeadersRequest)) == 2
 
@@ -127,7 +127,7 @@ def test_an_error_of_the_whole_request_is_raised() -> None:
     for work in (
         list_reassignments,
         lambda client: alter_reassignments(client, {ONE: [1]}),
-        lambda client: elect_leaders(client, Election.PREFERRED, None),
+        lambda client: elect_leaders(client, ElectionType.PREFERRED, None),
     ):
         with pytest.raises(BrokerError) as raised:
             run(broker, work)

@@ -137,14 +137,13 @@ def test_12_and_13_create_time_of_plain_sets() -> None:
     done = append(kafka_set(1, NONE, AROUND), format=V1)
     assert (done.size, done.max_timestamp, done.max_timestamp_offset) == (len(kafka_set(1, NONE, AROUND)), NOW + 1, 1)
     said = {"producer_id": 1324, "producer_epoch": 10, "base_sequence": 984, "is_transactional": True}
-    for of_record, offset in ((False, 2), (True, 1)):
-        done = append(batch(NONE, AROUND, **said), 3, time_names_record=of_record)
-        assert (done.rebuilt, done.max_timestamp, done.max_timestamp_offset) == (False, NOW + 1, offset)
-        stored = RecordBatch(memoryview(bytes(done)))
-        assert {name: getattr(stored, name) for name in said} == said
-        assert stored.partition_leader_epoch == 4
-        assert done.producer is not None
-        assert (done.producer.base_sequence, done.producer.last_sequence) == (984, 986)
+    done = append(batch(NONE, AROUND, **said), 3)
+    assert (done.rebuilt, done.max_timestamp, done.max_timestamp_offset) == (False, NOW + 1, 2)
+    stored = RecordBatch(memoryview(bytes(done)))
+    assert {name: getattr(stored, name) for name in said} == said
+    assert stored.partition_leader_epoch == 4
+    assert done.producer is not None
+    assert (done.producer.base_sequence, done.producer.last_sequence) == (984, 986)
 
 
 def test_14_to_18_create_time_of_compressed_sets() -> None:

@@ -16,6 +16,7 @@ from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.replication import controller
 from magicbyte.replication.controller import Controller, Effect, KnownState
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.fetcher import Answered, Append, AskEpochs, AskOffsets, Fetch, Fetcher, FetchFrom, Truncate
 from magicbyte.replication.leader import IsrChange, LeaderPartition
 from magicbyte.replication.state import NO_LEADER, PartitionState
@@ -205,7 +206,7 @@ class History:
         """Prefer another leader, and elect it: the old one stays in sync, and may not hear of it for a while."""
         effects, _ = self.controller.reassign({KEY: replicas})
         self._perform(effects)
-        self._perform(self.controller.elect(controller.ElectionType.PREFERRED, [KEY]))
+        self._perform(self.controller.elect(ElectionType.PREFERRED, [KEY]))
 
     def _register(self, broker_id: int) -> None:
         self.registered[broker_id] = self.registered.get(broker_id, 0) + self.random.randint(1, 1 << 30)

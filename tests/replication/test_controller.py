@@ -8,7 +8,6 @@ from magicbyte.replication.controller import (
     NEW_NODE,
     Controller,
     Effect,
-    ElectionType,
     KnownState,
     LeaderAndIsr,
     ReadStates,
@@ -18,6 +17,7 @@ from magicbyte.replication.controller import (
     UpdateMetadata,
     WriteStates,
 )
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.state import PartitionState
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

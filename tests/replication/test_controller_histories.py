@@ -12,6 +12,7 @@ from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.replication import controller
 from magicbyte.replication.controller import NEW_NODE, Controller, Effect, KnownState, StateChange
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.reassignment import OngoingMove
 from magicbyte.replication.state import PartitionState
 
@@ -116,7 +117,7 @@ class History:
         elif action == "cancel":
             self._reassign(key, None)
         elif action == "prefer":
-            self.act(self.now.elect(controller.ElectionType.PREFERRED, KEYS))
+            self.act(self.now.elect(ElectionType.PREFERRED, KEYS))
         elif action == "notify":
             self.act(self.now.isr_notified(KEYS))
         else:

@@ -43,7 +43,7 @@ from magicbyte.errors import (
 from magicbyte.ports import NodeEvent, SessionEvent, TopicPartition
 from magicbyte.printable import logger
 from magicbyte.releases import TOPIC_IDS
-from magicbyte.replication.controller import ElectionType
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.reassignment import OngoingMove
 
 if TYPE_CHECKING:

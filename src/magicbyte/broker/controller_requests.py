@@ -44,7 +44,7 @@ from magicbyte.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from magicbyte.replication.controller import ElectionType
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.reassignment import OngoingMove
 
 if TYPE_CHECKING:

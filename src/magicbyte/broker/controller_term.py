@@ -30,7 +30,6 @@ from magicbyte.protocol.messages.stop_replica import StopReplicaResponse
 from magicbyte.replication.controller import (
     Controller,
     Effect,
-    ElectionType,
     KnownState,
     LeaderAndIsr,
     ReadStates,
@@ -41,6 +40,7 @@ from magicbyte.replication.controller import (
     WriteAssignments,
     WriteStates,
 )
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.reassignment import OngoingMove
 from magicbyte.replication.state import NO_LEADER
 

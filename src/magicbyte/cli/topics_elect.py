@@ -15,7 +15,8 @@ from magicbyte.ports import TopicPartition
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.client.replicas import Election, PartitionOutcome
+    from magicbyte.client.replicas import PartitionOutcome
+    from magicbyte.replication.election import ElectionType
 
 TOO_OLD: Final = (
     "brokers from 2.2 on do it for preferred leaders, from 2.4 on for unclean ones; older ones elect preferred leaders "
@@ -51,9 +52,9 @@ def elect(
         raise click.UsageError("expected either -t TOPIC or --all")
     if partitions and len(topics) != 1:
         raise click.UsageError(f"-p names partitions of one topic: expected one -t TOPIC, found {len(topics)}")
-    from magicbyte.client.replicas import Election
+    from magicbyte.replication.election import ElectionType
 
-    kind = Election.PREFERRED if preferred else Election.UNCLEAN
+    kind = ElectionType.PREFERRED if preferred else ElectionType.UNCLEAN
     outcomes = asyncio.run(_elected(bootstrap, kind, topics, partitions))
     if form == "json":
         say_json([_outcome_json(each) for each in outcomes])
@@ -68,7 +69,7 @@ def elect(
 
 
 async def _elected(
-    bootstrap: str, kind: Election, topics: tuple[str, ...], indexes: tuple[int, ...]
+    bootstrap: str, kind: ElectionType, topics: tuple[str, ...], indexes: tuple[int, ...]
 ) -> list[PartitionOutcome]:
     from magicbyte.client.replicas import elect_leaders
 

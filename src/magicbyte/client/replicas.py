@@ -6,7 +6,6 @@ Before brokers had requests for it, tools asked the controller through nodes in 
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,18 +30,10 @@ from magicbyte.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from magicbyte.replication.election import ElectionType
 
 TIMEOUT_MS: Final = 30_000  # that the controller may take
 _WITH_ELECTION_TYPE: Final = range(1, 3)  # versions of ElectLeaders
-
-
-class Election(enum.IntEnum):
-    """Which replica becomes the leader. Records that it does not have are lost in an unclean election."""
-
-    PREFERRED = 0
-    """The first replica of the assignment, if it is in sync."""
-    UNCLEAN = 1
-    """Any replica that is alive, if the partition has no leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +82,7 @@ class DescribedLogDir:
 
 
 async def elect_leaders(
-    client: Client, election: Election, partitions: Iterable[TopicPartition] | None
+    client: Client, election: ElectionType, partitions: Iterable[TopicPartition] | None
 ) -> list[PartitionOutcome]:
     """Elect leaders of partitions, of all if None; return the outcomes, for all only of those that needed one.
 
@@ -101,7 +92,7 @@ async def elect_leaders(
     if partitions is not None:
         wanted = [TopicPartitions(topic=topic, partitions=tuple(of)) for topic, of in _by_topic(partitions).items()]
     request = ElectLeadersRequest(election_type=election, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
-    versions = _WITH_ELECTION_TYPE if election is Election.UNCLEAN else None
+    versions = _WITH_ELECTION_TYPE if election is ElectionType.UNCLEAN else None
 
     async def ask(node: BrokerNode) -> list[PartitionOutcome]:
         response = await client.ask(node, request, ElectLeadersResponse, versions=versions, wait_ms=TIMEOUT_MS)

@@ -7,7 +7,6 @@ Source: Kafka's KafkaController and its state machines.
 
 from __future__ import annotations
 
-import enum
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.replication import election, reassignment
+from magicbyte.replication.election import ElectionType
 from magicbyte.replication.reassignment import NO_MOVE, OngoingMove
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
@@ -39,13 +39,6 @@ class StateChange:
     partition: TopicPartition
     state: PartitionState
     expected_version: int
-
-
-class ElectionType(enum.IntEnum):
-    """Kinds of elections that are asked for, by their numbers in ElectLeaders."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 @dataclass(frozen=True, slots=True)

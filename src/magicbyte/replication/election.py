@@ -6,9 +6,19 @@ Source: Kafka's PartitionLeaderElectionAlgorithms. `replicas` are the assigned b
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Sequence
 
 from magicbyte.replication.state import NO_LEADER, PartitionState
+
+
+class ElectionType(enum.IntEnum):
+    """Which replica an election that is asked for makes the leader, by its number in ElectLeaders."""
+
+    PREFERRED = 0
+    """The first replica of the assignment, if it is live and in sync."""
+    UNCLEAN = 1
+    """Any live replica, if the partition has no leader. Records that it does not have are lost."""
 
 
 def _led_by(state: PartitionState, leader: int, isr: Sequence[int], controller_epoch: int) -> PartitionState:

@@ -231,7 +231,8 @@ class Cluster:
 
     async def _move_leader(self, partition: TopicPartition, to: int) -> None:
         from magicbyte.client import Client
-        from magicbyte.client.replicas import Election, alter_reassignments, elect_leaders
+        from magicbyte.client.replicas import alter_reassignments, elect_leaders
+        from magicbyte.replication.election import ElectionType
 
         path = layout.topic_path(partition.topic)
         replicas = layout.TopicNode.load(path, self._node(path)).replicas[partition.partition]
@@ -240,7 +241,7 @@ class Cluster:
         async with Client([each.address() for each in self._members.values() if each.is_running]) as client:
             order = (to, *(each for each in replicas if each != to))
             outcomes = await alter_reassignments(client, {partition: order})
-            outcomes += await elect_leaders(client, Election.PREFERRED, [partition])
+            outcomes += await elect_leaders(client, ElectionType.PREFERRED, [partition])
             for each in outcomes:
                 if each.error is not None and each.error.code is not ErrorCode.ELECTION_NOT_NEEDED:
                     raise each.error

@@ -98,8 +98,7 @@ def _note_time(stored: RecordSet, columns: RecordColumns, codec: Codec, rules: A
     if rules.format is Format.ENRICHED:
         stored.time(int(latest), last)
         return
-    plain = codec is Codec.NONE
-    if plain and (rules.format is Format.V1 or (rules.time_names_record and now_ms is None)):
+    if rules.format is Format.V1 and codec is Codec.NONE:
         at = 0 if now_ms is not None else [int(time) for time in times].index(int(latest))
         stored.time(int(latest), first + at)
     else:

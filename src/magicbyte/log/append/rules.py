@@ -40,7 +40,6 @@ class AppendRules:
     `after_max_ms` newer than the broker's clock. `max_message_bytes` is for each entry, as sent and as stored;
     `segment_bytes` for the whole set. `compacted`: records need a key. `verify`: look inside the wrappers of an
     enriched log; without it their tags are trusted. `max_decompressed_bytes`: what a set may decompress to.
-    `time_names_record`: as `names_record_of_time` of the log's index rules.
     """
 
     format: Format = Format.V2
@@ -53,7 +52,6 @@ class AppendRules:
     compacted: bool = False
     verify: bool = True
     max_decompressed_bytes: int = DEFAULT_MAX_BATCH_BYTES
-    time_names_record: bool = False
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Self:

@@ -122,8 +122,7 @@ def _stamp_batch(
         stored.pieces += memoryview(head), batch.buffer[RECORD_BATCH_OVERHEAD:]
     stored.last_offset += survey.records
     stored.first_timestamp, stored.batches = timestamp, (batch,)
-    of_record = rules.time_names_record and not (append_time or part.codec or batch.is_control)
-    stored.time(timestamp, first + survey.latest_at if of_record else stored.last_offset)
+    stored.time(timestamp, stored.last_offset)
 
 
 def _stamp_enriched(stored: RecordSet, part: Part, request: Request, now_ms: int) -> None:
