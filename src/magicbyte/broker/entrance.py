@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -30,7 +30,7 @@ from magicbyte.security.server import LoginRefusedError, PlainServer, ScramServe
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.listeners import Listener
-    from magicbyte.net.server import Entrance
+    from magicbyte.net.server import Answer, Entrance
     from magicbyte.net.stream import Stream
     from magicbyte.protocol.messages.request_header import RequestHeader
 
@@ -40,6 +40,7 @@ HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
 _LIMITS: Final = PeerLimits(largest_frame=512 << 10)
 _MOST_STEPS: Final = 16  # requests before a login is over
+_BETWEEN_LOGINS_MS: Final = 1000  # as with Kafka; a handshake before that is a request as others
 _FIRST_WITH_SOFTWARE: Final = 3
 
 
@@ -49,7 +50,7 @@ def entrances(broker: Broker) -> dict[str, Entrance]:
     Raises InvalidConfigError.
     """
     return {
-        each.name: partial(_enter, broker, each, security_of(each, broker.config.static))
+        each.name: partial(_enter, broker, each, security_of(each, broker.config))
         for each in broker.config.listeners
         if each.security_protocol != "PLAINTEXT"
     }
@@ -66,14 +67,52 @@ async def _enter(broker: Broker, listener: Listener, security: ListenerSecurity,
     handler = broker.handler_of(connection)
     if security.mechanisms:
         login = _Login(broker, security, connection, stream, incoming, handler)
-        connection.principal = Principal("User", await login.run())
+        await login.run()
+        connection.principal = Principal("User", login.user)
+        if login.expires_ms is not None:
+            handler = _Session(broker, login, incoming, handler)
     elif subject:
         connection.principal = Principal("User", distinguished_name(subject))
     return Entered(stream, incoming, handler)
 
 
+class _Session:
+    """A connection whose login holds for a while: what it asks, or that it logs in again."""
+
+    def __init__(self, broker: Broker, login: _Login, incoming: Incoming, handler: Handler) -> None:
+        self._broker, self._login, self._incoming, self._handler = broker, login, incoming, handler
+        self._again_ms: int | None = None  # when the last login but the first began
+
+    def __call__(self, frame: memoryview) -> Awaitable[Answer | None]:
+        """Return what answers a frame. Raises SecurityError after the end of the session: no answer, as with Kafka."""
+        now_ms, expires_ms = self._broker.clock.monotonic_ms(), self._login.expires_ms
+        is_early = self._again_ms is not None and now_ms - self._again_ms < _BETWEEN_LOGINS_MS
+        if int.from_bytes(frame[:2], "big") == HANDSHAKE and not is_early:
+            self._again_ms = now_ms
+            return self._log_in_again(frame)
+        if expires_ms is not None and now_ms > expires_ms:
+            raise SecurityError(f"{self._login.peer}: its login has ended, and it did not log in again")
+        return self._handler(frame)
+
+    async def _log_in_again(self, frame: memoryview) -> None:
+        limits = self._incoming.limits
+        self._incoming.limits = _LIMITS
+        try:
+            async with asyncio.timeout(limits.entrance_ms / 1000):
+                await self._login.run_again(frame)
+        except TimeoutError:
+            raise SecurityError(
+                f"{self._login.peer}: it has not logged in again within {limits.entrance_ms} ms"
+            ) from None
+        self._incoming.limits = limits
+
+
 class _Login:
-    """A login on one connection."""
+    """The logins on one connection, the first and those that go before its end.
+
+    `user` is who it is, after the first. `expires_ms`: until when that holds, by the clock that nobody turns; None: for
+    ever.
+    """
 
     def __init__(
         self, broker: Broker, security: ListenerSecurity, connection: ClientConnection, stream: Stream,
@@ -81,10 +120,30 @@ class _Login:
     ) -> None:  # fmt: skip
         self._broker, self._security, self._connection = broker, security, connection
         self._stream, self._incoming, self._handler = stream, incoming, handler
+        self._mechanism = self.user = ""
+        self.peer = stream.peer
+        self.expires_ms: int | None = None
 
-    async def run(self) -> str:
-        """Return the user's name. Raises SecurityError, ProtocolError, NetworkError, when all was said to the peer."""
-        mechanism, wraps = await self._agree()
+    async def run(self) -> None:
+        """Find out who the peer is. Raises SecurityError, ProtocolError, NetworkError, when all was said to it."""
+        self._mechanism, wraps = await self._agree()
+        self.user = await self._authenticate(self._mechanism, wraps)
+
+    async def run_again(self, frame: memoryview) -> None:
+        """Take a handshake, and a login of the same user by the same mechanism. Raises as `run` does."""
+        _, header, at = read_request_header(frame)
+        mechanism = self._read(SaslHandshakeRequest, frame, header, at).mechanism
+        if mechanism not in self._security.mechanisms:
+            raise SecurityError(f"{self.peer}: mechanism {mechanism[:40]!r} is not enabled")
+        await self._answer(SaslHandshakeResponse(mechanisms=list(self._security.mechanisms)), header)
+        if mechanism != self._mechanism:
+            await self._frame()
+            await self._hold_back()
+            raise SecurityError(f"{self.peer}: it logged in by {self._mechanism}, and now tries {mechanism}")
+        await self._authenticate(mechanism, header.request_api_version > 0)
+
+    async def _authenticate(self, mechanism: str, wraps: bool) -> str:
+        """Return the user's name when the conversation is over."""
         conversation: ServerMechanism
         if mechanism == PLAIN:
             conversation = PlainServer(self._security.passwords.get)
@@ -148,7 +207,9 @@ class _Login:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             await self._answer(SaslAuthenticateResponse(error_code=code, error_message=str(error)), header)
             raise self._refused(conversation, error) from None
-        await self._answer(SaslAuthenticateResponse(error_message="", auth_bytes=answer), header)
+        lifetime_ms = 0 if conversation.user is None else self._begin_session()
+        response = SaslAuthenticateResponse(error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+        await self._answer(response, header)
 
     async def _raw_step(self, conversation: ServerMechanism) -> None:
         """Take a token as it is, as clients before 1.0 send it."""
@@ -157,10 +218,22 @@ class _Login:
         except LoginRefusedError as error:
             await self._hold_back()
             raise self._refused(conversation, error) from None
+        if conversation.user is not None:
+            self._begin_session()
         await self._stream.write([len(answer).to_bytes(4, "big"), answer])
 
     async def _evaluated(self, conversation: ServerMechanism, token: bytes) -> bytes:
-        return await self._broker.reading.run(conversation.evaluate, token)  # the tree may be elsewhere
+        answer = await self._broker.reading.run(conversation.evaluate, token)  # the tree may be elsewhere
+        if self.user and conversation.user not in (None, self.user):
+            change = f"User.{self.user}: User.{conversation.user}"
+            raise LoginRefusedError(f"Cannot change principals during re-authentication from {change}")
+        return answer
+
+    def _begin_session(self) -> int:
+        """Return for how many ms the login holds from now on, 0: for ever."""
+        lifetime_ms = self._security.lifetimes_ms.get(self._mechanism, 0)
+        self.expires_ms = self._broker.clock.monotonic_ms() + lifetime_ms if lifetime_ms else None
+        return lifetime_ms
 
     def _read(self, kind: type[M], frame: memoryview, header: RequestHeader, at: int) -> M:
         version = header.request_api_version

@@ -16,32 +16,38 @@ from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, resolved, stores
 from magicbyte.security.tls import TlsSettings, server_context
 
 if TYPE_CHECKING:
+    from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.listeners import Listener
 
-_OWN: Final = re.compile(r"listener\.name\.[a-z0-9_.-]+?\.((?:ssl|sasl)\..*|[a-z0-9-]+\.sasl\.jaas\.config)")
+_OWN: Final = re.compile(
+    r"listener\.name\.[a-z0-9_.-]+?\.((?:ssl|sasl)\..*|[a-z0-9-]+\.(?:sasl\.jaas\.config|connections\.max\.reauth\.ms))"
+)
 _TLS: Final = (*TRUSTSTORE, *KEYSTORE, "ssl.enabled.protocols", "ssl.cipher.suites")
+_REAUTHENTICATION: Final = "connections.max.reauth.ms"
 _MAPPING: Final = "ssl.principal.mapping.rules"
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """How a listener is secured. `passwords` are those of PLAIN, by user."""
+    """How a listener is secured. `passwords` are those of PLAIN, by user; `lifetimes_ms` of logins, by mechanism."""
 
     context: ssl.SSLContext | None
-    mechanisms: tuple[str, ...]
-    passwords: Mapping[str, str] = field(repr=False)
+    mechanisms: tuple[str, ...] = ()
+    passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
+    lifetimes_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 def is_of_security(name: str) -> bool:
     """Whether a setting is read here, for all listeners or for one. Users are of one listener."""
     own = _OWN.fullmatch(name)
-    if own is not None and own[1].endswith(".sasl.jaas.config"):
+    if own is not None and own[1].endswith((".sasl.jaas.config", f".{_REAUTHENTICATION}")):
         return True
     return (name if own is None else own[1]) in (*_TLS, "ssl.client.auth", "sasl.enabled.mechanisms", _MAPPING)
 
 
-def security_of(listener: Listener, static: Mapping[str, str]) -> ListenerSecurity:
+def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
     """Return how a listener is secured, by the settings that are given. Reads files. Raises InvalidConfigError."""
+    static = config.static
     prefix = f"listener.name.{listener.name.lower()}."
     protocol = listener.security_protocol
 
@@ -59,7 +65,7 @@ def security_of(listener: Listener, static: Mapping[str, str]) -> ListenerSecuri
         settings = TlsSettings(trusted, own, versions=versions, ciphers=given("ssl.cipher.suites"))
         context = server_context(settings, wanted or "none")
     if not protocol.startswith("SASL"):
-        return ListenerSecurity(context, (), {})
+        return ListenerSecurity(context)
     mechanisms = tuple(each.strip() for each in (given("sasl.enabled.mechanisms") or "").split(",") if each.strip())
     known = (PLAIN, *HASHES)
     if not mechanisms or not set(mechanisms) <= set(known):
@@ -67,7 +73,20 @@ def security_of(listener: Listener, static: Mapping[str, str]) -> ListenerSecuri
             f"sasl.enabled.mechanisms: listener {listener.name} needs one or more of {', '.join(known)}, found "
             f"{', '.join(mechanisms) or 'none'}"
         )
-    return ListenerSecurity(context, mechanisms, _passwords(prefix, static) if PLAIN in mechanisms else {})
+    passwords = _passwords(prefix, static) if PLAIN in mechanisms else {}
+    lifetimes = {each: _lifetime_ms(f"{prefix}{each.lower()}.{_REAUTHENTICATION}", config) for each in mechanisms}
+    return ListenerSecurity(context, mechanisms, passwords, lifetimes)
+
+
+def _lifetime_ms(name: str, config: BrokerConfig) -> int:
+    """Return how long logins by a mechanism hold, 0: for ever."""
+    try:
+        lifetime_ms = int(config.static.get(name, config.connections_max_reauth_ms))
+    except ValueError:
+        lifetime_ms = -1
+    if lifetime_ms < 0:
+        raise InvalidConfigError(f"{name}: expected a number of ms, 0 or more, found {config.static[name]!r}")
+    return lifetime_ms
 
 
 def _passwords(prefix: str, static: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magicbyte.broker.settings import Setting, SettingType, boolean
+from magicbyte.broker.settings import Setting, SettingType, boolean, integer
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
 from magicbyte.security.principal import Principal, parse_super_users
 
@@ -50,4 +50,11 @@ class SecuritySettings:
     )
     allow_everyone_if_no_acl_found = boolean(
         "allow.everyone.if.no.acl.found", False, "Allow everything to everybody where a name has no ACL at all."
+    )
+    connections_max_reauth_ms = integer(
+        "connections.max.reauth.ms",
+        0,
+        "How long a login by SASL holds; a client that asks for something later without another login loses its "
+        "connection. 0: for ever. listener.name.NAME.MECHANISM.connections.max.reauth.ms is for one mechanism.",
+        least=0,
     )
