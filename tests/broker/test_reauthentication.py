@@ -181,7 +181,8 @@ def test_our_client_logs_in_anew_before_its_login_ends(monkeypatch: pytest.Monke
     async def work(broker: Timed) -> None:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client("alice")) as client:
-            (node,) = (await client.cluster()).brokers
+            await client.topics()
+            (node,) = client.cluster.brokers.values()
             first = await client.connection(node)
             assert first.is_stale
             assert await client.connection(node) is not first

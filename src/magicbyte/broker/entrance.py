@@ -70,13 +70,13 @@ async def _enter(broker: Broker, listener: Listener, security: ListenerSecurity,
         await login.run()
         connection.principal = Principal("User", login.user)
         if login.expires_ms is not None:
-            handler = _Session(broker, login, incoming, handler)
+            handler = _LimitedLogin(broker, login, incoming, handler)
     elif subject:
         connection.principal = Principal("User", distinguished_name(subject))
     return Entered(stream, incoming, handler)
 
 
-class _Session:
+class _LimitedLogin:
     """A connection whose login holds for a while: what it asks, or that it logs in again."""
 
     def __init__(self, broker: Broker, login: _Login, incoming: Incoming, handler: Handler) -> None:
