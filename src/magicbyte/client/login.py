@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from magicbyte.errors import ErrorCode, NetworkError, SecurityError
 from magicbyte.protocol import APIS
@@ -12,7 +12,8 @@ from magicbyte.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from magicbyte.client.connection import Connection
+    from magicbyte.client.versions import BrokerVersions
+    from magicbyte.protocol import Message
     from magicbyte.security.settings import ClientSecurity, Login
 
 _MOST_STEPS: Final = 8
@@ -34,7 +35,25 @@ class Credentials(NamedTuple):
 NO_CREDENTIALS: Final = Credentials(None, None)
 
 
-async def log_in(connection: Connection, login: Login) -> int:
+class LoginChannel(Protocol):
+    """The connection to log in on."""
+
+    @property
+    def name(self) -> str:
+        """The broker's, for errors."""
+
+    @property
+    def versions(self) -> BrokerVersions:
+        """What the broker answers."""
+
+    async def exchange(self, request: Message, version: int) -> Message:
+        """Send a request; return its response."""
+
+    async def exchange_raw(self, token: bytes) -> bytes:
+        """Send a token without a header; return the broker's, as brokers before 1.0 have it."""
+
+
+async def log_in(connection: LoginChannel, login: Login) -> int:
     """Log in on a connection whose versions are known; return for how many ms that holds, 0: for ever.
 
     Raises SecurityError where the broker refuses it, or does not prove to know the password, NetworkError.

@@ -8,16 +8,14 @@ KIP-229, KIP-345, KIP-394, KIP-447, KIP-496.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups import offsets
 from magicbyte.groups.config import GroupConfig
-from magicbyte.groups.deadlines import Deadlines
 from magicbyte.groups.effects import (
-    AfterStore,
     AnswerOffsetDelete,
     AnswerReplacement,
     AssignMembers,
@@ -29,15 +27,14 @@ from magicbyte.groups.effects import (
     Reply,
     StoreRecords,
 )
-from magicbyte.groups.group import Group, GroupDeadline, refused_join, replacement_stored
+from magicbyte.groups.group import Group, refused_join, replacement_stored
 from magicbyte.groups.loading import LoadedPartition
 from magicbyte.groups.members import Member, weight_of
-from magicbyte.groups.partitioning import partition_for
-from magicbyte.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey
+from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.groups.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
-from magicbyte.groups.terms import CoordinatorTerms, LoadState
-from magicbyte.groups.usage import Usage
-from magicbyte.ports import Moment, TopicPartition
+from magicbyte.groups.table import GroupTable
+from magicbyte.groups.terms import LoadState
+from magicbyte.ports import Moment
 from magicbyte.protocol.message import Message
 from magicbyte.protocol.messages import (
     delete_groups,
@@ -68,25 +65,13 @@ class _Deletion:
     waiting: int = 0
 
 
-class Coordinator:
-    """All groups of the partitions that this broker leads. Times are in ms.
-
-    `token` makes a text that was never made before, for member ids. `has_partition` says whether a topic has a
-    partition: offsets are committed of those alone.
-    """
+class Coordinator(GroupTable):
+    """Answers requests about the groups of a `GroupTable`. Times are in ms."""
 
     def __init__(
         self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
     ) -> None:
-        self.config = config
-        self.groups: dict[str, Group] = {}
-        self.terms = CoordinatorTerms()
-        self.deadlines = Deadlines[GroupDeadline]()
-        self.closed = False
-        self.has_partition = has_partition
-        self.usage = Usage()
-        self.transacting: dict[tuple[int, int], set[str]] = {}  # by partition and producer: who has pending offsets
-        self._token = token
+        super().__init__(config, token=token, has_partition=has_partition)
         self._deletions: dict[int, _Deletion] = {}
         self._numbers = itertools.count()
 
@@ -115,13 +100,13 @@ class Coordinator:
             return
         # A group's partition is another than its log's if their number has changed.
         for group_id, places in found.offsets.items():
-            if places and self._partition_of(group_id) in self.terms:
+            if places and self.partition_of(group_id) in self.terms:
                 self.group_of(group_id).offsets.update(places)
         for group_id, value in found.groups.items():
-            if self._partition_of(group_id) in self.terms:
+            if self.partition_of(group_id) in self.terms:
                 _restore(self.group_of(group_id), value, now)
         for group_id, pending in found.pending.items():
-            if self._partition_of(group_id) in self.terms:
+            if self.partition_of(group_id) in self.terms:
                 group = self.group_of(group_id)
                 group.pending_offsets.update(pending)
                 for producer_id in {each for producers in pending.values() for each in producers}:
@@ -142,32 +127,6 @@ class Coordinator:
         """Answer everybody who waits: the broker stops. Requests that still come are refused."""
         self.closed = True
         return [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
-
-    def group_of(self, group_id: str) -> Group:
-        """Return the group with this name, made if need be."""
-        group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = self._new(group_id)
-        return group
-
-    def _new(self, group_id: str) -> Group:
-        partition = self._partition_of(group_id)
-        term = self.terms[partition].number
-        return Group(group_id, partition, term, self.config, self.deadlines, self._token, self.usage)
-
-    def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Return why this coordinator does not serve a group: NONE if it does.
-
-        A group whose id is empty has no members, but may have offsets, which are to be seen and deleted.
-        """
-        if not group_id and not may_be_empty:
-            return ErrorCode.INVALID_GROUP_ID
-        if self.closed:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self.terms.refusal(self._partition_of(group_id))
-
-    def _partition_of(self, group_id: str) -> int:
-        return partition_for(group_id, self.config.offsets_partitions)
 
     # ---- time
 
@@ -368,30 +327,6 @@ class Coordinator:
         del self._deletions[then.number]
         return [Reply(deletion.caller, delete_groups.DeleteGroupsResponse(results=deletion.results))]
 
-    def forget(
-        self,
-        group: Group,
-        places: Iterable[TopicPartition],
-        then: AfterStore | None = None,
-        *,
-        always: bool = False,
-    ) -> list[StoreRecords]:
-        """Drop offsets of a group, and the group itself if it is idle then, or `always`.
-
-        Return what stores that, and does `then` after it: nothing where there is nothing to be stored.
-        """
-        records = list[tuple[bytes, bytes | None]]()
-        for place in places:
-            group.offsets.pop(place, None)
-            group.pending_offsets.pop(place, None)
-            records.append((OffsetCommitKey(1, group.group_id, *place).to_bytes(), None))
-        if always or group.is_idle:
-            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # nobody waits: it has no members
-            del self.groups[group.group_id]
-            if group.generation:  # else it was never stored
-                records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
-        return [StoreRecords(group.partition, group.term, tuple(records), then)] if records else []
-
     def expire(self, date_ms: int) -> list[Effect]:
         """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
         effects: list[Effect] = []
@@ -410,10 +345,6 @@ class Coordinator:
             if places:
                 effects += self.forget(group, places)
         return effects
-
-    def is_transacting(self, group: Group, producer_id: int) -> None:
-        """Note that a group has offsets that a producer's transaction has committed."""
-        self.transacting.setdefault((group.partition, producer_id), set()).add(group.group_id)
 
     # ---- after appends
 

@@ -40,7 +40,7 @@ from magicbyte.protocol.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.groups.coordinator import Coordinator
+    from magicbyte.groups.table import GroupTable
 
 UNKNOWN_OFFSET: Final = -1
 MANY_GROUPS: Final = 8  # version of OffsetFetch from which on it asks for several groups
@@ -49,41 +49,39 @@ _Commit: TypeAlias = offset_commit.OffsetCommitRequestPartition | TxnOffsetCommi
 GROUP_CODE: Final = 2  # version of OffsetFetch from which on a group has a code of its own
 
 
-def commit(
-    coordinator: Coordinator, caller: Caller, request: offset_commit.OffsetCommitRequest, now: Moment
-) -> list[Effect]:
+def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommitRequest, now: Moment) -> list[Effect]:
     """Store offsets, of a member or of whoever assigns partitions to itself; answer when they are stored.
 
     Version 0, which goes to ZooKeeper, is not answered here.
     """
-    group = coordinator.groups.get(request.group_id)
-    code = coordinator.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
+    group = table.groups.get(request.group_id)
+    code = table.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
     taken, topics = list[tuple[TopicPartition, OffsetCommitValue]](), list[TopicCodes]()
     for topic in request.topics:
         codes = list[PartitionCode]()
         for each in topic.partitions:
-            refusal = code or _partition_refusal(coordinator, topic.name, each)
+            refusal = code or _partition_refusal(table, topic.name, each)
             codes.append((each.partition_index, refusal))
             if not refusal:
                 place = TopicPartition(topic.name, each.partition_index)
-                taken.append((place, _value(coordinator, request, each, now)))
+                taken.append((place, _value(table, request, each, now)))
         topics.append((topic.name, tuple(codes)))
     if not taken:
         return [Reply(caller, _commit_answer(topics, ErrorCode.NONE))]
-    group = coordinator.group_of(request.group_id)
+    group = table.group_of(request.group_id)
     then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics))
     return [StoreRecords(group.partition, group.term, _offset_records(group.group_id, taken), then)]
 
 
-def committed(coordinator: Coordinator, then: CommitOffsets, code: ErrorCode) -> Reply:
+def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Reply:
     """Let a group have the offsets that were appended, and answer; nothing has changed if the append failed."""
-    group = coordinator.groups.get(then.group_id)
+    group = table.groups.get(then.group_id)
     if group is not None and then.producer_id is not None:
         group.unstable -= Counter(place for place, _ in then.offsets)
-    if not code and not coordinator.status(then.group_id, may_be_empty=True):
-        group = coordinator.group_of(then.group_id)  # one that was deleted meanwhile is there again, as the log says
+    if not code and not table.status(then.group_id, may_be_empty=True):
+        group = table.group_of(then.group_id)  # one that was deleted meanwhile is there again, as the log says
         if then.producer_id is not None:
-            coordinator.is_transacting(group, then.producer_id)
+            table.is_transacting(group, then.producer_id)
         for place, value in then.offsets:
             if then.producer_id is None:
                 _count(group, place, value)
@@ -109,21 +107,21 @@ def _count(group: Group, place: TopicPartition, value: OffsetCommitValue, before
         pending[producer] = None
 
 
-def end_transaction(coordinator: Coordinator, ticket: Hashable, partition: int, marker: Marker) -> list[Effect]:
+def end_transaction(table: GroupTable, ticket: Hashable, partition: int, marker: Marker) -> list[Effect]:
     """Have a marker appended that ends a transaction in a partition, and told what became of it.
 
     Who does not know the groups of the partition cannot say which of their offsets count now: it is to be asked again.
     """
-    if coordinator.closed or not coordinator.terms.is_active(partition):
+    if table.closed or not table.terms.is_active(partition):
         return [Tell(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     then = EndTransaction(ticket, marker.producer.producer_id, marker.commits)
-    return [StoreRecords(partition, coordinator.terms[partition].number, (), then, origin=marker)]
+    return [StoreRecords(partition, table.terms[partition].number, (), then, origin=marker)]
 
 
-def ended(coordinator: Coordinator, then: EndTransaction, partition: int, code: ErrorCode) -> list[Effect]:
+def ended(table: GroupTable, then: EndTransaction, partition: int, code: ErrorCode) -> list[Effect]:
     """Let the offsets count that a producer has committed to the groups of a partition, or forget them."""
-    names = set() if code else coordinator.transacting.pop((partition, then.producer_id), set())
-    for group in [found for name in sorted(names) if (found := coordinator.groups.get(name)) is not None]:
+    names = set() if code else table.transacting.pop((partition, then.producer_id), set())
+    for group in [found for name in sorted(names) if (found := table.groups.get(name)) is not None]:
         for place, pending in list(group.pending_offsets.items()):
             if then.producer_id not in pending:  # of a later group with the name, or a place that was forgotten
                 continue
@@ -137,10 +135,10 @@ def ended(coordinator: Coordinator, then: EndTransaction, partition: int, code: 
 
 
 def commit_in_transaction(
-    coordinator: Coordinator, caller: Caller, request: TxnOffsetCommitRequest, now: Moment
+    table: GroupTable, caller: Caller, request: TxnOffsetCommitRequest, now: Moment
 ) -> list[Effect]:
     """Store offsets as part of a transaction; answer when they are stored. They count when the transaction commits."""
-    group, code = coordinator.groups.get(request.group_id), coordinator.status(request.group_id)
+    group, code = table.groups.get(request.group_id), table.status(request.group_id)
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and caller.version < LOADING_CODE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     code = code or _transactional_refusal(group, request)
@@ -148,15 +146,15 @@ def commit_in_transaction(
     for topic in request.topics:
         codes = list[PartitionCode]()
         for each in topic.partitions:
-            refusal = code or _partition_refusal(coordinator, topic.name, each)
+            refusal = code or _partition_refusal(table, topic.name, each)
             codes.append((each.partition_index, refusal))
             if not refusal:
                 place = TopicPartition(topic.name, each.partition_index)
-                taken.append((place, _made(coordinator, each, now.date_ms)))
+                taken.append((place, _made(table, each, now.date_ms)))
         topics.append((topic.name, tuple(codes)))
     if not taken:
         return [Reply(caller, _transactional_answer(topics, ErrorCode.NONE))]
-    group = coordinator.group_of(request.group_id)
+    group = table.group_of(request.group_id)
     group.unstable.update(place for place, _ in taken)
     then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics), request.producer_id)
     origin = Producer(request.producer_id, request.producer_epoch)
@@ -219,31 +217,31 @@ def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequ
     return code
 
 
-def _partition_refusal(coordinator: Coordinator, topic: str, partition: _Commit) -> ErrorCode:
-    if not coordinator.has_partition(topic, partition.partition_index):
+def _partition_refusal(table: GroupTable, topic: str, partition: _Commit) -> ErrorCode:
+    if not table.has_partition(topic, partition.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((partition.committed_metadata or "").encode()) > coordinator.config.offset_metadata_max_bytes:
+    if len((partition.committed_metadata or "").encode()) > table.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
 
 def _value(
-    coordinator: Coordinator,
+    table: GroupTable,
     request: offset_commit.OffsetCommitRequest,
     partition: offset_commit.OffsetCommitRequestPartition,
     now: Moment,
 ) -> OffsetCommitValue:
     committed_ms = now.date_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
     if request.retention_time_ms == -1:
-        return _made(coordinator, partition, committed_ms)
-    value = _made(coordinator, partition, committed_ms)
+        return _made(table, partition, committed_ms)
+    value = _made(table, partition, committed_ms)
     return replace(value, version=1, expire_timestamp=now.date_ms + request.retention_time_ms)
 
 
-def _made(coordinator: Coordinator, partition: _Commit, committed_ms: int) -> OffsetCommitValue:
-    version, expire_ms = coordinator.config.stored.offset_value, -1
-    if coordinator.config.stored.expires_by_commit:
-        expire_ms = committed_ms + coordinator.config.offsets_retention_ms
+def _made(table: GroupTable, partition: _Commit, committed_ms: int) -> OffsetCommitValue:
+    version, expire_ms = table.config.stored.offset_value, -1
+    if table.config.stored.expires_by_commit:
+        expire_ms = committed_ms + table.config.offsets_retention_ms
     return OffsetCommitValue(
         version=version,
         offset=partition.committed_offset,
@@ -255,14 +253,12 @@ def _made(coordinator: Coordinator, partition: _Commit, committed_ms: int) -> Of
     )
 
 
-def fetch(
-    coordinator: Coordinator, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment
-) -> list[Effect]:
+def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment) -> list[Effect]:
     """Tell committed offsets: of one group, or of several from version 8 on. Version 0 is not answered here."""
     if caller.version >= MANY_GROUPS:
-        groups = [_fetched(coordinator, caller, each.group_id, each.topics, request) for each in request.groups]
+        groups = [_fetched(table, caller, each.group_id, each.topics, request) for each in request.groups]
         return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
-    found = _fetched(coordinator, caller, request.group_id, request.topics, request)
+    found = _fetched(table, caller, request.group_id, request.topics, request)
     topics = [
         offset_fetch.OffsetFetchResponseTopic(
             name=topic.name,
@@ -283,14 +279,14 @@ def fetch(
 
 
 def _fetched(
-    coordinator: Coordinator,
+    table: GroupTable,
     caller: Caller,
     group_id: str,
     topics: Iterable[offset_fetch.OffsetFetchRequestTopic | offset_fetch.OffsetFetchRequestTopics] | None,
     request: offset_fetch.OffsetFetchRequest,
 ) -> offset_fetch.OffsetFetchResponseGroup:
-    status = coordinator.status(group_id, may_be_empty=True)
-    group = None if status else coordinator.groups.get(group_id)
+    status = table.status(group_id, may_be_empty=True)
+    group = None if status else table.groups.get(group_id)
     if status and caller.version >= GROUP_CODE:
         return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, error_code=status)
     if topics is None:
@@ -310,11 +306,11 @@ def _fetched(
 
 
 def delete_offsets(
-    coordinator: Coordinator, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now: Moment
+    table: GroupTable, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now: Moment
 ) -> list[Effect]:
     """Answer an OffsetDelete: offsets of topics that the group reads just now stay."""
-    group = coordinator.groups.get(request.group_id)
-    code = coordinator.status(request.group_id)
+    group = table.groups.get(request.group_id)
+    code = table.status(request.group_id)
     subscribed: set[str] | None = set()
     if not code and group is None:
         code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -328,7 +324,7 @@ def delete_offsets(
         codes = list[PartitionCode]()
         for each in topic.partitions:
             place, refusal = TopicPartition(topic.name, each.partition_index), ErrorCode.NONE
-            if not coordinator.has_partition(*place):
+            if not table.has_partition(*place):
                 refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif subscribed is None or topic.name in subscribed:
                 refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -337,7 +333,7 @@ def delete_offsets(
             codes.append((each.partition_index, refusal))
         topics.append((topic.name, tuple(codes)))
     then = AnswerOffsetDelete(caller, tuple(topics))
-    return [*coordinator.forget(group, places, then)] or [deleted(then, ErrorCode.NONE)]
+    return [*table.forget(group, places, then)] or [deleted(then, ErrorCode.NONE)]
 
 
 def deleted(then: AnswerOffsetDelete, code: ErrorCode) -> Reply:

@@ -134,7 +134,7 @@ def run(
         number = sink.run if isinstance(sink, StoreSink) else 0
         units = [replace(unit, now_ms=now, run=number) for unit in units]
         if pipeline.target is not None:
-            from magicbyte.spark.pipeline.topics import aims  # it loads the client
+            from magicbyte.spark.pipeline.aims import aims  # it loads the client
 
             to = aims(units, pipeline.target)
             units = [replace(unit, aim=to[unit.name]) for unit in units]

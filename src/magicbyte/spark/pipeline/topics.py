@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_sets
 from magicbyte.client.offsets import bounds
-from magicbyte.errors import MirrorError, UnknownTopicError
+from magicbyte.errors import UnknownTopicError
 from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.names import FolderState
 from magicbyte.mirror.copier import Copied, PartitionCopier
 from magicbyte.mirror.log_source import LogSource
 from magicbyte.mirror.log_target import LogTarget
-from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.outbox import Outboxes
-from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicMirrorPlan, make_topic, plan
+from magicbyte.mirror.plan import INTERNAL, TopicMirrorPlan
 from magicbyte.mirror.rounds import first_of
 from magicbyte.mirror.route import Route
 from magicbyte.records.layout import Dialect
 from magicbyte.spark.pipeline.config import PipelineSource, PipelineTarget, matches
-
-if TYPE_CHECKING:
-    from magicbyte.spark.pipeline.units import Unit
 
 Json = dict[str, Any]
 _CLEANUP = "cleanup.policy"
@@ -162,46 +156,3 @@ class ScratchPlace:
         """Remove what was made."""
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-# ---- on the driver
-
-
-def aims(units: Sequence[Unit], target: PipelineTarget) -> Mapping[str, Aim]:
-    """Return where each unit goes, by its name; topics that the target lacks are made.
-
-    Raises MirrorError where keys would have to decide over partitions, BrokerError, NetworkError.
-    """
-    return asyncio.run(_aims(units, target))
-
-
-async def _aims(units: Sequence[Unit], target: PipelineTarget) -> dict[str, Aim]:
-    for unit in units:
-        if unit.partition.topic is None or unit.partition.topic in INTERNAL:
-            raise MirrorError(f"{unit.name}: expected a topic that is not Kafka's own: choose `topics` of the source")
-    sources: list[tuple[Client | LogSource, list[Unit]]] = []
-    for bootstrap in sorted({unit.live.bootstrap for unit in units if unit.live is not None}):
-        of_cluster = [unit for unit in units if unit.live is not None and unit.live.bootstrap == bootstrap]
-        sources.append((Client(bootstrap), of_cluster))
-    if in_files := [unit for unit in units if unit.live is None]:
-        sources.append((LogSource(unit.partition for unit in in_files), in_files))
-    found: dict[str, Aim] = {}
-    async with Client(target.bootstrap) as there:
-        has_map = await make_offset_topic(there)
-        for here, some in sources:
-            async with here:
-                plans = await _plans(here, there, target, {str(unit.partition.topic) for unit in some})
-            found |= {unit.name: Aim(target, plans[str(unit.partition.topic)], has_map) for unit in some}
-    return found
-
-
-async def _plans(
-    here: Client | LogSource, there: Client, target: PipelineTarget, topics: Iterable[str]
-) -> dict[str, TopicMirrorPlan]:
-    choice = Choice(re.compile("|".join(map(re.escape, sorted(topics)))), target.group)
-    found = {each.name: each for each in await plan(here, there, choice)}
-    for each in found.values():
-        if each.mode in (Mode.KEYED, Mode.LEFT_OUT):
-            raise MirrorError(f"{each.name}: {each.why}: that is for `magicbyte mirror`")
-        await make_topic(there, each)
-    return found

@@ -1,0 +1,95 @@
+"""The groups of a coordinator: which there are, which it serves, and what takes them away.
+
+Functions that answer requests about offsets take this table, not the coordinator that calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from magicbyte.errors import ErrorCode
+from magicbyte.groups.config import GroupConfig
+from magicbyte.groups.deadlines import Deadlines
+from magicbyte.groups.effects import AfterStore, StoreRecords
+from magicbyte.groups.group import Group, GroupDeadline
+from magicbyte.groups.partitioning import partition_for
+from magicbyte.groups.records import GroupMetadataKey, OffsetCommitKey
+from magicbyte.groups.terms import CoordinatorTerms
+from magicbyte.groups.usage import Usage
+from magicbyte.ports import TopicPartition
+
+
+class GroupTable:
+    """All groups of the partitions that this broker leads.
+
+    `token` makes a text that was never made before, for member ids. `has_partition` says whether a topic has a
+    partition: offsets are committed of those alone.
+    """
+
+    def __init__(
+        self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
+    ) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.terms = CoordinatorTerms()
+        self.deadlines = Deadlines[GroupDeadline]()
+        self.closed = False
+        self.has_partition = has_partition
+        self.usage = Usage()
+        self.transacting: dict[tuple[int, int], set[str]] = {}  # by partition and producer: who has pending offsets
+        self._token = token
+
+    def group_of(self, group_id: str) -> Group:
+        """Return the group with this name, made if need be."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = self._new(group_id)
+        return group
+
+    def _new(self, group_id: str) -> Group:
+        partition = self.partition_of(group_id)
+        term = self.terms[partition].number
+        return Group(group_id, partition, term, self.config, self.deadlines, self._token, self.usage)
+
+    def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Return why this coordinator does not serve a group: NONE if it does.
+
+        A group whose id is empty has no members, but may have offsets, which are to be seen and deleted.
+        """
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if self.closed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self.terms.refusal(self.partition_of(group_id))
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the partition of `__consumer_offsets` that a group is kept in."""
+        return partition_for(group_id, self.config.offsets_partitions)
+
+    def forget(
+        self,
+        group: Group,
+        places: Iterable[TopicPartition],
+        then: AfterStore | None = None,
+        *,
+        always: bool = False,
+    ) -> list[StoreRecords]:
+        """Drop offsets of a group, and the group itself if it is idle then, or `always`.
+
+        Return what stores that, and does `then` after it: nothing where there is nothing to be stored.
+        """
+        records = list[tuple[bytes, bytes | None]]()
+        for place in places:
+            group.offsets.pop(place, None)
+            group.pending_offsets.pop(place, None)
+            records.append((OffsetCommitKey(1, group.group_id, *place).to_bytes(), None))
+        if always or group.is_idle:
+            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # nobody waits: it has no members
+            del self.groups[group.group_id]
+            if group.generation:  # else it was never stored
+                records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
+        return [StoreRecords(group.partition, group.term, tuple(records), then)] if records else []
+
+    def is_transacting(self, group: Group, producer_id: int) -> None:
+        """Note that a group has offsets that a producer's transaction has committed."""
+        self.transacting.setdefault((group.partition, producer_id), set()).add(group.group_id)

@@ -1,0 +1,56 @@
+"""Where the partitions of a pipeline go whose target is a live cluster, found on the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from magicbyte.client import Client
+from magicbyte.errors import MirrorError
+from magicbyte.mirror.log_source import LogSource
+from magicbyte.mirror.offset_topic import make_offset_topic
+from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicMirrorPlan, make_topic, plan
+from magicbyte.spark.pipeline.config import PipelineTarget
+from magicbyte.spark.pipeline.topics import Aim
+from magicbyte.spark.pipeline.units import Unit
+
+
+def aims(units: Sequence[Unit], target: PipelineTarget) -> Mapping[str, Aim]:
+    """Return where each unit goes, by its name; topics that the target lacks are made.
+
+    Raises MirrorError where keys would have to decide over partitions, BrokerError, NetworkError.
+    """
+    return asyncio.run(_aims(units, target))
+
+
+async def _aims(units: Sequence[Unit], target: PipelineTarget) -> dict[str, Aim]:
+    for unit in units:
+        if unit.partition.topic is None or unit.partition.topic in INTERNAL:
+            raise MirrorError(f"{unit.name}: expected a topic that is not Kafka's own: choose `topics` of the source")
+    sources: list[tuple[Client | LogSource, list[Unit]]] = []
+    for bootstrap in sorted({unit.live.bootstrap for unit in units if unit.live is not None}):
+        of_cluster = [unit for unit in units if unit.live is not None and unit.live.bootstrap == bootstrap]
+        sources.append((Client(bootstrap), of_cluster))
+    if in_files := [unit for unit in units if unit.live is None]:
+        sources.append((LogSource(unit.partition for unit in in_files), in_files))
+    found: dict[str, Aim] = {}
+    async with Client(target.bootstrap) as there:
+        has_map = await make_offset_topic(there)
+        for here, some in sources:
+            async with here:
+                plans = await _plans(here, there, target, {str(unit.partition.topic) for unit in some})
+            found |= {unit.name: Aim(target, plans[str(unit.partition.topic)], has_map) for unit in some}
+    return found
+
+
+async def _plans(
+    here: Client | LogSource, there: Client, target: PipelineTarget, topics: Iterable[str]
+) -> dict[str, TopicMirrorPlan]:
+    choice = Choice(re.compile("|".join(map(re.escape, sorted(topics)))), target.group)
+    found = {each.name: each for each in await plan(here, there, choice)}
+    for each in found.values():
+        if each.mode in (Mode.KEYED, Mode.LEFT_OUT):
+            raise MirrorError(f"{each.name}: {each.why}: that is for `magicbyte mirror`")
+        await make_topic(there, each)
+    return found
