@@ -12,9 +12,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs/reference/configuration.md
 
 # Where Kafka 3.9 has another default: what that is, and why it is another one here.
 OTHERWISE = {
-    "listeners": "`PLAINTEXT://:9092`; here nobody else on the network gets in unasked",
-    "broker.id": "-1, a free number",
-    "log.dir": "`kafka-logs` in the folder for temporary files",
+    "listeners": "`PLAINTEXT://:9092`; here other machines get no access by default",
+    "broker.id": "-1, the next free id",
+    "log.dir": "`kafka-logs` in the directory for temporary files",
     "inter.broker.protocol.version": "3.9-IV0",
 }
 OURS = {
@@ -29,38 +29,40 @@ OURS = {
 }
 
 HEAD = """\
-# Configuration
+# Settings
 
-This page is made by `tools/configuration.py` from the table that the broker itself uses.
+Every setting of the broker and of its topics: values, default, meaning. `tools/configuration.py` writes this page
+from the table that the broker itself uses.
 
-Settings have Kafka's names. What a request to the running broker has set (AlterConfigs or IncrementalAlterConfigs)
-counts first, for this broker before for all; then what stands on the command line of `magicbyte serve` as
-`name=value`; then what a `server.properties` says. A value that a setting cannot have is refused with one line that
-says what was expected. A name that is not in these tables is passed over with a warning: many of Kafka's settings are
-about things that are done otherwise here, or not at all. These are refused, since whoever sets them relies on what
-they do:
+Settings have Kafka's names. A value is taken from the first of these places that has one:
+
+1. a request to the running broker (AlterConfigs, IncrementalAlterConfigs): for this broker, then for all brokers;
+2. the command line of `magicbyte serve`, as `name=value`;
+3. the file that `--config` names, a `server.properties`.
+
+An invalid value is refused with one line that says what was expected. A name that is not in these tables is ignored
+with a warning: many of Kafka's settings have no counterpart here. These are refused, because a user who sets them
+relies on them:
 
 {refused}
 
-A change at run time is on the disk before it is confirmed; it holds at once for what comes, in logs that are open,
-too, and after a restart. Which settings of the broker can be changed stands in the column *changes*: *any time*, or
-*start* for those that are read only when a broker starts.
+A change at run time is on disk before it is confirmed. It takes effect at once, also for open logs, and survives a
+restart. The column *changes* says which settings of the broker can change: *any time*, or only at the next *start*.
 
-**Listeners.** `listeners` may have several, each with a name and a port of its own; `advertised.listeners` says what
-clients are told, for those listeners for which it is another address. Only `PLAINTEXT` can be listened on: there is
-no TLS and no SASL yet, and a listener of another kind is refused rather than opened without them. A listener that can
-be reached from other machines is warned about when the broker starts. `listener.name.NAME.magicbyte.dialect=enriched`
-(NAME in small letters) makes a listener whose clients exchange closed enriched sets with topics that hold such; the
-default is `kafka`.
+**Listeners.** `listeners` may have several listeners, each with a name and a port of its own. `advertised.listeners`
+has the addresses that clients are given where these differ. The broker warns at its start about a listener that other
+machines reach without authentication. TLS and SASL: [security](../broker/security.md).
+`listener.name.NAME.magicbyte.dialect=enriched`, with NAME in lower case, makes a listener whose clients exchange
+enriched sets unopened with enriched topics. The default is `kafka`.
 
-**Formats.** `message.format.version` is the format that is stored: `0`, `1`, `2`, `enriched`, or a Kafka version,
-which stands for the format that came with it (to 0.9: 0; to 0.10.2: 1; from 0.11 on: 2). Shipped Kafka has only the
-names of versions, and passes over the setting from 3.0 on; here it always counts. `enriched` is for the whole life of
-a topic: it cannot be set or taken back later. `0.9.0-1` as `inter.broker.protocol.version` stands for `0.10.0-IV0`.
+**Formats.** `message.format.version` is the stored format: `0`, `1`, `2`, `enriched`, or a Kafka version. A version
+stands for the format that it introduced or kept: up to 0.9 for 0, up to 0.10.2 for 1, from 0.11 on for 2. Kafka
+accepts only versions, and ignores the setting from 3.0 on; here it always counts. A topic is `enriched` for its whole
+life: the value cannot be set or removed later. As `inter.broker.protocol.version`, `0.9.0-1` stands for `0.10.0-IV0`.
 
 ## Topics
 
-For one topic; a topic that does not have a setting of its own has the broker's.
+Settings of one topic. A topic without a setting of its own uses the broker's setting in the fourth column.
 
 """
 BROKER = """
@@ -70,29 +72,29 @@ BROKER = """
 TAIL = """
 ## Directories of other brokers
 
-A log directory that a Kafka broker left can be served: topics whose logs are found there are taken over, with the ids
-that their `partition.metadata` have. Their settings are not in the directory, but in that cluster's metadata. So
-nothing is deleted from them until they are set again: they get `retention.ms=-1` and `retention.bytes=-1` of their
-own (Kafka's internal topics: `cleanup.policy=compact`). A topic gets the partitions from 0 to the highest that was
-found; those in between that the directory does not have are there, and empty.
+The broker can serve a log directory that a Kafka broker left. It adopts the topics whose logs it finds, with the ids
+in their `partition.metadata`. Topic settings are not in the directory but in the metadata of the old cluster. Until
+you set them again nothing is deleted: adopted topics get `retention.ms=-1` and `retention.bytes=-1`, Kafka's internal
+topics `cleanup.policy=compact`. A topic gets all partitions from 0 to the highest one found. Missing partitions in
+between are empty.
 
-Where `log.message.format.version` and `inter.broker.protocol.version` are not given, they are those that the directory
-was served with before; at the first start those of the oldest release that can have written what lies in it, so that
-this release can have it back: see [a log directory changes hands](../commands/metadata.md).
+`log.message.format.version` and `inter.broker.protocol.version` default to the values that the directory was last
+served with. At the first start they default to those of the oldest release that can have written the directory, so
+that this release can take it back: see [a log directory changes hands](../commands/metadata.md).
 """
 
 
 def page() -> str:
     """Return the text of the page."""
     refused = "\n".join(f"- `{name}`: {why}" for name, why in REFUSED.items())
-    topics = ["| name | values | default | the broker's | what it is |", "|---|---|---|---|---|"]
+    topics = ["| name | values | default | broker setting | description |", "|---|---|---|---|---|"]
     for name, each in sorted(TOPIC_SETTINGS.items()):
         names = [each.broker.name, *(other for other, _ in each.broker.synonyms)] if each.broker else []
         shown = ", ".join(f"`{other}`" for other in names) or "none"
         topics.append(
             f"| {_name(name)} | {_valid(each.setting)} | {_default(each.setting)} | {shown} | {each.setting.doc} |"
         )
-    broker = ["| name | values | default | changes | what it is |", "|---|---|---|---|---|"]
+    broker = ["| name | values | default | changes | description |", "|---|---|---|---|---|"]
     for name, setting in sorted(SETTINGS.items()):
         changes = "start" if setting.update is UpdateMode.READ_ONLY else "any time"
         broker.append(

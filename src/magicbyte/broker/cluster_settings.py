@@ -15,117 +15,136 @@ class ClusterSettings:
     zookeeper_connect = text(
         "zookeeper.connect",
         None,
-        "The ZooKeeper of the cluster, as HOST:PORT with commas between several, and the path of its root behind the "
-        "last one. Without it the broker is a cluster by itself, and keeps its metadata in its log directory.",
+        "The ZooKeeper ensemble of the cluster, as HOST:PORT,HOST:PORT/chroot. Not set: the broker is a cluster of "
+        "its own and keeps its metadata in its log directory.",
     )
     zookeeper_session_timeout_ms = integer(
         "zookeeper.session.timeout.ms",
         18_000,
-        "How long ZooKeeper waits for a broker that is silent before the broker counts as dead.",
+        "The ZooKeeper session timeout. A broker that is silent for longer counts as dead.",
         least=1,
         kind=_INT,
     )
     inter_broker_listener_name = text(
-        "inter.broker.listener.name", None, "The listener that other brokers connect to; the first one by default."
+        "inter.broker.listener.name", None, "The listener that other brokers connect to. Not set: the first listener."
     )
     num_replica_fetchers = integer(
         "num.replica.fetchers",
         1,
-        "Connections to each leader from which partitions are replicated.",
+        "The number of fetcher connections to each leader.",
         least=1,
         kind=_INT,
     )
     replica_fetch_max_bytes = integer(
         "replica.fetch.max.bytes",
         1 << 20,
-        "Bytes of a partition that a follower asks for at a time.",
+        "The maximum bytes of one partition in a follower's fetch.",
         least=0,
         kind=_INT,
     )
     replica_fetch_response_max_bytes = integer(
-        "replica.fetch.response.max.bytes", 10 << 20, "Bytes that a follower asks a leader for at a time.", kind=_INT
+        "replica.fetch.response.max.bytes",
+        10 << 20,
+        "The maximum bytes of the response to a follower's fetch.",
+        kind=_INT,
     )
     replica_fetch_min_bytes = integer(
-        "replica.fetch.min.bytes", 1, "Bytes that a leader waits for before it answers a follower.", kind=_INT
+        "replica.fetch.min.bytes",
+        1,
+        "The minimum bytes that a leader collects before it answers a follower's fetch.",
+        kind=_INT,
     )
     replica_fetch_wait_max_ms = integer(
-        "replica.fetch.wait.max.ms", 500, "How long a leader lets a follower wait for records.", kind=_INT
+        "replica.fetch.wait.max.ms",
+        500,
+        "The maximum time that a leader holds a follower's fetch while there are fewer bytes than "
+        "replica.fetch.min.bytes.",
+        kind=_INT,
     )
     replica_fetch_backoff_ms = integer(
         "replica.fetch.backoff.ms",
         1000,
-        "How long a follower leaves a partition alone after an error.",
+        "The back-off of a follower after an error in a partition.",
         least=0,
         kind=_INT,
     )
     replica_lag_time_max_ms = integer(
         "replica.lag.time.max.ms",
         30_000,
-        "A follower that has not caught up with its leader for so long leaves the in-sync replicas.",
+        "The maximum time that a follower may lag. A follower that has not caught up with its leader for longer "
+        "leaves the in-sync replicas.",
     )
     replica_socket_timeout_ms = integer(
-        "replica.socket.timeout.ms", 30_000, "How long a follower waits for a leader's answer.", least=1, kind=_INT
+        "replica.socket.timeout.ms", 30_000, "The timeout of a follower's request to its leader.", least=1, kind=_INT
     )
     leader_replication_throttled_rate = integer(
         "leader.replication.throttled.rate",
         LONG_MAX,
-        "Bytes per second that the broker sends, as a leader, to throttled replicas that are not in sync: see the "
-        "topics' leader.replication.throttled.replicas.",
+        "The maximum bytes per second that a leader sends to throttled replicas that are not in sync. The topic "
+        "setting leader.replication.throttled.replicas names them.",
         least=0,
         update=UpdateMode.CLUSTER_WIDE,
     )
     follower_replication_throttled_rate = integer(
         "follower.replication.throttled.rate",
         LONG_MAX,
-        "Bytes per second that the broker fetches, as a follower, for throttled replicas that are not in sync: see the "
-        "topics' follower.replication.throttled.replicas.",
+        "The maximum bytes per second that a follower fetches for throttled replicas that are not in sync. The topic "
+        "setting follower.replication.throttled.replicas names them.",
         least=0,
         update=UpdateMode.CLUSTER_WIDE,
     )
     replication_quota_window_num = integer(
         "replication.quota.window.num",
         11,
-        "How many samples the rates of throttled replication are measured over.",
+        "The number of samples that the replication throttles keep.",
         least=1,
         kind=_INT,
     )
     replication_quota_window_size_seconds = integer(
-        "replication.quota.window.size.seconds", 1, "The length of such a sample.", least=1, kind=_INT
+        "replication.quota.window.size.seconds",
+        1,
+        "The length of each sample of the replication throttles.",
+        least=1,
+        kind=_INT,
     )
     controller_socket_timeout_ms = integer(
         "controller.socket.timeout.ms",
         30_000,
-        "How long the controller waits for a broker's answer.",
+        "The timeout of requests between the controller and a broker.",
         least=1,
         kind=_INT,
     )
     controlled_shutdown_enable = boolean(
-        "controlled.shutdown.enable", True, "Hand partitions over to other brokers before the broker stops."
+        "controlled.shutdown.enable",
+        True,
+        "Whether a stopping broker first moves leadership of its partitions to other brokers.",
     )
     controlled_shutdown_max_retries = integer(
         "controlled.shutdown.max.retries",
         3,
-        "How often the controller is asked for it before the broker stops anyway.",
+        "The number of controlled shutdown requests before the broker stops without handing over.",
         least=0,
         kind=_INT,
     )
     controlled_shutdown_retry_backoff_ms = integer(
-        "controlled.shutdown.retry.backoff.ms", 5000, "How long to wait before the controller is asked again."
+        "controlled.shutdown.retry.backoff.ms", 5000, "The back-off between controlled shutdown requests."
     )
     auto_leader_rebalance_enable = boolean(
-        "auto.leader.rebalance.enable", True, "Give partitions back to their preferred leaders from time to time."
+        "auto.leader.rebalance.enable", True, "Whether the controller periodically elects preferred leaders."
     )
     leader_imbalance_check_interval_seconds = integer(
-        "leader.imbalance.check.interval.seconds", 300, "How often the controller looks for that.", least=1
+        "leader.imbalance.check.interval.seconds", 300, "The interval of checks for leader imbalance.", least=1
     )
     leader_imbalance_per_broker_percentage = integer(
         "leader.imbalance.per.broker.percentage",
         10,
-        "The share of a broker's partitions that others may lead before they are given back.",
+        "The percentage of a broker's preferred partitions that other brokers may lead. Above it, preferred leaders "
+        "are elected.",
         kind=_INT,
     )
     replica_selector_class = text(
         "replica.selector.class",
         None,
-        "RackAwareReplicaSelector, with or without its package: consumers read from a replica in their own rack.",
+        "The replica selector for consumers. RackAwareReplicaSelector, with or without its package: consumers read "
+        "from a replica in their own rack.",
     )

@@ -55,52 +55,56 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
 
     # ---- who and where
 
-    broker_id = integer("broker.id", 0, "The number of this broker in its cluster.", least=0, kind=_INT)
-    broker_rack = text("broker.rack", None, "Where the broker stands; clients are told.")
-    log_dirs = text("log.dirs", None, "The directory of the logs, exactly one.")
-    log_dir = text("log.dir", "kafka-logs", "The directory of the logs, where log.dirs is not set.")
+    broker_id = integer("broker.id", 0, "The id of this broker in its cluster.", least=0, kind=_INT)
+    broker_rack = text("broker.rack", None, "The rack of the broker, as clients see it in metadata.")
+    log_dirs = text("log.dirs", None, "The log directory. Exactly one is supported.")
+    log_dir = text("log.dir", "kafka-logs", "The log directory when log.dirs is not set.")
     listeners_text = text(
         "listeners",
         "PLAINTEXT://127.0.0.1:9092",
-        "Addresses to listen on, as NAME://HOST:PORT with commas between them. No host: all interfaces. Port 0: a "
-        "free one.",
+        "The addresses to listen on, as NAME://HOST:PORT,... An empty host stands for all interfaces, port 0 for a "
+        "free port.",
     )
     advertised_listeners_text = text(
-        "advertised.listeners", None, "Addresses that clients are told, for those listeners where it is another one."
+        "advertised.listeners",
+        None,
+        "The addresses that clients are given, for listeners where these differ from listeners.",
     )
     protocol_map_text = text(
         "listener.security.protocol.map",
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "The security protocol of each listener, by its name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     )
     connection_failed_authentication_delay_ms = integer(
         "connection.failed.authentication.delay.ms",
         100,
-        "How long the answer to a login that is refused is held back.",
+        "The delay of the response to a failed authentication.",
         least=0,
         most=10_000,
         kind=_INT,
     )
     inter_broker_protocol_version = protocol_version(
-        "inter.broker.protocol.version", "2.8-IV1", "The Kafka version that brokers speak with each other."
+        "inter.broker.protocol.version", "2.8-IV1", "The Kafka version whose protocol brokers use among themselves."
     )
 
     as_version = text(
         "as.version",
         None,
-        "A Kafka release, 0.8.2 to 4.1: offer its requests, their versions and its formats, and no later ones, so that "
-        "clients fall back as they would.",
+        "A Kafka release from 0.8.2 to 4.1 to imitate. The broker offers the APIs, API versions and message formats "
+        "of that release, so that clients fall back as they would there.",
     )
 
     # ---- topics
 
-    auto_create_topics_enable = boolean("auto.create.topics.enable", True, "Make topics that clients ask for.")
-    delete_topic_enable = boolean("delete.topic.enable", True, "Let clients delete topics.")
+    auto_create_topics_enable = boolean(
+        "auto.create.topics.enable", True, "Whether a request for an unknown topic creates it."
+    )
+    delete_topic_enable = boolean("delete.topic.enable", True, "Whether clients may delete topics.")
     num_partitions = integer(
-        "num.partitions", 1, "Partitions of a topic that is made without a number of them.", least=1, kind=_INT
+        "num.partitions", 1, "The number of partitions of a topic that is created without one.", least=1, kind=_INT
     )
     default_replication_factor = integer(
-        "default.replication.factor", 1, "Replicas of a topic that is made without a number of them.", kind=_INT
+        "default.replication.factor", 1, "The replication factor of a topic that is created without one.", kind=_INT
     )
 
     # ---- the logs
@@ -108,14 +112,14 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     compression_type = choice(
         "compression.type",
         "producer",
-        "The codec of what is stored; producer: as it came.",
+        "The codec of stored batches. producer: the codec that the producer chose.",
         _CODECS,
         update=_ANY_TIME,
     )
     message_max_bytes = integer(
         "message.max.bytes",
         1_048_588,
-        "The largest batch, or message of the older formats, as it is sent and as it is stored.",
+        "The maximum size of a record batch, or of a message in the older formats, both as sent and as stored.",
         least=0,
         kind=_INT,
         update=_ANY_TIME,
@@ -123,42 +127,43 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     max_decompressed_message_bytes = integer(
         "max.decompressed.message.bytes",
         DEFAULT_MAX_BATCH_BYTES,
-        "What one batch may decompress to.",
+        "The maximum size of a batch after decompression.",
         least=1,
         update=_ANY_TIME,
     )
     log_message_format_version = message_format(
         "log.message.format.version",
         "3.0-IV1",
-        "The format that is stored: 0, 1, 2, enriched, or the Kafka version that brought it. A topic that is made "
-        "while it is enriched stays so.",
+        "The stored message format: 0, 1, 2, enriched, or the Kafka version that introduced it. A topic that is "
+        "created while this is enriched stays enriched.",
         update=_ANY_TIME,
     )
     log_message_downconversion_enable = boolean(
         "log.message.downconversion.enable",
         True,
-        "Convert for readers that do not know the stored format; else they get an error.",
+        "Whether fetches by consumers that do not know the stored format are down-converted. Otherwise they fail with "
+        "an error.",
         update=_ANY_TIME,
     )
     log_message_timestamp_type = choice(
         "log.message.timestamp.type",
         "CreateTime",
-        "Whose clock timestamps are of: the producer's or the broker's.",
+        "Whether timestamps are the producer's (CreateTime) or the broker's (LogAppendTime).",
         ("CreateTime", "LogAppendTime"),
         update=_ANY_TIME,
     )
     log_message_timestamp_difference_max_ms = integer(
         "log.message.timestamp.difference.max.ms",
         LONG_MAX,
-        "How far a producer's timestamp may be from the broker's time, both ways, where the two settings for one way "
-        "are not set.",
+        "The maximum difference between a record's timestamp and the broker's clock, in both directions. Applies "
+        "where log.message.timestamp.before.max.ms or log.message.timestamp.after.max.ms is not set.",
         least=0,
         update=_ANY_TIME,
     )
     log_message_timestamp_before_max_ms = integer(
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
-        "How much older than the broker's time a producer's timestamp may be.",
+        "The maximum time by which a record's timestamp may be earlier than the broker's clock.",
         least=0,
         update=_ANY_TIME,
         synonyms=(("log.message.timestamp.difference.max.ms", 1),),
@@ -166,7 +171,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     log_message_timestamp_after_max_ms = integer(
         "log.message.timestamp.after.max.ms",
         LONG_MAX,
-        "How much newer than the broker's time a producer's timestamp may be.",
+        "The maximum time by which a record's timestamp may be later than the broker's clock.",
         least=0,
         update=_ANY_TIME,
         synonyms=(("log.message.timestamp.difference.max.ms", 1),),
@@ -174,14 +179,15 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     enriched_append_mode = choice(
         "enriched.append.mode",
         "verify",
-        "Look into enriched wrappers before they are stored, or trust what their tags say.",
+        "verify: check the tags of an enriched wrapper against its records before it is stored. trust: rely "
+        "on the tags.",
         ("verify", "trust"),
         update=_ANY_TIME,
     )
     min_insync_replicas = integer(
         "min.insync.replicas",
         1,
-        "Replicas that must have a batch before it is acknowledged with acks=all.",
+        "The minimum number of in-sync replicas for a produce request with acks=all.",
         least=1,
         kind=_INT,
         update=_ANY_TIME,
@@ -189,120 +195,158 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
         False,
-        "Let a replica that is not in sync lead where no other is left: committed records may be lost.",
+        "Whether an out-of-sync replica may become leader when no in-sync replica is left. Committed records may be "
+        "lost.",
         update=_ANY_TIME,
     )
     log_segment_bytes = integer(
-        "log.segment.bytes", 1 << 30, "The size of a segment.", least=14, kind=_INT, update=_ANY_TIME
+        "log.segment.bytes", 1 << 30, "The maximum size of a segment.", least=14, kind=_INT, update=_ANY_TIME
     )
     log_roll_ms = integer(
         "log.roll.ms",
         None,
-        "The age at which a segment is ended.",
+        "The maximum age of the active segment before a new one is rolled.",
         least=1,
         update=_ANY_TIME,
         synonyms=(("log.roll.hours", _HOUR_MS),),
     )
-    log_roll_hours = integer("log.roll.hours", 168, "The same in hours.", least=1, kind=_INT)
+    log_roll_hours = integer("log.roll.hours", 168, "The default of log.roll.ms, in hours.", least=1, kind=_INT)
     log_roll_jitter_ms = integer(
         "log.roll.jitter.ms",
         None,
-        "By how much less, at most, so that not all segments end at once.",
+        "The maximum random time subtracted from the roll age, so that segments do not roll all at once.",
         least=0,
         update=_ANY_TIME,
         synonyms=(("log.roll.jitter.hours", _HOUR_MS),),
     )
-    log_roll_jitter_hours = integer("log.roll.jitter.hours", 0, "The same in hours.", least=0, kind=_INT)
+    log_roll_jitter_hours = integer(
+        "log.roll.jitter.hours", 0, "The default of log.roll.jitter.ms, in hours.", least=0, kind=_INT
+    )
     log_index_size_max_bytes = integer(
-        "log.index.size.max.bytes", 10 << 20, "The size of an index file.", least=4, kind=_INT, update=_ANY_TIME
+        "log.index.size.max.bytes", 10 << 20, "The maximum size of an index file.", least=4, kind=_INT, update=_ANY_TIME
     )
     log_index_interval_bytes = integer(
-        "log.index.interval.bytes", 4096, "Bytes between index entries.", least=0, kind=_INT, update=_ANY_TIME
+        "log.index.interval.bytes",
+        4096,
+        "The bytes of log between two index entries.",
+        least=0,
+        kind=_INT,
+        update=_ANY_TIME,
     )
     max_open_files = integer(
         "max.open.files",
         None,
-        "Files of logs that are open at a time; those used least recently are closed and opened again when they are "
-        "needed. Not set: half of the file descriptors that the process may have.",
+        "The maximum number of open log files. The least recently used are closed and reopened on demand. Not set: "
+        "half of the process's limit of file descriptors.",
         least=16,
         kind=_INT,
     )
     log_preallocate = boolean(
-        "log.preallocate", False, "Give a new segment all of its space at once.", update=_ANY_TIME
+        "log.preallocate", False, "Whether the file of a new segment is allocated at its full size.", update=_ANY_TIME
     )
     log_flush_policy = choice(
         "log.flush.policy",
         "kafka",
-        "kafka: logs are synced by number of records and by time. group-commit: before anything is acknowledged.",
+        "kafka: sync logs by record count and by time. group-commit: sync before a batch is acknowledged.",
         ("kafka", "group-commit"),
         update=_ANY_TIME,
     )
     log_flush_interval_messages = integer(
-        "log.flush.interval.messages", LONG_MAX, "Records between syncs of a log.", least=1, update=_ANY_TIME
+        "log.flush.interval.messages",
+        LONG_MAX,
+        "The number of records between syncs of a log.",
+        least=1,
+        update=_ANY_TIME,
     )
     log_flush_interval_ms = integer(
         "log.flush.interval.ms",
         None,
-        "Time between syncs of a log.",
+        "The maximum time between syncs of a log.",
         least=0,
         update=_ANY_TIME,
         synonyms=(("log.flush.scheduler.interval.ms", 1),),
     )
     log_flush_scheduler_interval_ms = integer(
-        "log.flush.scheduler.interval.ms", LONG_MAX, "How often it is looked which logs are to be synced."
+        "log.flush.scheduler.interval.ms",
+        LONG_MAX,
+        "The maximum time between syncs of a log when log.flush.interval.ms is not set.",
     )
     log_flush_offset_checkpoint_interval_ms = integer(
-        "log.flush.offset.checkpoint.interval.ms", 60_000, "How often recovery points are noted.", least=0, kind=_INT
+        "log.flush.offset.checkpoint.interval.ms",
+        60_000,
+        "The interval of the checkpoint of recovery points.",
+        least=0,
+        kind=_INT,
     )
     log_flush_start_offset_checkpoint_interval_ms = integer(
         "log.flush.start.offset.checkpoint.interval.ms",
         60_000,
-        "How often log start offsets are noted.",
+        "The interval of the checkpoint of log start offsets.",
         least=0,
         kind=_INT,
     )
     replica_high_watermark_checkpoint_interval_ms = integer(
-        "replica.high.watermark.checkpoint.interval.ms", 5000, "How often high watermarks are noted."
+        "replica.high.watermark.checkpoint.interval.ms", 5000, "The interval of the checkpoint of high watermarks."
     )
     log_retention_bytes = integer(
-        "log.retention.bytes", -1, "The size from which the oldest segments go; -1: none.", update=_ANY_TIME
+        "log.retention.bytes",
+        -1,
+        "The maximum size of a partition before its oldest segments are deleted. -1: no limit.",
+        update=_ANY_TIME,
     )
     log_retention_ms = integer(
         "log.retention.ms",
         None,
-        "The age at which segments go; -1: never.",
+        "The age at which segments are deleted. -1: never.",
         update=_ANY_TIME,
         synonyms=(("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
     )
-    log_retention_minutes = integer("log.retention.minutes", None, "The same in minutes.", kind=_INT)
-    log_retention_hours = integer("log.retention.hours", 168, "The same in hours.", kind=_INT)
+    log_retention_minutes = integer(
+        "log.retention.minutes", None, "The default of log.retention.ms, in minutes.", kind=_INT
+    )
+    log_retention_hours = integer(
+        "log.retention.hours",
+        168,
+        "The default of log.retention.ms, in hours, when log.retention.minutes is not set.",
+        kind=_INT,
+    )
     log_retention_check_interval_ms = integer(
-        "log.retention.check.interval.ms", 300_000, "How often it is looked which segments are to go.", least=1
+        "log.retention.check.interval.ms",
+        300_000,
+        "The interval of checks for segments that retention may delete.",
+        least=1,
     )
     log_initial_task_delay_ms = integer(
-        "log.initial.task.delay.ms", 30_000, "When that is done for the first time after the start.", least=0
+        "log.initial.task.delay.ms",
+        30_000,
+        "The delay between the start of the broker and the first run of retention and compaction.",
+        least=0,
     )
     log_segment_delete_delay_ms = integer(
-        "log.segment.delete.delay.ms", 60_000, "Time until files that went are deleted.", least=0, update=_ANY_TIME
+        "log.segment.delete.delay.ms",
+        60_000,
+        "The time between a file's removal from the log and its deletion from disk.",
+        least=0,
+        update=_ANY_TIME,
     )
     log_cleanup_policy = words(
         "log.cleanup.policy",
         "delete",
-        "delete: old segments go. compact: all but the latest record of each key go.",
+        "delete: delete old segments. compact: keep the latest record of each key.",
         ("compact", "delete"),
         update=_ANY_TIME,
     )
     log_head_truncation = boolean(
         "log.head.truncation",
         False,
-        "Let retention cut a segment's beginning off, not only take whole segments.",
+        "Whether retention may cut off the beginning of a segment. Otherwise it deletes whole segments only.",
         update=_ANY_TIME,
     )
-    log_cleaner_enable = boolean("log.cleaner.enable", True, "Compact logs.")
+    log_cleaner_enable = boolean("log.cleaner.enable", True, "Whether the log cleaner compacts logs.")
     log_cleaner_min_cleanable_ratio = number(
         "log.cleaner.min.cleanable.ratio",
         "0.5",
-        "The part of a log that is dirty when it is compacted.",
+        "The minimum ratio of dirty bytes to all bytes of a log before it is compacted.",
         least=0,
         most=1,
         update=_ANY_TIME,
@@ -310,34 +354,42 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     log_cleaner_delete_retention_ms = integer(
         "log.cleaner.delete.retention.ms",
         86_400_000,
-        "How long a record stays that deletes its key.",
+        "The time that tombstones are kept.",
         least=0,
         update=_ANY_TIME,
     )
     log_cleaner_min_compaction_lag_ms = integer(
-        "log.cleaner.min.compaction.lag.ms", 0, "The age before which no record goes.", least=0, update=_ANY_TIME
+        "log.cleaner.min.compaction.lag.ms",
+        0,
+        "The minimum age of a record before compaction may remove it.",
+        least=0,
+        update=_ANY_TIME,
     )
     log_cleaner_max_compaction_lag_ms = integer(
         "log.cleaner.max.compaction.lag.ms",
         LONG_MAX,
-        "The age at which a log is compacted, however little of it is dirty.",
+        "The maximum age of a dirty record before its log is compacted, whatever the dirty ratio.",
         least=1,
         update=_ANY_TIME,
     )
     log_cleaner_backoff_ms = integer(
-        "log.cleaner.backoff.ms", 15_000, "How long the cleaner waits when nothing is due.", least=0, update=_ANY_TIME
+        "log.cleaner.backoff.ms",
+        15_000,
+        "The time that the log cleaner sleeps when no log is due.",
+        least=0,
+        update=_ANY_TIME,
     )
     log_cleaner_dedupe_buffer_size = integer(
         "log.cleaner.dedupe.buffer.size",
         128 << 20,
-        "Memory for the keys of one compaction.",
+        "The memory for the key map of one compaction.",
         least=1 << 20,
         update=_ANY_TIME,
     )
     log_cleaner_io_buffer_size = integer(
         "log.cleaner.io.buffer.size",
         512 << 10,
-        "Memory for what the cleaner reads and writes.",
+        "The memory for the read and write buffers of the log cleaner.",
         least=1024,
         kind=_INT,
         update=_ANY_TIME,
@@ -345,7 +397,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     log_cleaner_io_buffer_load_factor = number(
         "log.cleaner.io.buffer.load.factor",
         "0.9",
-        "How full the memory for keys may be.",
+        "The maximum load factor of the key map.",
         least=0.01,
         most=1,
         update=_ANY_TIME,
@@ -353,7 +405,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     log_cleaner_io_max_bytes_per_second = number(
         "log.cleaner.io.max.bytes.per.second",
         "1.7976931348623157E308",
-        "What the cleaner reads and writes in a second.",
+        "The maximum bytes per second that the log cleaner reads and writes.",
         least=1,
         most=1.8e308,
         update=_ANY_TIME,
@@ -362,40 +414,45 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
     # ---- connections and requests
 
     socket_request_max_bytes = integer(
-        "socket.request.max.bytes", 100 << 20, "The largest request.", least=1, kind=_INT
+        "socket.request.max.bytes", 100 << 20, "The maximum size of a request.", least=1, kind=_INT
     )
     queued_max_request_bytes = integer(
         "queued.max.request.bytes",
         512 << 20,
-        "Bytes of all requests that are not answered yet, and of what they are decompressed and converted to. Who does "
-        "not get any within 30 s is refused. -1: no bound, as is Kafka's default.",
+        "The maximum memory for requests in progress, with their decompressed and converted forms. A request that "
+        "waits 30 s for memory is refused. -1: no limit, which is Kafka's default.",
     )
     max_connections = integer(
-        "max.connections", INT_MAX, "Connections at a time.", least=0, kind=_INT, update=_ANY_TIME
+        "max.connections", INT_MAX, "The maximum number of open connections.", least=0, kind=_INT, update=_ANY_TIME
     )
     max_connections_per_ip = integer(
         "max.connections.per.ip",
         INT_MAX,
-        "Connections at a time from one address.",
+        "The maximum number of open connections from one IP address.",
         least=0,
         kind=_INT,
         update=_ANY_TIME,
     )
     connections_max_idle_ms = integer(
-        "connections.max.idle.ms", 600_000, "Time after which a connection without a request is closed."
+        "connections.max.idle.ms", 600_000, "The idle time after which a connection is closed."
     )
-    fetch_max_bytes = integer("fetch.max.bytes", 55 << 20, "The most that one fetch returns.", least=1024, kind=_INT)
+    fetch_max_bytes = integer(
+        "fetch.max.bytes", 55 << 20, "The maximum bytes of a fetch response.", least=1024, kind=_INT
+    )
 
     # ---- operation
 
     http_address = text(
-        "http.address", None, "HOST:PORT of the pages /metrics and /health. Port 0: a free one. Unset: there are none."
+        "http.address",
+        None,
+        "HOST:PORT of the HTTP endpoint with /metrics and /health. Port 0 stands for a free port. Not set: no "
+        "endpoint.",
     )
     slow_request_ms = integer(
         "slow.request.ms",
         -1,
-        "Requests that take so long are logged, not counting what they wait for records or group members; 0: all, "
-        "-1: none.",
+        "The processing time from which a request is logged as slow. Waits for records and for group members do not "
+        "count. 0: all requests, -1: none.",
         least=-1,
         update=_ANY_TIME,
     )
@@ -502,8 +559,8 @@ SETTINGS: Final[Mapping[str, Setting[Any]]] = {
 """The table of the broker's settings, by Kafka's names."""
 
 REFUSED: Final = {
-    "create.topic.policy.class.name": "Java classes cannot be loaded",
-    "alter.config.policy.class.name": "Java classes cannot be loaded",
+    "create.topic.policy.class.name": "the broker cannot load Java classes",
+    "alter.config.policy.class.name": "the broker cannot load Java classes",
 }
 """Settings that cannot be passed over: whoever has set them relies on what they do."""
 

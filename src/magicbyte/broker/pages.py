@@ -1,4 +1,4 @@
-"""What a broker says of itself over HTTP: /metrics and /health. docs/reference/metrics.md has every name."""
+"""Serve /metrics and /health over HTTP. docs/reference/metrics.md lists every name."""
 
 from __future__ import annotations
 
@@ -24,13 +24,21 @@ if TYPE_CHECKING:
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _RUNNING, _STOPPING = 3, 6  # of Kafka's states of a broker
 _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = (
-    ("messagesin", "Records that producers sent.", lambda it: _sum(it.produced, lambda each: each.records)),
-    ("bytesin", "Bytes of sets that producers sent.", lambda it: _sum(it.produced, lambda each: each.bytes)),
-    ("bytesout", "Bytes of stored sets that readers got.", lambda it: _sum(it.fetched, lambda each: each.bytes)),
-    ("totalproducerequests", "Partitions named in Produce requests.", lambda it: it.produce_requests),
-    ("totalfetchrequests", "Partitions looked at for Fetch requests.", lambda it: it.fetch_requests),
-    ("failedproducerequests", "Sets that were refused.", lambda it: it.sets_refused),
-    ("failedfetchrequests", "Partitions that a Fetch request got an error for.", lambda it: it.fetches_failed),
+    ("messagesin", "Records received from producers.", lambda it: _sum(it.produced, lambda each: each.records)),
+    (
+        "bytesin",
+        "Bytes of record batches received from producers.",
+        lambda it: _sum(it.produced, lambda each: each.bytes),
+    ),
+    (
+        "bytesout",
+        "Bytes of stored record batches sent to consumers and followers.",
+        lambda it: _sum(it.fetched, lambda each: each.bytes),
+    ),
+    ("totalproducerequests", "Partitions in Produce requests.", lambda it: it.produce_requests),
+    ("totalfetchrequests", "Partition reads for Fetch requests.", lambda it: it.fetch_requests),
+    ("failedproducerequests", "Record batches that were rejected.", lambda it: it.sets_refused),
+    ("failedfetchrequests", "Partition reads of Fetch requests that failed.", lambda it: it.fetches_failed),
     (
         "producemessageconversions",
         "Records that were stored in another format than they came in.",
@@ -119,13 +127,15 @@ def _topics(broker: Broker) -> Iterator[Family]:
 
 def _conversions(broker: Broker) -> Iterator[Family]:
     """Yield what became of sets, by the formats before and behind: equal ones were not opened."""
-    size = counter("magicbyte_moved_bytes", "Bytes of sets as they came, or as they are stored for those that leave.")
-    sets = counter("magicbyte_moved_sets", "Such sets; for those that leave unconverted, slices of files.")
-    records = counter("magicbyte_moved_records", "Their records, where they were looked at.")
-    spent = counter("magicbyte_moved_seconds", "Time of checking them on arrival, or of converting them.")
-    zero_copy = counter("magicbyte_zero_copy_bytes", "Bytes that were sent as they are stored, by the system.")
-    avoided = counter("magicbyte_recompressions_avoided", "Compressed sets that were stored with the bytes that came.")
-    done = counter("magicbyte_recompressions_done", "Sets that were compressed by the broker.")
+    size = counter("magicbyte_moved_bytes", "Bytes of batches: as received for produce, as stored for fetch.")
+    sets = counter("magicbyte_moved_sets", "Batches; file slices for fetches without conversion.")
+    records = counter("magicbyte_moved_records", "Records of these batches, where they were decoded.")
+    spent = counter(
+        "magicbyte_moved_seconds", "Time to validate and convert produced batches, and to convert fetched ones."
+    )
+    zero_copy = counter("magicbyte_zero_copy_bytes", "Bytes sent with zero-copy (sendfile).")
+    avoided = counter("magicbyte_recompressions_avoided", "Compressed batches stored without recompression.")
+    done = counter("magicbyte_recompressions_done", "Batches compressed by the broker.")
     for topic, each in broker.metrics.topics.items():
         for direction, table in (("produce", each.produced), ("fetch", each.fetched)):
             for what, moved in table.items():
@@ -153,11 +163,15 @@ def _conversions(broker: Broker) -> Iterator[Family]:
 def _requests(broker: Broker) -> Iterator[Family]:
     """Yield how many requests there were, what came of them, and how long they took."""
     prefix = "kafka_network_requestmetrics"
-    requests = counter(f"{prefix}_requests", "Requests, by kind and version.")
-    errors = counter(f"{prefix}_errors", "Error codes in answers, NONE too; one about partitions has many.")
-    total = Family(f"{prefix}_totaltimems", "Time until an answer was ready.", "summary")
-    local = Family(f"{prefix}_localtimems", "The same without waiting for records or group members.", "summary")
-    remote = Family(f"{prefix}_remotetimems", "Time of waiting for records or group members.", "summary")
+    requests = counter(f"{prefix}_requests", "Answered requests, by API and version.")
+    errors = counter(f"{prefix}_errors", "Error codes in responses, NONE included, one for each topic or partition.")
+    total = Family(f"{prefix}_totaltimems", "Time until the response was ready.", "summary")
+    local = Family(
+        f"{prefix}_localtimems",
+        "Processing time: the total time without waits for records or group members.",
+        "summary",
+    )
+    remote = Family(f"{prefix}_remotetimems", "Time that requests waited for records or group members.", "summary")
     for key, each in broker.metrics.apis.items():
         each.sort()
         name, waited = APIS[key].name, each.waited
@@ -174,8 +188,8 @@ def _requests(broker: Broker) -> Iterator[Family]:
 
 def _askings(broker: Broker) -> Iterator[Family]:
     """Yield who asked in which versions: what a migration to a release that refuses old ones is checked by."""
-    requests = counter("magicbyte_client_requests", "Answered requests, by client, address, kind and version.")
-    last = gauge("magicbyte_client_last_request_timestamp_seconds", "When the last of them was answered.")
+    requests = counter("magicbyte_client_requests", "Answered requests, by client, address, API and version.")
+    last = gauge("magicbyte_client_last_request_timestamp_seconds", "Time of the last answered request.")
     now_s, now = broker.clock.now_ms() / 1000, now_ns()
     for asking, asked in broker.metrics.asked.items():
         labels: dict[str, object] = {
@@ -196,12 +210,12 @@ def _quantiles_ms(times: Times, *, none: int = 0) -> dict[float, float]:
 
 
 def _logs(broker: Broker) -> Iterator[Family]:
-    size = gauge("kafka_log_log_size", "Bytes of a partition.")
-    start = gauge("kafka_log_log_logstartoffset", "The first offset of a partition.")
-    end = gauge("kafka_log_log_logendoffset", "The offset that the next record of a partition gets.")
-    segments = gauge("kafka_log_log_numlogsegments", "Segments of a partition.")
-    under = gauge("kafka_cluster_partition_underminisr", "Whether there are fewer replicas than min.insync.replicas.")
-    at_least = gauge("kafka_cluster_partition_atminisr", "Whether there are just as many.")
+    size = gauge("kafka_log_log_size", "Size of the log in bytes.")
+    start = gauge("kafka_log_log_logstartoffset", "Log start offset.")
+    end = gauge("kafka_log_log_logendoffset", "Log end offset.")
+    segments = gauge("kafka_log_log_numlogsegments", "Number of segments.")
+    under = gauge("kafka_cluster_partition_underminisr", "1 if fewer replicas are in sync than min.insync.replicas.")
+    at_least = gauge("kafka_cluster_partition_atminisr", "1 if exactly min.insync.replicas are in sync.")
     for key, log in broker.logs.logs.items():
         topic = broker.topics.get(key.topic)
         if topic is None:  # a log that is left of a topic, or that the controller has not told of yet
@@ -217,29 +231,27 @@ def _logs(broker: Broker) -> Iterator[Family]:
             (at_least, int(wanted == in_sync)),
         ):
             family.add(value, topic=key.topic, partition=key.partition)
-    offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed.")
+    offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Number of failed log directories.")
     offline.add(_failed(broker))
-    which = gauge("kafka_log_logmanager_logdirectoryoffline", "Whether a log directory has failed.")
+    which = gauge("kafka_log_logmanager_logdirectoryoffline", "1 if the log directory has failed.")
     which.add(_failed(broker), logDirectory=broker.logs.path)
-    files = gauge("magicbyte_open_files", "Files of logs that are open: max.open.files is their limit.")
+    files = gauge("magicbyte_open_files", "Open log files, limited by max.open.files.")
     files.add(broker.logs.files.descriptors)
-    scarce = counter("magicbyte_out_of_descriptors", "How often the process had no file descriptor for a log.")
+    scarce = counter("magicbyte_out_of_descriptors", "Failures to open a log file for lack of file descriptors.")
     scarce.add(broker.logs.files.refused)
-    aside = gauge("magicbyte_quarantine_files", "What is in quarantine/ at the start, which nothing deletes.")
-    aside_bytes = gauge("magicbyte_quarantine_bytes", "Bytes of these files, holes included.")
+    aside = gauge("magicbyte_quarantine_files", "Files and directories in quarantine/ at the start of the broker.")
+    aside_bytes = gauge("magicbyte_quarantine_bytes", "Bytes of the files in quarantine/, holes included.")
     for family, value in zip((aside, aside_bytes), broker.logs.quarantined, strict=True):
         family.add(value, logDirectory=broker.logs.path)
     yield from (aside, aside_bytes)
     cleaner = "kafka_log_logcleanermanager_uncleanable"
     uncleanable = broker.uncleanable_bytes()
-    partitions = gauge(
-        f"{cleaner}_partitions_count", "Partitions of which compaction leaves damaged segments as they are."
-    )
+    partitions = gauge(f"{cleaner}_partitions_count", "Partitions with damaged segments that compaction skips.")
     partitions.add(len(uncleanable), logDirectory=broker.logs.path)
-    left = gauge(f"{cleaner}_bytes", "Bytes of these segments.")
+    left = gauge(f"{cleaner}_bytes", "Bytes of the damaged segments that compaction skips.")
     left.add(sum(uncleanable.values()), logDirectory=broker.logs.path)
     found = broker.metrics.syncs
-    syncs = Family("kafka_log_logflushstats_logflushrateandtimems", "Time of syncs of logs.", "summary")
+    syncs = Family("kafka_log_logflushstats_logflushrateandtimems", "Time of log syncs.", "summary")
     syncs.add_summary(found.count, found.sum_ns / 1e6, _quantiles_ms(found))
     yield from (size, start, end, segments, under, at_least, offline, which, files, scarce, partitions, left, syncs)
 
@@ -261,35 +273,51 @@ def _cluster(broker: Broker) -> Iterator[Family]:
     behind = sum(len(each.isr) < len(each.replicas) for _, each in led)
     elsewhere = sum(each.leader not in (NOBODY, *each.replicas[:1]) for _, each in known) if is_controller else 0
     for name, meaning, value in (
-        ("server_kafkaserver_brokerstate", "3: it runs. 6: it stops.", _STOPPING if broker.is_stopping else _RUNNING),
-        ("server_replicamanager_partitioncount", "Partitions that are here.", here),
-        ("server_replicamanager_leadercount", "Partitions that are led from here.", len(led)),
-        ("server_replicamanager_underreplicatedpartitions", "Partitions that lack a replica.", behind),
-        ("server_replicamanager_underminisrpartitioncount", "Those with fewer than min.insync.replicas.", lacking),
-        ("server_replicamanager_offlinereplicacount", "Partitions that are offline, or whose log directory is.", lost),
+        (
+            "server_kafkaserver_brokerstate",
+            "3: running. 6: controlled shutdown.",
+            _STOPPING if broker.is_stopping else _RUNNING,
+        ),
+        ("server_replicamanager_partitioncount", "Replicas on this broker.", here),
+        ("server_replicamanager_leadercount", "Partitions whose leader is this broker.", len(led)),
+        (
+            "server_replicamanager_underreplicatedpartitions",
+            "Led partitions with fewer in-sync replicas than replicas.",
+            behind,
+        ),
+        (
+            "server_replicamanager_underminisrpartitioncount",
+            "Led partitions with fewer in-sync replicas than min.insync.replicas.",
+            lacking,
+        ),
+        ("server_replicamanager_offlinereplicacount", "Replicas on this broker that are offline.", lost),
         (
             "controller_kafkacontroller_activecontrollercount",
-            "Whether this broker is the controller.",
+            "1 if this broker is the active controller.",
             int(is_controller),
         ),
         ("controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", max(leaderless, lost)),
-        ("controller_kafkacontroller_globaltopiccount", "Topics of the cluster.", len(topics)),
-        ("controller_kafkacontroller_globalpartitioncount", "Partitions of the cluster.", partitions),
+        ("controller_kafkacontroller_globaltopiccount", "Topics in the cluster.", len(topics)),
+        ("controller_kafkacontroller_globalpartitioncount", "Partitions in the cluster.", partitions),
         (
             "controller_kafkacontroller_preferredreplicaimbalancecount",
-            "Partitions that another broker should lead.",
+            "Partitions whose leader is not the preferred leader.",
             elsewhere,
         ),
-        ("server_fetchsessioncache_numincrementalfetchsessions", "Fetch sessions.", len(broker.fetch_sessions)),
+        (
+            "server_fetchsessioncache_numincrementalfetchsessions",
+            "Incremental fetch sessions.",
+            len(broker.fetch_sessions),
+        ),
     ):
         family = gauge(f"kafka_{name}", meaning)
         family.add(value)
         yield family
     unclean = 0 if broker.controller is None else broker.controller.unclean_elections
     for name, meaning, value in (
-        ("server_replicamanager_isrshrinks", "How often a partition lost a replica: there is one of each.", 0),
-        ("server_replicamanager_isrexpands", "How often a partition got one back.", 0),
-        ("controller_controllerstats_uncleanleaderelections", "Leaders that had not all records.", unclean),
+        ("server_replicamanager_isrshrinks", "ISR shrinks. Not counted yet: always 0.", 0),
+        ("server_replicamanager_isrexpands", "ISR expands. Not counted yet: always 0.", 0),
+        ("controller_controllerstats_uncleanleaderelections", "Unclean leader elections.", unclean),
     ):
         family = counter(f"kafka_{name}", meaning)
         family.add(value)
@@ -305,7 +333,10 @@ def _groups(broker: Broker) -> Iterator[Family]:
     for state in GroupState:
         if state is not GroupState.DEAD:
             name = state.name.lower().replace("_", "")
-            family = gauge(f"kafka_coordinator_group_groupmetadatamanager_numgroups{name}", f"Groups: {state.value}.")
+            family = gauge(
+                f"kafka_coordinator_group_groupmetadatamanager_numgroups{name}",
+                f"Consumer groups in state {state.value}.",
+            )
             family.add(states.get(state, 0))
             yield family
 
@@ -313,7 +344,7 @@ def _groups(broker: Broker) -> Iterator[Family]:
 def _connections(broker: Broker) -> Iterator[Family]:
     """Yield open connections, by the names of Kafka, whose networkProcessor is here always 0, and by who they are."""
     count = gauge("kafka_server_socket_server_metrics_connection_count", "Open connections, by listener.")
-    now = gauge("magicbyte_connections", "Open connections, by listener and by what the client says of itself.")
+    now = gauge("magicbyte_connections", "Open connections, by listener and client software.")
     clients = broker.connected_clients()
     at = Counter(each[0] for each in clients)
     for listener in broker.ports:
@@ -327,19 +358,19 @@ def _work(idle: LoopIdle) -> Iterator[Family]:
     """Yield how much there is to do. One thread is what Kafka has network and request handler threads for."""
     share = idle.share()
     for name, meaning in (
-        ("network_socketserver_networkprocessoravgidle", "Part of the time in which the event loop computed nothing."),
-        ("server_kafkarequesthandlerpool_requesthandleravgidle", "The same: there is one thread for both."),
+        ("network_socketserver_networkprocessoravgidle", "Fraction of time in which the event loop is idle, 0 to 1."),
+        ("server_kafkarequesthandlerpool_requesthandleravgidle", "The same value: one event loop does both."),
     ):
         family = gauge(f"kafka_{name}_percent", meaning)
         family.add(share)
         yield family
     for name, value in disk_bytes().items():
-        meaning = f"Bytes of this process's {name}s of disks."
+        meaning = f"Bytes of this process's disk {name}s."
         family = gauge(f"kafka_server_kafkaserver_linux_disk_{name}_bytes", meaning)
         family.add(value)
         yield family
     tasks = gauge("magicbyte_tasks", "Tasks on the event loop.")
     tasks.add(len(asyncio.all_tasks()))
-    loaded = gauge("magicbyte_kernels_loaded", "Whether compiled loops are at hand: they are loaded after a MiB.")
+    loaded = gauge("magicbyte_kernels_loaded", "1 if the compiled kernels are loaded.")
     loaded.add(int(kernel.worth_compiling(kernel.WORTH_CALLING)))
     yield from (tasks, loaded)

@@ -37,8 +37,8 @@ class SecuritySettings:
         "",
         _authorizer,
         f"{' or '.join(AUTHORIZERS)}",
-        "What decides who may do what: both names stand for the ACLs in the metadata tree. Without it everybody may do "
-        "everything.",
+        "The authorizer. Both names stand for Kafka's ACLs, stored in the metadata tree. Empty: no authorization, "
+        "every client may do everything.",
     )
     super_users: Setting[frozenset[Principal]] = Setting(
         "super.users",
@@ -46,15 +46,16 @@ class SecuritySettings:
         "",
         _super_users,
         "principals such as User:alice, with ; between them",
-        "Who may do everything, whatever ACLs say. The brokers of a cluster must be among them, or have ACLs.",
+        "The principals that may do everything, whatever the ACLs say. The brokers of a cluster must be super users "
+        "or have ACLs.",
     )
     allow_everyone_if_no_acl_found = boolean(
-        "allow.everyone.if.no.acl.found", False, "Allow everything to everybody where a name has no ACL at all."
+        "allow.everyone.if.no.acl.found", False, "Whether a resource without any ACL is open to everyone."
     )
     connections_max_reauth_ms = integer(
         "connections.max.reauth.ms",
         0,
-        "How long a login by SASL holds; a client that asks for something later without another login loses its "
-        "connection. 0: for ever. listener.name.NAME.MECHANISM.connections.max.reauth.ms is for one mechanism.",
+        "The lifetime of a SASL login. A request after it, without re-authentication, closes the connection. 0: no "
+        "limit. listener.name.NAME.MECHANISM.connections.max.reauth.ms sets it for one mechanism.",
         least=0,
     )

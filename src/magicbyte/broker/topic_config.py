@@ -43,7 +43,7 @@ def _of(name: str, broker: Setting[Any]) -> TopicSetting:
 
 def _throttled(name: str, who: str) -> TopicSetting:
     doc = (
-        f"Replicas that are throttled on the {who}'s side by {who}.replication.throttled.rate: PARTITION:BROKER,... or "
+        f"The replicas that {who}.replication.throttled.rate throttles on the {who}'s side, as PARTITION:BROKER,... or "
         "* for all."
     )
     valid = "a list of PARTITION:BROKER, or *"
@@ -54,8 +54,8 @@ FOLLOWERS: Final = "follower.replication.throttled.replicas"
 LEADERS: Final = "leader.replication.throttled.replicas"
 IDENTICAL: Final = "mirror.identical"
 _IDENTICAL: Final = (
-    "What producers send is stored as it is, with the offsets that it has: for mirrors that keep them. Nobody else "
-    "should write to the topic."
+    "Whether produced batches are stored byte for byte with the offsets that they carry, for mirrors that keep "
+    "offsets. No other producer should write to the topic."
 )
 
 TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
@@ -186,7 +186,7 @@ def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
     for name, text in overrides.items():
         known = TOPIC_SETTINGS.get(name)
         if known is None:
-            raise InvalidConfigError(f"{name}: there is no such setting of topics")
+            raise InvalidConfigError(f"{name}: unknown topic setting")
         known.setting.parse(text)
         assert text is not None
         checked[name] = text.strip()
