@@ -130,6 +130,9 @@ def test_a_topic_is_made_only_if_that_is_asked_for(bootstrap: str) -> None:
         (["-C"], "-C is not there as in kcat: `magicbyte consume` reads"),
         (["-X", "acks=1"], "no setting is called 'acks'"),
         (["-z", "zstd", "--magic", "1"], "zstd needs magic 2"),
+        (["--transaction-records", "5"], "--transaction-records needs --transactional-id"),
+        (["--transactional-id", "x", "--acks", "1"], "--transactional-id needs --acks all"),
+        (["--transactional-id", "x", "--magic", "1"], "--transactional-id needs --acks all and --magic 2"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_nothing_is_written(arguments: list[str], why: str, bootstrap: str) -> None:
@@ -185,3 +188,40 @@ def test_an_old_broker_makes_a_topic_when_it_is_asked_for_by_name() -> None:
     with scripted(broker) as address:
         assert produce(address, b"one\n", "--create").exit_code == 0
     assert len(broker.asked(ProduceRequest)) == 1
+
+
+def read(bootstrap: str, isolation: str) -> list[str]:
+    found = run("consume", "-b", bootstrap, "-t", "topic", "-e", "--isolation", isolation)
+    assert found.exit_code == 0
+    return found.stdout.splitlines()
+
+
+def test_the_input_is_one_transaction_or_one_for_so_many_records(bootstrap: str) -> None:
+    text = b"".join(b"%d\n" % number for number in range(25))
+    for arguments in ([], ["--transaction-records", "10"]):
+        result = produce(bootstrap, text, "-p", "0", "--transactional-id", "lines", *arguments)
+        assert (result.exit_code, result.output) == (0, "")
+    described = json.loads(run("transactions", "describe", "-b", bootstrap, "lines", "--format", "json").stdout)
+    assert described[0]["producerEpoch"] == 1
+    assert read(bootstrap, "read_uncommitted") == 2 * [str(number) for number in range(25)]
+    last = run("consume", "-b", bootstrap, "-t", "topic", "-p", "0", "-e", "-J").stdout.splitlines()[-1]
+    assert json.loads(last)["offset"] == 25 + 1 + 24 + 2  # with markers behind the first 25, and 10 and 20 of the others
+
+
+def test_of_a_transaction_that_fails_nothing_is_committed_and_it_is_said_what_was_before(bootstrap: str) -> None:
+    text = b"1\n2\n3\n4\n" + bytes(3 << 20)
+    for arguments, note in ([], ""), (["--transaction-records", "2"], "4 records were committed before\n"):
+        result = produce(bootstrap, text, "-p", "0", "--transactional-id", "fails", *arguments)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(note)
+        assert "MESSAGE_TOO_LARGE (10)" in result.stderr
+    produce(bootstrap, b"end\n", "-p", "0", "--transactional-id", "fails")
+    assert read(bootstrap, "read_committed") == ["1", "2", "3", "4", "end"]
+
+
+def test_brokers_without_transactions_are_told_of() -> None:
+    with Broker({"as.version": "0.10.2"}) as old:
+        run("topics", "create", "-b", old.bootstrap_servers, "topic")
+        result = produce(old.bootstrap_servers, b"one\n", "--transactional-id", "x")
+    assert result.exit_code == 2
+    assert "transactions need brokers from 0.11 on" in result.stderr

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import click
 
 from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, parsed
 from magicbyte.cli.templates import unescape
-from magicbyte.errors import ProtocolError, UnknownTopicError, UnsupportedVersionError
+from magicbyte.errors import MagicbyteError, ProtocolError, UnknownTopicError, UnsupportedVersionError
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from io import BufferedReader
 
     from magicbyte.client import Client
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from magicbyte.records.columns import Record
 
 Header = tuple[str, bytes]
+Send: TypeAlias = "Callable[[str, int, list[Record], ProduceOptions], Awaitable[object]]"
 
 READ_BYTES: Final = 1 << 20
 LARGEST_MESSAGE: Final = 64 << 20
@@ -88,6 +91,12 @@ class Shape:
               "[default: the newest that the broker takes]")  # fmt: skip
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="As a producer's acks.")
 @click.option("--create", is_flag=True, help="Make the topic if it is not there, as the brokers are set up for.")
+@click.option("--transactional-id", metavar="ID", help="Write in a transaction: readers of committed records see all "
+              "of the input, or nothing. The producer before that had this id is fenced.")  # fmt: skip
+@click.option("--transaction-records", type=click.IntRange(1), metavar="N",
+              help="Commit every N records.  [default: at the end]")  # fmt: skip
+@click.option("--transaction-timeout", "timeout", type=click.IntRange(1), metavar="SECONDS", default=60,
+              show_default=True, help="Brokers abort a transaction that is open for longer.")  # fmt: skip
 @kcat_options(_KCAT, "Pqu")
 def produce(
     bootstrap: str,
@@ -102,6 +111,9 @@ def produce(
     magic: str | None,
     acks: str,
     create: bool,
+    transactional_id: str | None,
+    transaction_records: int | None,
+    timeout: int,
 ) -> None:
     """Write the lines of stdin to a topic, a record each, until stdin ends.
 
@@ -121,16 +133,62 @@ def produce(
     options = ProduceOptions(Codec[codec.upper()], format=None if magic is None else Format(magic), acks=ACKS[acks])
     stream = cast("BufferedReader", sys.stdin.buffer)
     refused = f"they take {'no such codec, or ' if codec == 'zstd' else ''}other message formats: see --magic"
+    if transactional_id is not None:
+        refused = "transactions need brokers from 0.11 on"
+        if acks != "all" or magic not in (None, "2"):
+            raise click.UsageError("--transactional-id needs --acks all and --magic 2, the defaults")
+    elif transaction_records is not None:
+        raise click.UsageError("--transaction-records needs --transactional-id")
     with explained(f"produce to {topic}", refused), asyncio.Runner() as runner:
         client = client_of(bootstrap)
         try:
             sender = runner.run(_Sender.to(client, topic, partition, options, create=create))
             runner.run(sender.check(shape))
-            # Reading stdin holds up the loop, which has nothing else to do, so that Ctrl-C is heard at once.
-            for messages in _messages(stream, end):
-                runner.run(sender.send([shape.record(message) for message in messages]))
+            batches = ([shape.record(message) for message in messages] for messages in _messages(stream, end))
+            if transactional_id is None:
+                # Reading stdin holds up the loop, which has nothing else to do, so that Ctrl-C is heard at once.
+                for records in batches:
+                    runner.run(sender.send(records))
+            else:
+                _in_transactions(runner, client, sender, batches, transactional_id, transaction_records, timeout)
         finally:
             runner.run(client.aclose())
+
+
+def _in_transactions(
+    runner: asyncio.Runner,
+    client: Client,
+    sender: _Sender,
+    batches: Iterator[list[Record]],
+    transactional_id: str,
+    most: int | None,
+    timeout: int,
+) -> None:
+    """Send records in transactions of `most` records, or in one. Where one fails, say how many are committed."""
+    from magicbyte.client.transactions import TransactionalProducer
+
+    committed = held = 0
+    producer = runner.run(TransactionalProducer.begin(client, transactional_id, timeout_ms=1000 * timeout))
+    sender.send_with(producer.send)
+    try:
+        for records in batches:
+            while records:
+                part = records if most is None else records[: most - held]
+                records = records[len(part) :]
+                runner.run(sender.send(part))
+                held += len(part)
+                if held == most:
+                    runner.run(producer.commit())
+                    committed, held = committed + held, 0
+        runner.run(producer.commit())
+    except BaseException:
+        if most is not None:
+            click.echo(f"{committed} records were committed before", err=True)
+        try:
+            runner.run(producer.abort())
+        except MagicbyteError as error:
+            click.echo(f"the brokers abort the open transaction within {timeout} s: {error}", err=True)
+        raise
 
 
 def _messages(stream: BufferedReader, end: bytes) -> Iterator[list[bytes]]:
@@ -152,12 +210,15 @@ class _Sender:
     def __init__(
         self, client: Client, topic: str, partitions: list[int], partition: int | None, options: ProduceOptions
     ) -> None:
+        from magicbyte.client.produce import send
+
         self._client = client
         self._topic = topic
         self._partitions = partitions
         self._partition = partition
         self._options = options
         self._turn = 0
+        self._send: Send = functools.partial(send, client)
 
     @classmethod
     async def to(
@@ -176,6 +237,10 @@ class _Sender:
             raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {known}")
         return cls(client, topic, sorted(found.partitions), partition, options)
 
+    def send_with(self, send: Send) -> None:
+        """Have another producer send the records."""
+        self._send = send
+
     async def check(self, shape: Shape) -> None:
         """Raise BadParameter for headers if what is sent cannot hold them."""
         from magicbyte.client.produce import newest_format
@@ -188,7 +253,6 @@ class _Sender:
     async def send(self, records: list[Record]) -> None:
         """Send records, those of a partition in their order."""
         from magicbyte.client.partitioning import partition_of
-        from magicbyte.client.produce import send
 
         shares: dict[int, list[Record]] = {}
         keyless = self._partitions[self._turn % len(self._partitions)]
@@ -199,7 +263,10 @@ class _Sender:
                 chosen = keyless if record.key is None else self._partitions[partition_of(record.key, count)]
             shares.setdefault(chosen, []).append(record)
         self._turn += keyless in shares
-        await asyncio.gather(*(send(self._client, self._topic, at, part, self._options) for at, part in shares.items()))
+        sends = (self._send(self._topic, at, part, self._options) for at, part in shares.items())
+        for answer in await asyncio.gather(*sends, return_exceptions=True):  # none is under way behind a failure
+            if isinstance(answer, BaseException):
+                raise answer
 
 
 async def _make(client: Client, topic: str) -> None:

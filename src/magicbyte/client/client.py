@@ -34,10 +34,12 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_CONTROLLER,
         ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LISTENER_NOT_FOUND, ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )  # fmt: skip
 """Faults that may be gone at the next attempt. A damaged set (2), which Kafka's own client sends again, stays so."""
+
+_COORDINATOR_STAYS: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS})
 
 UNKNOWN_MS: Final = 10_000
 """How long UNKNOWN_SERVER_ERROR is tried again: brokers answer it while they stop or start, and to faults that stay."""
@@ -384,8 +386,9 @@ class Client:
             node = await self.coordinator(name, kind)
             try:
                 return await attempt(node)
-            except (BrokerError, NetworkError):
-                self.forget_coordinator(name, kind)
+            except (BrokerError, NetworkError) as error:
+                if error.code not in _COORDINATOR_STAYS:
+                    self.forget_coordinator(name, kind)
                 raise
 
         return await self.retried(once)

@@ -45,7 +45,7 @@ async def committed_offsets(
         partitions = [(name, index) for name, topic in (await client.topics()).items() for index in topic.partitions]
     topics = None if partitions is None else [
         OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(indexes))
-        for topic, indexes in _by_topic(partitions).items()
+        for topic, indexes in by_topic(partitions).items()
     ]  # fmt: skip
 
     async def ask(node: BrokerNode) -> dict[TopicPartition, Committed]:
@@ -104,7 +104,7 @@ async def commit_offsets(
                     for index in indexes
                 ],
             )
-            for topic, indexes in _by_topic(offsets).items()
+            for topic, indexes in by_topic(offsets).items()
         ]
         request = OffsetCommitRequest(group_id=group, topics=topics)
         response = await client.ask(node, request, OffsetCommitResponse, versions=versions)
@@ -126,7 +126,8 @@ async def _tells_all(client: Client, group: str) -> bool:
     return await client.at_coordinator(group, look)
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by their topics."""
     found: dict[str, list[int]] = {}
     for topic, index in partitions:
         found.setdefault(topic, []).append(index)

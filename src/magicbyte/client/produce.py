@@ -17,7 +17,7 @@ from magicbyte.protocol.message import Records
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.protocol.messages.produce import PartitionProduceResponse
 from magicbyte.records.columns import Record, RecordColumns
-from magicbyte.records.encode import Format, columns_of, encode
+from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, columns_of, encode
 from magicbyte.records.layout import NO_TIMESTAMP, OFFSET, Dialect, TimestampType
 from magicbyte.records.scan import scan
 
@@ -29,6 +29,7 @@ ACKS_ALL: Final = -1
 
 _MAGIC_2, _MAGIC_1, _MAGIC_0 = range(3, 13), range(2, 3), range(2)  # by version of the request; 13 wants topic ids
 _ZSTD = range(7, 13)
+_TRANSACTIONAL: Final = 12  # of versions from here on a partition joins a transaction without being added (KIP-890)
 _OLD = range(3)
 _PRODUCER_ID = range(6)
 
@@ -73,18 +74,16 @@ async def send(
     the requests before the one that failed are in the log then. UnsupportedForMessageFormatError for headers that the
     format cannot hold, before anything is sent.
     """
-    columns = _numbered(records if isinstance(records, RecordColumns) else columns_of(records), client.clock)
+    columns = numbered(records, client.clock)
     if not len(columns):
         return []
     versions = await _broker_versions(client, topic, partition)
     target = options.format or newest_format(versions)
     if target is not Format.V2 and columns.headers is not None and len(columns.headers.key):
         raise UnsupportedForMessageFormatError(f"{topic}-{partition}: format {target.value} has no headers")
-    made = encode(columns, target, options.codec, level=options.level, batch_bytes=options.batch_bytes)
     wanted = _versions_for(target.magic, options.codec)
     return [
-        await _produce(client, topic, partition, part, wanted, options)
-        for part in _requests(made, target, options.batch_bytes)
+        await _produce(client, topic, partition, part, wanted, options) for part in sets_of(columns, target, options)
     ]
 
 
@@ -122,6 +121,22 @@ async def send_made(
     return await _produce(client, topic, partition, data, _versions_for(magic, codec), options)
 
 
+async def send_in_transaction(
+    client: Client,
+    transactional_id: str,
+    topic: str,
+    partition: int,
+    data: Records,
+    options: ProduceOptions = DEFAULT_PRODUCE,
+) -> Produced:
+    """Produce one transactional batch to a partition that its transaction has. Raises what `send` does for a request.
+
+    `options`: of the codec that the batch has.
+    """
+    versions = range(_versions_for(2, options.codec)[0], _TRANSACTIONAL)
+    return await _produce(client, topic, partition, data, versions, options, transactional_id)
+
+
 async def send_together(
     client: Client,
     node: BrokerNode,
@@ -135,6 +150,15 @@ async def send_together(
     ProtocolError: nothing is known of any then.
     """
     return await _ask(client, node, sets, kind, options)
+
+
+def sets_of(
+    columns: RecordColumns, target: Format, options: ProduceOptions, header: BatchHeader = DEFAULT_HEADER
+) -> Iterator[Records]:
+    """Yield `numbered` records as sets in a format, each for a request of its own. Raises what `encode` does."""
+    size = options.batch_bytes
+    made = encode(columns, target, options.codec, level=options.level, batch_bytes=size, header=header)
+    yield from _requests(made, target, size)
 
 
 def goes_with(magic: int, codec: Codec) -> range:
@@ -177,8 +201,9 @@ async def _broker_versions(client: Client, topic: str, partition: int) -> Broker
     return await client.at_leader(topic, partition, look)
 
 
-def _numbered(columns: RecordColumns, clock: Clock) -> RecordColumns:
+def numbered(records: RecordColumns | Iterable[Record], clock: Clock) -> RecordColumns:
     """Return the records as a producer numbers them, with a time each."""
+    columns = records if isinstance(records, RecordColumns) else columns_of(records)
     now, count = clock.now_ms(), len(columns)
     if isinstance(columns.timestamp, list):
         times = [now if each == NO_TIMESTAMP else each for each in columns.timestamp]
@@ -219,10 +244,16 @@ def _from_zero(part: memoryview, target: Format) -> Records:
 
 
 async def _produce(
-    client: Client, topic: str, partition: int, data: Records, versions: range, options: ProduceOptions
+    client: Client,
+    topic: str,
+    partition: int,
+    data: Records,
+    versions: range,
+    options: ProduceOptions,
+    transactional_id: str | None = None,
 ) -> Produced:
     async def ask(node: BrokerNode) -> Produced:
-        (answer,) = await _ask(client, node, [Addressed(topic, partition, data)], versions, options)
+        (answer,) = await _ask(client, node, [Addressed(topic, partition, data)], versions, options, transactional_id)
         if isinstance(answer, BrokerError):
             raise answer
         return answer
@@ -231,10 +262,15 @@ async def _produce(
 
 
 async def _ask(
-    client: Client, node: BrokerNode, sets: Sequence[IsAddressed], versions: range, options: ProduceOptions
+    client: Client,
+    node: BrokerNode,
+    sets: Sequence[IsAddressed],
+    versions: range,
+    options: ProduceOptions,
+    transactional_id: str | None = None,
 ) -> list[Produced | BrokerError]:
     """Produce one set to each of some partitions, in one request; return what became of each."""
-    request = SetsRequest(options.acks, options.timeout_ms, sets)
+    request = SetsRequest(options.acks, options.timeout_ms, sets, transactional_id)
     if not options.acks:
         await (await client.connection(node)).send_unanswered(request, versions=versions)
         return [Produced(-1, -1, -1)] * len(sets)

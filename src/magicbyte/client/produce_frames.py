@@ -59,14 +59,17 @@ class Produced(NamedTuple):
 
 
 class SetsRequest(Message):
-    """A ProduceRequest of sets of no transaction, in any order of topics, one for a partition."""
+    """A ProduceRequest of sets of one transaction, or of none, in any order of topics, one for a partition."""
 
-    __slots__ = ("acks", "sets", "timeout_ms")
+    __slots__ = ("acks", "sets", "timeout_ms", "transactional_id")
     API_KEY: ClassVar[int | None] = 0
     VALID_VERSIONS: ClassVar[range] = range(13)  # from version 13 on topics have ids in place of names
     FLEXIBLE_VERSIONS: ClassVar[range] = ProduceRequest.FLEXIBLE_VERSIONS
 
-    def __init__(self, acks: int, timeout_ms: int, sets: Sequence[IsAddressed]) -> None:
+    def __init__(
+        self, acks: int, timeout_ms: int, sets: Sequence[IsAddressed], transactional_id: str | None = None
+    ) -> None:
+        self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.sets = sets
@@ -74,7 +77,7 @@ class SetsRequest(Message):
     def _write(self, out: Writer, version: int) -> None:
         flexible, buffer = version in self.FLEXIBLE_VERSIONS, out.buffer
         if version >= 3:
-            write_nullable_string(buffer, None, flexible, "transactional_id")
+            write_nullable_string(buffer, self.transactional_id, flexible, "transactional_id")
         buffer += _HOW.pack(self.acks, self.timeout_ms)
         topics: dict[str, list[IsAddressed]] = {}
         for each in self.sets:

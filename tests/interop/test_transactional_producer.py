@@ -1,0 +1,89 @@
+"""Transactions of our producer at real brokers, and what Kafka's console consumer reads of them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from builders import run
+from interop import jvm, kafka_oracle
+from magicbyte.cli.main import main
+from magicbyte.client import Client
+from magicbyte.client.groups import Committed, committed_offsets
+from magicbyte.client.transactions import TransactionalProducer
+from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.records.columns import Record
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
+
+CONSUMERS = {"0.11.0.3": "kafka.tools.ConsoleConsumer", "4.3.1": "org.apache.kafka.tools.consumer.ConsoleConsumer"}
+SETTINGS = ("offsets.topic.num.partitions=1", "offsets.topic.replication.factor=1", "auto.create.topics.enable=false")
+SECONDS = 60
+
+
+@pytest.fixture(scope="module", params=CONSUMERS)
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Give the version and the address of a broker with an empty topic."""
+    folder: Path = tmp_path_factory.mktemp("kafka") / "broker"
+    with jvm.broker(request.param, folder, *SETTINGS) as state:
+        made = CliRunner().invoke(main, ["topics", "create", "-b", state["bootstrap"], "lines", "--partitions", "1"])
+        assert made.exit_code == 0, made.output
+        yield request.param, state["bootstrap"]
+
+
+def produce(bootstrap: str, text: bytes, *arguments: str) -> int:
+    command = ["produce", "-b", bootstrap, "-t", "lines", "--transactional-id", "lines", *arguments]
+    return CliRunner().invoke(main, command, input=text).exit_code
+
+
+def consumed(version: str, bootstrap: str, isolation: str, count: int) -> list[str]:
+    """Return the first `count` values that the console consumer prints, which waits for them."""
+    arguments = ["--bootstrap-server", bootstrap, "--topic", "lines", "--partition", "0", "--offset", "earliest",
+                 "--isolation-level", isolation, "--max-messages", str(count)]  # fmt: skip
+    command = kafka_oracle.tool_command(version, CONSUMERS[version], arguments)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+async def _transactions(bootstrap: str) -> None:
+    """Commit offsets with a record; abort others; fence a producer."""
+    place = ("lines", 0)
+    async with Client(bootstrap) as client:
+        old = await TransactionalProducer.begin(client, "lines")
+        async with old.transaction():
+            await old.send("lines", 0, [Record(0, -1, 0, None, b"with offsets")])
+            await old.commit_offsets("group", {place: Committed(5, "told")})
+        await old.send("lines", 0, [Record(0, -1, 0, None, b"aborted")])
+        await old.commit_offsets("group", {place: Committed(7)})
+        await old.abort()
+        await old.send("lines", 0, [Record(0, -1, 0, None, b"fenced")])
+        new = await TransactionalProducer.begin(client, "lines")
+        with pytest.raises(BrokerError, match="another producer began") as refused:
+            await old.commit()
+        assert refused.value.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+        async with new.transaction():
+            await new.send("lines", 0, [Record(0, -1, 0, None, b"last")])
+        while not (found := await committed_offsets(client, "group", [place])):
+            await asyncio.sleep(0.05)  # until the marker is written
+        assert found[place][:2] == (5, "told")
+
+
+def test_the_console_consumer_reads_what_is_committed(real: tuple[str, str]) -> None:
+    version, bootstrap = real
+    lines = [b"%d" % number for number in range(25)]
+    assert produce(bootstrap, b"\n".join(lines)) == 0
+    assert produce(bootstrap, b"\n".join(lines), "--transaction-records", "10", "-z", "lz4") == 0
+    assert (
+        produce(bootstrap, b"a\nb\nc\n" + bytes(3 << 20), "--transaction-records", "2") == 2
+    )  # c, and what is too large
+    run(_transactions(bootstrap), SECONDS)
+    committed = 2 * [line.decode() for line in lines] + ["a", "b", "with offsets", "last"]
+    assert consumed(version, bootstrap, "read_committed", len(committed)) == committed
+    everything = committed[:52] + ["c", "with offsets", "aborted", "fenced", "last"]
+    assert consumed(version, bootstrap, "read_uncommitted", len(everything)) == everything
