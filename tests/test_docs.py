@@ -268,14 +268,19 @@ def test_the_tests_and_the_command_of_the_page_on_testing_work_as_printed(tmp_pa
 
 @pytest.mark.parametrize("page", ["broker/overview.md", "python/client.md"])
 def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
-    (script,) = blocks((ROOT / "docs" / page).read_text(encoding="utf-8"), "python")
     with Broker() as broker:
         names: dict[str, object] = {"AIOKafkaConsumer": AIOKafkaConsumer}
-        run_python(script, page, names)
+        for script in blocks((ROOT / "docs" / page).read_text(encoding="utf-8"), "python"):
+            run_python(script, page, names)
         if page == "python/client.md":
             asyncio.run(make_orders(broker.bootstrap_servers))
             copy = cast("Callable[[str, str], Coroutine[None, None, list[bytes | None]]]", names["copy"])
             assert asyncio.run(copy(broker.bootstrap_servers, "orders")) == [b"value"] * 120
+            for topic in ("input", "output"):
+                assert run("topics", "create", "-b", broker.bootstrap_servers, topic).exit_code == 0
+            carry_over = cast("Callable[[str, list[Record], int], Coroutine[None, None, None]]", names["carry_over"])
+            asyncio.run(carry_over(broker.bootstrap_servers, [Record(0, -1, 0, None, b"carried")], 1))
+            assert asyncio.run(copy(broker.bootstrap_servers, "output")) == [b"carried"]
 
 
 DATA = re.compile(r"magicbyte (consume|cat|inventory|diff|\w+ (list|describe))")

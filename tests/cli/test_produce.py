@@ -205,7 +205,9 @@ def test_the_input_is_one_transaction_or_one_for_so_many_records(bootstrap: str)
     assert described[0]["producerEpoch"] == 1
     assert read(bootstrap, "read_uncommitted") == 2 * [str(number) for number in range(25)]
     last = run("consume", "-b", bootstrap, "-t", "topic", "-p", "0", "-e", "-J").stdout.splitlines()[-1]
-    assert json.loads(last)["offset"] == 25 + 1 + 24 + 2  # with markers behind the first 25, and 10 and 20 of the others
+    assert (
+        json.loads(last)["offset"] == 25 + 1 + 24 + 2
+    )  # with markers behind the first 25, and 10 and 20 of the others
 
 
 def test_of_a_transaction_that_fails_nothing_is_committed_and_it_is_said_what_was_before(bootstrap: str) -> None:
