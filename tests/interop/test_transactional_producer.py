@@ -85,5 +85,5 @@ def test_the_console_consumer_reads_what_is_committed(real: tuple[str, str]) -> 
     run(_transactions(bootstrap), SECONDS)
     committed = 2 * [line.decode() for line in lines] + ["a", "b", "with offsets", "last"]
     assert consumed(version, bootstrap, "read_committed", len(committed)) == committed
-    everything = committed[:52] + ["c", "with offsets", "aborted", "fenced", "last"]
+    everything = [*committed[:52], "c", "with offsets", "aborted", "fenced", "last"]
     assert consumed(version, bootstrap, "read_uncommitted", len(everything)) == everything
