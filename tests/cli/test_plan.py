@@ -12,9 +12,11 @@ from cli.command import run
 from magicbyte.cli.main import main
 from magicbyte.cli.render import time_text
 from magicbyte.codecs import Codec
+from magicbyte.errors import NetworkError
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing import Broker
+from ports import free_port
 
 DOCS = Path(__file__).parents[2] / "docs"
 CENTURY_MS = 36_525 * 86_400_000
@@ -80,6 +82,22 @@ def test_a_broker_of_ours_tells_who_sends_what() -> None:
         text = run("plan", "-b", broker.bootstrap_servers, "--http", address, "--rehearse", "0").stdout
         assert "sends 2, Produce v" in text
         assert "the broker used" in text
+
+
+@pytest.mark.parametrize(
+    "command", [["plan", "--rehearse", "0"], ["migrate", "status"]], ids=["plan", "migrate status"]
+)
+def test_a_broker_whose_metrics_are_out_of_reach_is_a_note(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(address: str) -> None:
+        raise NetworkError(f"http://{address}/metrics: Connection refused")
+
+    with Broker({"http.address": f"127.0.0.1:{free_port()}"}) as broker:
+        assert run("topics", "create", "-b", broker.bootstrap_servers, "topic").exit_code == 0
+        monkeypatch.setattr("magicbyte.migration.planner.scrape", refused)
+        done = run(*command, "-b", broker.bootstrap_servers)
+    assert done.exit_code == 0, done.stderr
+    assert "note: metrics of broker 0 are not known" in done.stdout
+    assert "Connection refused" in done.stdout
 
 
 def test_what_is_damaged_is_left_to_verify(logs: Path) -> None:

@@ -232,9 +232,10 @@ async def _status(asked: PlanOptions, request_logs: Iterable[Path], pages: Itera
     with explained("migrate status", "brokers from 0.8.2 on can be asked"):
         async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
             brokers = await look.look_at_brokers(client)
-            own = [f"http://{each}/metrics" for each in await planner.metrics_addresses(client)]
+            notes = list[str]()
+            own = [f"http://{each}/metrics" for each in await planner.metrics_addresses(client, notes)]
     sightings = Sightings()
-    notes = await _look_at_clients(sightings, [*own, *pages], request_logs)
+    notes += await _look_at_clients(sightings, [*own, *pages], request_logs)
     plan = await made_plan(asked)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, None if asked.target is None else Format(asked.target))

@@ -89,7 +89,7 @@ async def made_plan(asked: PlanOptions) -> MigrationPlan:
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 looks = 0 if asked.directories else asked.looks
                 told, notes = await planner.look_at_cluster(client, asked.topics, looks)
-                pages = pages or await planner.metrics_addresses(client)
+                pages = pages or await planner.metrics_addresses(client, notes)
     if pages:
         used = await planner.look_at_all_metrics(pages, asked.window)
     else:

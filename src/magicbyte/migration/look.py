@@ -46,7 +46,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
         facts.topics[name] = await _own(client, ConfigResource.TOPIC, name, notes)
     for broker in client.cluster.brokers:
         facts.brokers[str(broker)] = await _own(client, ConfigResource.BROKER, str(broker), notes)
-    return facts, notes, [f"http://{each}/metrics" for each in await planner.metrics_addresses(client)]
+    return facts, notes, [f"http://{each}/metrics" for each in await planner.metrics_addresses(client, notes)]
 
 
 async def _own(client: Client, resource: ConfigResource, name: str, notes: list[str]) -> dict[str, str]:

@@ -30,7 +30,13 @@ from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.group_admin import describe_group, list_groups
 from magicbyte.client.offsets import bounds
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, CorruptRecordError, UnsupportedCompressionError, UnsupportedVersionError
+from magicbyte.errors import (
+    BrokerError,
+    CorruptRecordError,
+    NetworkError,
+    UnsupportedCompressionError,
+    UnsupportedVersionError,
+)
 from magicbyte.log.append.rules import stored_format
 from magicbyte.log.live.config import LogConfig
 from magicbyte.migration.rehearsal import Cost, Load, rehearse
@@ -293,8 +299,11 @@ def joined(stored: Mapping[str, TopicFacts], told: Mapping[str, TopicFacts]) -> 
     return found
 
 
-async def metrics_addresses(client: Client) -> list[str]:
-    """Return where brokers of ours show their numbers, of those whose settings say so."""
+async def metrics_addresses(client: Client, notes: list[str]) -> list[str]:
+    """Return where brokers of ours show their numbers, of those whose settings say so and that answer there.
+
+    Each address that does not answer adds a note: it may be open on the broker's machine alone.
+    """
     if not await tells_settings(client):
         return []
     await client.topics([])
@@ -305,8 +314,15 @@ async def metrics_addresses(client: Client) -> list[str]:
         except BrokerError:
             continue
         address = settings["http.address"].value if "http.address" in settings else None
-        if address is not None and not address.endswith(":0"):
-            found.append(address if not address.startswith(":") else f"{node.host}{address}")
+        if address is None or address.endswith(":0"):
+            continue
+        where = address if not address.startswith(":") else f"{node.host}{address}"
+        try:
+            await scrape(where)
+        except NetworkError as error:
+            notes.append(f"metrics of broker {broker} are not known: {error} (its http.address is {address})")
+        else:
+            found.append(where)
     return found
 
 
