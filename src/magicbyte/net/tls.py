@@ -214,7 +214,9 @@ class TlsStream:
     def _why(error: ssl.SSLError) -> str:
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"its certificate is not accepted: {error.verify_message}"
-        return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        _, is_alert, alert = reason.partition(" alert ")  # of "sslv3 alert certificate expired", also where TLS is 1.3
+        return f"TLS: the other side gives up: {alert}" if is_alert else f"TLS: {reason}"
 
 
 def _joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:

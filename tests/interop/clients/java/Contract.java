@@ -15,7 +15,9 @@ abstract class Contract {
     private static final String TOLD = System.getenv("CLIENT_SECONDS");
     static final long PATIENCE_MS = TOLD == null ? 25_000 : 1000 * Long.parseLong(TOLD);
 
-    /** Lets a client give up as early as it is told to. What a release does not know, it ignores. */
+    private static final Properties SETTINGS = new Properties();
+
+    /** Lets a client give up as early as it is told to, and adds its settings. What a release does not know, it ignores. */
     static Properties impatient(Properties properties) {
         if (TOLD != null) {
             String patience = Long.toString(PATIENCE_MS);
@@ -24,6 +26,7 @@ abstract class Contract {
             }
             properties.put("delivery.timeout.ms", Long.toString(PATIENCE_MS + 1000));
         }
+        properties.putAll(SETTINGS);
         return properties;
     }
 
@@ -67,6 +70,12 @@ abstract class Contract {
 
     private String answer(String[] words) throws Exception {
         switch (words[0]) {
+            case "settings":
+                SETTINGS.clear();
+                for (String line : Files.readAllLines(Paths.get(words[1]))) {
+                    SETTINGS.put(line.substring(0, line.indexOf('=')), line.substring(line.indexOf('=') + 1));
+                }
+                return "{}";
             case "produce":
                 return "{\"offsets\":" + produce(words[1], words[2], words[3].equals("1"), entries(words[4])) + "}";
             case "consume":

@@ -23,7 +23,31 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 });
 const zstd = () => new Promise((resolve) => ZstdCodec.run((library) => resolve(new library.Simple())));
 
-const kafka = new Kafka({ clientId: "kafkajs", brokers: [process.argv[2]], logLevel: logLevel.WARN, ...IMPATIENT });
+let kafka = client({});
+
+function client(more) {
+  return new Kafka({ clientId: "kafkajs", brokers: [process.argv[2]], logLevel: logLevel.WARN, ...IMPATIENT, ...more });
+}
+
+// Takes settings by the names of librdkafka; `retries` is its own.
+function settings(path) {
+  const told = Object.fromEntries(fs.readFileSync(path, "utf8").trimEnd().split("\n").map((line) => {
+    const at = line.indexOf("=");
+    return [line.slice(0, at), line.slice(at + 1)];
+  }));
+  const file = (name) => (told[name] ? fs.readFileSync(told[name]) : undefined);
+  const more = {};
+  if (told["security.protocol"].endsWith("SSL")) {
+    more.ssl = { ca: file("ssl.ca.location"), cert: file("ssl.certificate.location"), key: file("ssl.key.location") };
+  }
+  if (told["sasl.mechanism"]) {
+    more.sasl = { mechanism: told["sasl.mechanism"].toLowerCase(), username: told["sasl.username"], password: told["sasl.password"] };
+  }
+  if (told.retries) more.retry = { retries: Number(told.retries) };
+  kafka = client(more);
+  return {};
+}
+
 const unb64 = (cell) => (cell === "~" ? null : Buffer.from(cell, "base64"));
 const b64 = (bytes) => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString("base64"));
 
@@ -143,7 +167,7 @@ async function admin(topic, name, value) {
   return { partitions: described.topics[0].partitions.length, value: found[0].configValue, gone };
 }
 
-const VERBS = { produce, consume, resume, group, admin };
+const VERBS = { settings, produce, consume, resume, group, admin };
 
 async function main() {
   console.log(JSON.stringify({ ready: true }));

@@ -10,6 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import OffsetAndMetadata
 from contract import PATIENCE, Client, Entry, serve
 
@@ -17,16 +18,19 @@ TIMEOUT_MS = int(1000 * PATIENCE)
 
 
 class Aiokafka(Client):
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
+    def settings(self) -> dict[str, Any]:
+        """What all clients need. It takes TLS as a context."""
+        others = {name: value for name, value in self.more.items() if not name.startswith("ssl_")}
+        tls = {name.removeprefix("ssl_"): value for name, value in self.more.items() if name not in others}
+        context = create_ssl_context(**tls) if tls else None
+        return {"bootstrap_servers": self.bootstrap, "request_timeout_ms": TIMEOUT_MS, "ssl_context": context, **others}
 
     def produce(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]:
         return asyncio.run(self.produce_all(topic, codec, idempotent, records))
 
     async def produce_all(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            request_timeout_ms=TIMEOUT_MS,
+            **self.settings(),
             compression_type=None if codec == "none" else codec,
             enable_idempotence=idempotent,
             acks="all",
@@ -43,8 +47,7 @@ class Aiokafka(Client):
 
     def consumer(self, group: str | None) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            request_timeout_ms=TIMEOUT_MS,
+            **self.settings(),
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -110,7 +113,7 @@ class Aiokafka(Client):
         return asyncio.run(self.make_and_delete(topic, name, value))
 
     async def make_and_delete(self, topic: str, name: str, value: str) -> dict[str, Any]:
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=TIMEOUT_MS)
+        admin = AIOKafkaAdminClient(**self.settings())
         await admin.start()
         await admin.create_topics([NewTopic(topic, 3, 1, topic_configs={name: value})])
         end = time.monotonic() + PATIENCE

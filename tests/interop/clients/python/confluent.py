@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from contract import PATIENCE, Client, Entry, Member, rebalance, serve, ticks
 
@@ -17,18 +17,29 @@ def checked(message: Message) -> Message:
 
 class Confluent(Client):
     def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
+        super().__init__(bootstrap)
+        self.failure: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """Keep what no further attempt changes; librdkafka itself tries until time is up."""
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self.failure = error
+
+    def check(self) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise RuntimeError(str(failure))
 
     def settings(self) -> dict[str, Any]:
         """What all clients need. Brokers before 0.10 cannot say what they know."""
-        found: dict[str, Any] = {"bootstrap.servers": self.bootstrap}
+        found: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "error_cb": self.note, **self.more}
         if self.is_told("0.8.", "0.9."):
             found |= {"api.version.request": False, "broker.version.fallback": self.release}
         return found
 
     def produce(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]:
         settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20, "acks": "all"}
-        producer = Producer({**self.settings(), "message.timeout.ms": int(min(20, PATIENCE) * 1000), **settings})
+        producer = Producer({"message.timeout.ms": int(min(20, PATIENCE) * 1000), **self.settings(), **settings})
         offsets: list[int | str] = [0] * len(records)
 
         def note(index: int, error: object, message: Message) -> None:
@@ -44,7 +55,10 @@ class Confluent(Client):
                 headers=each.headers,
                 on_delivery=lambda error, message, index=index: note(index, error, message),
             )
-        producer.flush(PATIENCE)
+        for _ in ticks():
+            if producer.flush(0.1) == 0:
+                break
+            self.check()
         refused = [each for each in offsets if isinstance(each, str)]
         if refused:
             raise RuntimeError(f"not delivered: {set(refused)}")
@@ -84,6 +98,7 @@ class Confluent(Client):
         found: list[Message] = []
         for _ in ticks():
             found += map(checked, consumer.consume(count - len(found), 0.1))
+            self.check()
             if len(found) == count:
                 break
         return found

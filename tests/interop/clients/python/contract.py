@@ -119,9 +119,13 @@ def rebalance(join: Callable[[], Member], count: int) -> dict[str, Any]:
 
 
 class Client(ABC):
-    """A client under test: its verbs. `release` is the broker's, where it was told."""
+    """A client under test: its verbs. `release` is the broker's, where it was told; `more` are settings of its own."""
 
     release = ""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.more: dict[str, str] = {}
 
     def is_told(self, *before: str) -> bool:
         """Whether the broker is of one of these release lines."""
@@ -147,6 +151,9 @@ def answer(client: Client, words: list[str]) -> dict[str, Any]:
     match words:
         case ["release", release]:
             client.release = release
+            return {}
+        case ["settings", path]:
+            client.more = dict(line.split("=", 1) for line in Path(path).read_text().splitlines())
             return {}
         case ["produce", topic, codec, idempotent, path]:
             return {"offsets": client.produce(topic, codec, idempotent == "1", entries(path))}

@@ -19,9 +19,6 @@ ASSIGNED = re.compile(r"\[(\d+)\]")
 
 
 class Kcat(Client):
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
-
     def command(self, *arguments: str) -> list[str]:
         old = ("-X", "api.version.request=false", "-X", f"broker.version.fallback={self.release}")
         return ["kcat", "-b", self.bootstrap, *(old if self.is_told("0.8.", "0.9.") else ()), *arguments]

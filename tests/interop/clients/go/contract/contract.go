@@ -20,6 +20,9 @@ var Patience = patience()
 // Release is the broker's, where it was told.
 var Release string
 
+// Settings are more of a client, by the names of librdkafka.
+var Settings = map[string]string{}
+
 func patience() time.Duration {
 	if told := os.Getenv("CLIENT_SECONDS"); told != "" {
 		return time.Duration(number(told)) * time.Second
@@ -147,6 +150,17 @@ func answer(client Client, words []string) (map[string]any, error) {
 	switch words[0] {
 	case "release":
 		Release = words[1]
+		return map[string]any{}, nil
+	case "settings":
+		text, err := os.ReadFile(words[1])
+		if err != nil {
+			return nil, err
+		}
+		clear(Settings)
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+			Settings[name] = value
+		}
 		return map[string]any{}, nil
 	case "produce":
 		entries, err := ledger(words[4])

@@ -3,9 +3,12 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 type franz struct{ bootstrap string }
@@ -31,8 +36,55 @@ func (f franz) client(options ...kgo.Opt) (*kgo.Client, error) {
 		// Brokers before 0.10 cannot say what they know.
 		options = append(options, kgo.MaxVersions(kversion.FromString("v"+contract.Release)))
 	}
+	secured, err := security()
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, secured...)
 	options = append(options, kgo.SeedBrokers(f.bootstrap), kgo.RetryTimeout(contract.Patience))
-	return kgo.NewClient(append(options, kgo.MetadataMinAge(100*time.Millisecond))...)
+	client, err := kgo.NewClient(append(options, kgo.MetadataMinAge(100*time.Millisecond))...)
+	if err != nil || len(secured) == 0 {
+		return client, err
+	}
+	// Says why it is refused; to produce would be tried until time is up.
+	ctx, cancel := patiently()
+	defer cancel()
+	return client, client.Ping(ctx)
+}
+
+// security makes options of the settings: TLS, and who logs in.
+func security() ([]kgo.Opt, error) {
+	told := contract.Settings
+	var options []kgo.Opt
+	if retries, err := strconv.Atoi(told["retries"]); err == nil {
+		options = append(options, kgo.RequestRetries(retries))
+	}
+	if path := told["ssl.ca.location"]; path != "" {
+		trusted, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		config := &tls.Config{RootCAs: x509.NewCertPool()}
+		config.RootCAs.AppendCertsFromPEM(trusted)
+		if path := told["ssl.certificate.location"]; path != "" {
+			own, err := tls.LoadX509KeyPair(path, told["ssl.key.location"])
+			if err != nil {
+				return nil, err
+			}
+			config.Certificates = []tls.Certificate{own}
+		}
+		options = append(options, kgo.DialTLSConfig(config))
+	}
+	user, password := told["sasl.username"], told["sasl.password"]
+	switch told["sasl.mechanism"] {
+	case "PLAIN":
+		options = append(options, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+	case "SCRAM-SHA-256":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha256Mechanism()))
+	case "SCRAM-SHA-512":
+		options = append(options, kgo.SASL(scram.Auth{User: user, Pass: password}.AsSha512Mechanism()))
+	}
+	return options, nil
 }
 
 func patiently() (context.Context, context.CancelFunc) {

@@ -1,0 +1,188 @@
+"""Real clients and a secured broker of ours: what they write they read, and a refusal is clear on both sides."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from interop import client_programs, matrix
+from interop.client_programs import ClientFailedError, ClientProcess
+from interop.secured import MECHANISMS, PASSWORD, WRONG, Stores
+from magicbyte.net import complaints
+from magicbyte.testing import Broker
+
+pytestmark = pytest.mark.interop
+
+CLIENTS: Final = (
+    "Java 0.10.2.2", "Java 4.3.1", "confluent-kafka", "kafka-python", "aiokafka", "franz-go", "kafkajs",
+)  # fmt: skip
+RECORDS: Final = matrix.ledger("kcat", "secured", "2")  # plain text, which all can send
+PATIENCE_S: Final = 60
+ENDED: Final = "connection ended inside the TLS handshake"  # without an alert
+REFUSED: Final = {
+    "wrong password": ("uthentication ?failed", "the login by PLAIN is refused"),
+    "wrong password of SCRAM": ("uthentication ?failed", "the login by SCRAM-SHA-256 is refused"),
+    "expired": (
+        "expired|validity check|verify failed",
+        f"TLS: the other side gives up|TLS: unexpected message|{ENDED}",
+    ),
+    "elsewhere": (
+        "match|verify failed|altern|cannot validate",
+        f"TLS: the other side gives up|TLS: unexpected message|{ENDED}",
+    ),
+    "plain bytes": ("(?i)disconnect|closed|EOF|reset|no.*bytes|unable to bootstrap", "plain bytes on a TLS listener"),
+}
+"""What is wrong, what the client says of it, and what the broker's log does."""
+LATE: Final = "Failed to update metadata|not present in metadata|timed out|Unable to bootstrap"
+TOLD_LATE: Final = {
+    *(("Java 0.10.2.2", case) for case in REFUSED), ("Java 4.3.1", "plain bytes"), ("confluent-kafka", "plain bytes"),
+    *(("kafka-python", f"wrong password{of}") for of in ("", " of SCRAM")),
+}  # fmt: skip
+"""Where a client may say no more than that time is up. kafka-python drops an answer that it reads with the end."""
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    lacking = client_programs.missing()
+    if lacking is not None:
+        if os.environ.get("CI"):
+            pytest.fail(lacking, pytrace=False)
+        pytest.skip(lacking)
+    return Stores(tmp_path_factory.mktemp("stores"))
+
+
+@pytest.fixture(scope="module")
+def broker(stores: Stores) -> Iterator[Broker]:
+    with Broker(stores.broker_settings()) as made:
+        stores.add_user(made.served.metadata)
+        yield made
+
+
+def tls(stores: Stores, client: str, protocol: str, *, own: bool = False) -> dict[str, str]:
+    """Return how a client is told to speak TLS; `own`: with a certificate of its own."""
+    if client.startswith("Java"):
+        return stores.java(protocol, own=own, old=client.startswith("Java 0"))
+    return (stores.python if client in ("kafka-python", "aiokafka") else stores.librdkafka)(protocol, own=own)
+
+
+def login(stores: Stores, client: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+    """Return how a client is told to log in, over TLS."""
+    return tls(stores, client, "SASL_SSL") | stores.login(client, mechanism, password)
+
+
+def accepted(stores: Stores, client: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return listeners and settings by what is tried."""
+    return {
+        "TLS": ("TLS", tls(stores, client, "SSL")),
+        "mutual TLS": ("MUTUAL", tls(stores, client, "SSL", own=True)),
+        **{mechanism: ("LOGIN", login(stores, client, mechanism)) for mechanism in MECHANISMS},
+    }
+
+
+def refused(stores: Stores, client: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return listeners and settings by what is wrong, the cases of `REFUSED`."""
+    trusting = tls(stores, client, "SSL")
+    protocol = next(name for name in trusting if name.replace("_", ".") == "security.protocol")
+    cases = {
+        "wrong password": ("LOGIN", login(stores, client, "PLAIN", WRONG)),
+        "wrong password of SCRAM": ("LOGIN", login(stores, client, "SCRAM-SHA-256", WRONG)),
+        "expired": ("EXPIRED", trusting),
+        "elsewhere": ("ELSEWHERE", trusting),
+        "plain bytes": ("TLS", {protocol: "PLAINTEXT"}),
+    }
+    return {case: (listener, settings | IMPATIENT[client]) for case, (listener, settings) in cases.items()}
+
+
+IMPATIENT: Final[Mapping[str, Mapping[str, str]]] = {
+    "Java 0.10.2.2": {"max.block.ms": "8000", "request.timeout.ms": "8000"},
+    "Java 4.3.1": {"max.block.ms": "8000", "request.timeout.ms": "8000", "delivery.timeout.ms": "9000"},
+    "confluent-kafka": {"message.timeout.ms": "8000"},
+    "kafka-python": {"bootstrap_timeout_ms": "5000"},
+    "aiokafka": {},
+    "franz-go": {"retries": "0"},
+    "kafkajs": {"retries": "0"},
+}
+"""How each is told to give up sooner."""
+
+
+def tell(process: ClientProcess, folder: Path, settings: Mapping[str, str]) -> None:
+    (folder / "settings").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    process.ask("settings", folder / "settings")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_a_client_writes_over_a_secured_listener_it_reads_again(
+    client: str, stores: Stores, broker: Broker, tmp_path: Path
+) -> None:
+    (tmp_path / "ledger").write_text(matrix.lines(RECORDS))
+    admin = AdminClient({"bootstrap.servers": broker.address("TLS"), **stores.librdkafka("SSL")})
+    read: dict[str, list[list[str | None]]] = {}
+    processes: dict[str, ClientProcess] = {}
+    try:
+        for case, (listener, settings) in accepted(stores, client).items():
+            topic = f"{client}-{case}".replace(" ", "-")
+            admin.create_topics([NewTopic(topic, 1)])[topic].result(PATIENCE_S)
+            if listener not in processes:
+                address = broker.address(listener)
+                processes[listener] = ClientProcess(matrix.COMMANDS[client](), address, tmp_path / "log")
+            process = processes[listener]
+            tell(process, tmp_path, settings)
+            process.ask("produce", topic, "none", 0, tmp_path / "ledger")
+            records = process.ask("consume", topic, len(RECORDS))["records"]
+            read[case] = [[key, value] for _, _, key, value, _ in records]
+    finally:
+        for process in processes.values():
+            process.close()
+    written = [[key, value] for _, key, value, _ in RECORDS]
+    assert read == dict.fromkeys(accepted(stores, client), written)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_refusal_is_clear_on_both_sides_and_shows_no_password(
+    client: str,
+    stores: Stores,
+    broker: Broker,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(complaints, "BURST", 1_000_000)  # clients that try again and again are one address here
+    (tmp_path / "ledger").write_text(matrix.lines(RECORDS))
+
+    def said_by_client(item: tuple[str, tuple[str, dict[str, str]]]) -> str:
+        case, (listener, settings) = item
+        folder = tmp_path / case
+        folder.mkdir()
+        process = ClientProcess(matrix.COMMANDS[client](), broker.address(listener), folder / "log")
+        try:
+            tell(process, folder, settings)
+            with pytest.raises(ClientFailedError) as failure:
+                process.ask("produce", "refused", "none", 0, tmp_path / "ledger")
+        finally:
+            process.close()
+        return f"{failure.value}\n{(folder / 'log').read_text(errors='replace')}"
+
+    cases = refused(stores, client)
+    with ThreadPoolExecutor(len(cases)) as threads:
+        said = dict(zip(cases, threads.map(said_by_client, cases.items()), strict=True))
+    unclear = {
+        case: text
+        for case, text in said.items()
+        if not re.search(LATE if (client, case) in TOLD_LATE else REFUSED[case][0], text)
+    }
+    assert unclear == {}
+    end = time.monotonic() + PATIENCE_S
+    while (missing := [case for case, (_, line) in REFUSED.items() if not re.search(line, caplog.text)]) != []:
+        assert time.monotonic() < end, (missing, caplog.text[-3000:])
+        time.sleep(0.05)
+    assert not [each for each in (PASSWORD, WRONG) if each in caplog.text]
