@@ -4,19 +4,46 @@ import asyncio
 import json
 import re
 import shlex
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from broker.builders import records
 from cli.command import run
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, describe_configs
+from magicbyte.client.produce import send
 from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
 from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from magicbyte.testing import Broker
+from magicbyte.testing import Broker, Cluster
 
 PAGE = (Path(__file__).parents[2] / "docs/commands/migrate.md").read_text(encoding="utf-8")
 LOGS = Path(__file__).parents[1] / "migration/request_logs"
+
+
+@contextmanager
+def produced_to(bootstrap: str, topic: str) -> Iterator[None]:
+    """Produce to a topic while the block runs. A first record is there when it begins."""
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        async with Client(bootstrap, client_id="load") as client:
+            while not ended.is_set():
+                await send(client, topic, 0, records(1))
+                begun.set()
+                await asyncio.sleep(0.01)
+
+    thread = threading.Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    try:
+        assert begun.wait(30)
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def ask_in_an_old_version(bootstrap: str) -> None:
@@ -187,3 +214,54 @@ def test_rollback_of_a_broker_of_ours_is_one_command() -> None:
         assert [each["format"] for each in found["clusterBrokers"]] == ["0"]
         done = run("migrate", "rollback", "-b", server, "--broker", "7", "--to", "0")
         assert (done.exit_code, "no broker 7 is alive: expected one of 0" in done.stderr) == (2, True)
+
+
+# ---- the canary
+
+
+def test_a_canary_is_chosen_by_what_it_leads() -> None:
+    with Cluster(2) as cluster:
+        server = cluster.bootstrap_servers
+        made = ["topics", "create", "-b", server, "orders", "--partitions", "3", "--replicas", "1"]
+        assert run(*made).exit_code == 0
+        choose = ["migrate", "canary", "-b", server, "--max-leaders", "70", "--format", "json"]
+        cluster.wait(lambda: json.loads(run(*choose).stdout)["partitions"] == 3)  # each broker has heard of them
+        done = run(*choose)
+        found = json.loads(done.stdout)
+        assert (done.exit_code, found["leads"] in (1, 2)) == (0, True)  # the controller may lead fewer
+        done = run("migrate", "canary", "-b", server, "--broker", str(found["broker"]), "--max-leaders", "20")
+        assert done.exit_code == 1
+        assert f"broker {found['broker']} leads more than 20 % of the partitions" in done.stderr
+        done = run("migrate", "canary", "-b", server, "--broker", "7")
+        assert "no broker 7 is alive: expected one of 1, 2" in done.stderr
+
+
+def test_a_canary_is_watched_beside_others() -> None:
+    with Broker({"http.address": "127.0.0.1:0"}) as broker:
+        server, page = broker.bootstrap_servers, f"http://127.0.0.1:{broker.served.http_port}/metrics"
+        assert run("topics", "create", "-b", server, "orders").exit_code == 0
+        watched = ["migrate", "canary", "-b", server, "--broker", "0", "--watch", "1", "--metrics", f"0={page}"]
+        assert "expected metrics of the canary and of another broker" in run(*watched).stderr
+        done = run(*watched, "--metrics", f"1={page}")
+        assert done.exit_code == 1
+        assert "broker 0 took and served nothing in that time" in done.stdout
+        assert "verdict: watch longer" in done.stdout
+        with produced_to(server, "orders"):
+            done = run(*watched, "--metrics", f"1={page}", "--max-leaders", "100", "--format", "json")
+        found = json.loads(done.stdout)
+        assert (done.exit_code, found["verdict"], found["reasons"]) == (0, "keep", [])
+        assert found["canary"]["recordsInPerSecond"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--watch", "5"], "--watch judges one broker: expected --broker ID"),
+        (["--metrics", "http://h/metrics"], "expected ID=URL, such as 1=http://host1:9404/metrics"),
+    ],
+    ids=["no broker", "no id"],
+)
+def test_a_canary_that_cannot_be_looked_at_is_wrong_use(options: list[str], why: str) -> None:
+    done = run("migrate", "canary", "-b", "127.0.0.1:1", *options)
+    assert done.exit_code == 2
+    assert why in " ".join(done.stderr.split())

@@ -42,7 +42,7 @@ def stage(step: ClusterStep, *brokers: int, dangers: tuple[str, ...] = ()) -> Cl
         ),
         (
             ClusterStep.JUDGE_CANARY,
-            ["compare the brokers 0", "to keep it: log.message.format.version=0.10.0", "roll it back"],
+            ["compare broker 0 with the others", "to keep it: log.message.format.version=0.10.0", "roll it back"],
         ),
         (ClusterStep.TOPICS, ["orders: store new records in format 1"]),
         (ClusterStep.NOTHING, ["nothing"]),

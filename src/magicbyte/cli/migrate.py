@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
+from magicbyte.cli.canary import canary
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import complain, say, say_json
@@ -36,6 +37,9 @@ _FORMATS = click.Choice(["0", "1", "2"])
 @click.group()
 def migrate() -> None:
     """Say what a cluster's upgrade would break, and where its migration to a format stands; take its next step."""
+
+
+migrate.add_command(canary)
 
 
 def clients_options(command: F) -> F:

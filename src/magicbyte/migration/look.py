@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -9,12 +10,13 @@ from magicbyte.client.admin import ConfigResource, SettingInForce, describe_conf
 from magicbyte.client.topic_report import report_partitions
 from magicbyte.errors import BrokerError, NetworkError, UnsupportedVersionError
 from magicbyte.migration import planner
+from magicbyte.migration.canary import BrokerRates, rates_between
 from magicbyte.migration.check import Facts
 from magicbyte.migration.exporter import read_numbers
 from magicbyte.migration.request_log import lines_of, read_request_log
 from magicbyte.migration.rollback import LedPartition
 from magicbyte.migration.status import BrokerFacts
-from magicbyte.net.scrape import scrape
+from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.records.encode import Format
 
 if TYPE_CHECKING:
@@ -118,3 +120,25 @@ async def look_at_led(client: Client, broker: int, looks: int) -> list[LedPartit
             newest = max((form for form, _ in stored), key=lambda form: form.magic, default=None)
             found.append(LedPartition(each.topic, each.partition, each.replicas, each.in_sync, newest))
     return found
+
+
+async def look_at_leads(client: Client) -> tuple[dict[int, int], int | None]:
+    """Return how many partitions each live broker leads, and the controller, None while there is none."""
+    topics = await client.topics()
+    leads = dict.fromkeys(client.cluster.brokers, 0)
+    for topic in topics.values():
+        for each in topic.partitions.values():
+            if each.leader in leads:
+                leads[each.leader] += 1
+    return leads, client.cluster.controller
+
+
+async def look_at_rates(pages: Mapping[int, str], watch_s: float) -> list[BrokerRates]:
+    """Return what brokers do in the next `watch_s` seconds, by their pages of metrics. Raises NetworkError."""
+
+    async def looks() -> list[Scrape]:
+        return await asyncio.gather(*(scrape(page) for page in pages.values()))
+
+    before = await looks()
+    await asyncio.sleep(watch_s)
+    return [rates_between(*each) for each in zip(pages, before, await looks(), strict=True)]

@@ -300,14 +300,19 @@ def joined(stored: Mapping[str, TopicFacts], told: Mapping[str, TopicFacts]) -> 
 
 
 async def metrics_addresses(client: Client, notes: list[str]) -> list[str]:
-    """Return where brokers of ours show their numbers, of those whose settings say so and that answer there.
+    """Return where brokers of ours show their metrics; see `metrics_pages`."""
+    return list((await metrics_pages(client, notes)).values())
+
+
+async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
+    """Return, by broker, where those of ours show their metrics that say so in their settings and answer there.
 
     Each address that does not answer adds a note: it may be open on the broker's machine alone.
     """
     if not await tells_settings(client):
-        return []
+        return {}
     await client.topics([])
-    found = []
+    found = dict[int, str]()
     for broker, node in client.cluster.brokers.items():
         try:
             settings = await describe_configs(client, ConfigResource.BROKER, str(broker))
@@ -322,7 +327,7 @@ async def metrics_addresses(client: Client, notes: list[str]) -> list[str]:
         except NetworkError as error:
             notes.append(f"metrics of broker {broker} are not known: {error} (its http.address is {address})")
         else:
-            found.append(where)
+            found[broker] = where
     return found
 
 

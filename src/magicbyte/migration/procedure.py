@@ -65,9 +65,12 @@ def procedure(
             ]
         case ClusterStep.JUDGE_CANARY:
             found += [
-                Instruction(
-                    f"compare the brokers {about} with the others for a day: "
-                    "kafka_server_brokertopicmetrics_fetchmessageconversions_total, latency, errors, memory"
+                *(
+                    Instruction(
+                        f"compare broker {number} with the others for a day",
+                        f"magicbyte migrate canary -b {bootstrap} --broker {number} --watch 3600",
+                    )
+                    for number in stage.brokers
                 ),
                 Instruction(
                     f"to keep it: log.message.format.version={MAGIC_NAMES[stage.target.magic]} on the other brokers, "

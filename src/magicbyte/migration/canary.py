@@ -1,0 +1,202 @@
+"""Which broker to try a message format on first, and whether it keeps the format. Decisions alone.
+
+Source: KIP-31 and KIP-32, "Compatibility, Deprecation, and Migration Plan": one broker that leads few partitions gets
+the new format; the others show what is normal. The names of metrics are those of the JMX exporter's common rules, which
+brokers of ours use, too.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.errors import NetworkError
+
+if TYPE_CHECKING:
+    from magicbyte.net.scrape import Scrape
+
+MOST_CONVERTED: Final = 0.5
+"""Records converted for consumers, by records produced: above it too many consumers are old for the format."""
+MOST_FAILED: Final = 0.001
+"""Failed parts of Produce and Fetch requests, by all of them: below it failures are no objection."""
+SLOWER: Final = 2.0
+"""How many times the others' time or CPU a canary may take."""
+_NOTICEABLE_MS: Final = 1.0
+_NOTICEABLE_CPU: Final = 0.1  # of a core
+_TOPICS: Final = "kafka_server_brokertopicmetrics_"
+_LOCAL_TIME: Final = "kafka_network_requestmetrics_localtimems"
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryChoice:
+    """A broker for the role of the canary: it leads `leads` of the cluster's `partitions`."""
+
+    broker: int
+    leads: int
+    partitions: int
+
+    @property
+    def percent(self) -> float:
+        """The share of the partitions that it leads."""
+        return 100 * self.leads / self.partitions if self.partitions else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `magicbyte migrate canary --format json` has it."""
+        return {
+            "broker": self.broker,
+            "leads": self.leads,
+            "partitions": self.partitions,
+            "percent": round(self.percent, 1),
+        }
+
+
+def choose_canary(leads: Mapping[int, int], controller: int | None) -> CanaryChoice:
+    """Return the broker that leads the fewest partitions; the controller only if there is no other.
+
+    `leads`: how many partitions each broker leads, 0 included.
+    """
+    broker = min(leads, key=lambda each: (each == controller, leads[each], each))
+    return CanaryChoice(broker, leads[broker], sum(leads.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRates:
+    """What a broker did between two looks at its metrics. Rates are per second; None: its page does not tell.
+
+    `converted`: records converted for Fetch. `failed`: failed parts of Produce and Fetch requests, by all of them.
+    `produce_ms`, `fetch_ms`: local time of a request, the mean between the looks or else the p99 at the last one.
+    `cpu`: in cores. `under_replicated`: partitions at the last look.
+    """
+
+    broker: int
+    records_in: float
+    converted: float
+    failed: float
+    produce_ms: float | None
+    fetch_ms: float | None
+    cpu: float | None
+    under_replicated: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `magicbyte migrate canary --format json` has it."""
+        names = {"records_in": "recordsInPerSecond", "converted": "convertedPerSecond", "failed": "failedShare",
+                 "produce_ms": "produceMs", "fetch_ms": "fetchMs", "under_replicated": "underReplicated"}  # fmt: skip
+        return {
+            names.get(name, name): round(value, 6) if isinstance(value, float) else value
+            for name, value in asdict(self).items()
+        }
+
+
+def rates_between(broker: int, before: Scrape, after: Scrape) -> BrokerRates:
+    """Return what a broker did between two looks. Raises NetworkError: counters are missing, or were reset."""
+    seconds = (after.at.monotonic_ms - before.at.monotonic_ms) / 1000
+
+    def grown(name: str) -> float:
+        counts = [each.one(f"{_TOPICS}{name}_total") for each in (before, after)]
+        if None in counts:
+            raise NetworkError(f"broker {broker}: its metrics have no {_TOPICS}{name}_total")
+        growth = (counts[1] or 0.0) - (counts[0] or 0.0)
+        if growth < 0:
+            raise NetworkError(f"broker {broker}: counters went back, so it was restarted: watch it again")
+        return growth
+
+    asked = grown("totalproducerequests") + grown("totalfetchrequests")
+    failed = grown("failedproducerequests") + grown("failedfetchrequests")
+    cpus = [each.one("process_cpu_seconds_total") for each in (before, after)]
+    cpu = None if cpus[0] is None or cpus[1] is None else (cpus[1] - cpus[0]) / seconds
+    return BrokerRates(
+        broker,
+        grown("messagesin") / seconds,
+        grown("fetchmessageconversions") / seconds,
+        failed / asked if asked else 0.0,
+        _local_ms(before, after, ("Produce",)),
+        _local_ms(before, after, ("FetchConsumer", "Fetch")),
+        cpu,
+        after.one("kafka_server_replicamanager_underreplicatedpartitions"),
+    )
+
+
+def _local_ms(before: Scrape, after: Scrape, requests: Sequence[str]) -> float | None:
+    """Return the local time of the first of `requests` that there were."""
+    for request in requests:
+        count, spent = (_growth(before, after, f"{_LOCAL_TIME}_{what}", request) for what in ("count", "sum"))
+        if count and spent is not None:
+            return spent / count
+        if count:
+            for each in after.all(_LOCAL_TIME):
+                if each.labels.get("request") == request and each.labels.get("quantile") == "0.99":
+                    return each.value
+    return None
+
+
+def _growth(before: Scrape, after: Scrape, name: str, request: str) -> float | None:
+    values = [
+        [each.value for each in look.all(name) if each.labels.get("request") == request] for look in (before, after)
+    ]
+    return values[1][0] - (values[0][0] if values[0] else 0.0) if values[1] else None
+
+
+class CanaryVerdict(enum.Enum):
+    """What to do with the canary's format."""
+
+    KEEP = "keep"
+    ROLL_BACK = "roll back"
+    UNKNOWN = "watch longer"
+
+
+@dataclass(frozen=True, slots=True)
+class CanaryReport:
+    """The canary beside the others. `reasons`: for any verdict but KEEP."""
+
+    verdict: CanaryVerdict
+    reasons: tuple[str, ...]
+    canary: BrokerRates
+    others: tuple[BrokerRates, ...]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the canary keeps its format."""
+        return self.verdict is CanaryVerdict.KEEP
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `magicbyte migrate canary --watch S --format json` prints it."""
+        return {
+            "verdict": self.verdict.value,
+            "reasons": list(self.reasons),
+            "canary": self.canary.to_json(),
+            "others": [each.to_json() for each in self.others],
+        }
+
+
+def judge_canary(canary: BrokerRates, others: Sequence[BrokerRates]) -> CanaryReport:
+    """Compare the canary with the other brokers: more failures, conversions, time or CPU are reasons to roll back."""
+    if not canary.records_in and canary.fetch_ms is None:
+        idle = f"broker {canary.broker} took and served nothing in that time"
+        return CanaryReport(CanaryVerdict.UNKNOWN, (idle,), canary, tuple(others))
+    reasons = tuple(_objections(canary, others))
+    verdict = CanaryVerdict.ROLL_BACK if reasons else CanaryVerdict.KEEP
+    return CanaryReport(verdict, reasons, canary, tuple(others))
+
+
+def _objections(canary: BrokerRates, others: Sequence[BrokerRates]) -> Iterator[str]:
+    if canary.converted > MOST_CONVERTED * canary.records_in and canary.converted > max(
+        (each.converted for each in others), default=0.0
+    ):
+        yield (
+            f"{canary.converted:,.0f} records a second are converted for consumers, {canary.records_in:,.0f} are "
+            "produced: upgrade consumers first (magicbyte migrate status names them)"
+        )
+    if canary.failed > max(MOST_FAILED, *(each.failed for each in others), 0.0):
+        yield f"{canary.failed:.2%} of its Produce and Fetch parts failed"
+    if canary.under_replicated:
+        yield f"{canary.under_replicated:.0f} partitions that it leads have replicas out of sync"
+    for what, name, unit, least in (
+        ("Produce takes", "produce_ms", "ms", _NOTICEABLE_MS),
+        ("Fetch takes", "fetch_ms", "ms", _NOTICEABLE_MS),
+        ("the CPU used is", "cpu", "cores", _NOTICEABLE_CPU),
+    ):
+        own, known = getattr(canary, name), [value for each in others if (value := getattr(each, name)) is not None]
+        if own is not None and known and own > SLOWER * max(known) and own - max(known) > least:
+            yield f"{what} {own:.2f} {unit}, on the slowest other broker {max(known):.2f} {unit}"
