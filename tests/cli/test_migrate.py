@@ -103,6 +103,16 @@ def test_a_folder_of_request_logs_is_read_whole(tmp_path: Path) -> None:
     assert run("migrate", "check", "--request-log", tmp_path / "kafka-request.log").exit_code == 0
 
 
+def test_clients_that_have_gone_can_be_left_out(tmp_path: Path) -> None:
+    text = (LOGS / "0.9.0.1.log").read_text()
+    (tmp_path / "kafka-request.log").write_text(re.sub(r"\[20\d\d-", "[2016-", text))
+    check = ["migrate", "check", "--request-log", tmp_path]
+    assert run(*check, "--days", "36500").exit_code == run(*check).exit_code == 1
+    done = run(*check, "--days", "30")
+    assert done.exit_code == 0
+    assert "kinds of requests are left out: the last was more than 30 days ago" in done.stdout
+
+
 def test_what_tells_nothing_is_noted(tmp_path: Path) -> None:
     (tmp_path / "empty.log").write_text("[2026-11-25 08:22:04,061] INFO nothing\n")
     done = run("migrate", "check", "--request-log", tmp_path / "empty.log")

@@ -17,6 +17,7 @@ from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.plan import PlanOptions, made_plan, plan_json, plan_text
 from magicbyte.cli.render import table_lines
+from magicbyte.clock import SystemClock
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from magicbyte.releases import Release
 
 BREAKS = 1
+_DAY_MS = 86_400_000
 _LOOKS = 8  # places of a partition, before its format is set
 _FORMATS = click.Choice(["0", "1", "2"])
 
@@ -70,6 +72,8 @@ def clients_options(command: F) -> F:
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--looks", type=click.IntRange(0, 10_000), default=32, show_default=True,
               help="Places of a partition at which to look for old formats.")  # fmt: skip
+@click.option("--days", type=click.IntRange(1, 36_500), metavar="N",
+              help="Only clients that asked in the last N days, and those whose last request has no date.")  # fmt: skip
 @click.option("--html", type=OutputPath(), metavar="FILE", help="Write a page, too.")
 @format_option
 def check(form: str, html: Path | None, target: str, **given: Any) -> None:
@@ -106,6 +110,7 @@ class _Asked:
     pages: tuple[str, ...]
     topics: tuple[str, ...]
     looks: int
+    days: int | None
 
 
 def _release(text: str) -> Release:
@@ -131,6 +136,10 @@ async def _check(asked: _Asked) -> Check:
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
     notes += await _look_at_clients(facts.sightings, [*pages, *asked.pages], asked.request_logs)
+    if asked.days is not None:
+        oldest_ms = SystemClock().now_ms() - asked.days * _DAY_MS
+        if count := facts.sightings.forget_before(oldest_ms):
+            notes.append(f"{count} kinds of requests are left out: the last was more than {asked.days} days ago")
     if not len(facts.sightings):
         notes.append("clients are not known: that takes --http of magicbyte brokers, --request-log or --metrics")
     return check(facts, asked.release, notes)

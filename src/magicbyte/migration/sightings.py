@@ -71,6 +71,13 @@ class Sightings:
         if last_ms is not None:
             seen.last_ms = max(last_ms, seen.last_ms or 0)
 
+    def forget_before(self, date_ms: int) -> int:
+        """Forget requests whose last one was before a date, and return how many kinds; those without a date stay."""
+        old = [asking for asking, seen in self._seen.items() if seen.last_ms is not None and seen.last_ms < date_ms]
+        for asking in old:
+            del self._seen[asking]
+        return len(old)
+
     def __len__(self) -> int:
         return len(self._seen)
 
