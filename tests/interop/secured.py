@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    load_pem_private_key,
-    pkcs12,
-)
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
-from magicbyte.broker.scram_users import change_of
-from magicbyte.ports import MetadataStore
+from interop import jvm, kafka_oracle
+from magicbyte.broker.cluster import tell_of_config_change
+from magicbyte.broker.scram_users import USERS, change_of, sanitised
+from magicbyte.clock import SystemClock
+from magicbyte.metadata.zookeeper import ZooKeeperStore
+from magicbyte.ports import CreateNode, MetadataStore
 from magicbyte.security.scram import HASHES
 from magicbyte.security.server import Credential
 from magicbyte.testing.certificates import HOSTS, Authority
@@ -26,6 +31,8 @@ STORE_PASSWORD: Final = "store-pass"  # of the PKCS12 files, which old Java clie
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 LISTENERS: Final = {"TLS": "SSL", "MUTUAL": "SSL", "LOGIN": "SASL_SSL", "EXPIRED": "SSL", "ELSEWHERE": "SSL"}
 """Protocols by name: the last two show a certificate that has expired, and one for another host."""
+USER_NODES: Final = "/config/users"
+_ENCRYPTION: Final = BestAvailableEncryption(STORE_PASSWORD.encode())
 _MODULE: Final = "org.apache.kafka.common.security."
 
 
@@ -36,27 +43,25 @@ class Stores:
         self._folder, self._authority = folder, Authority()
         self.ca = folder / "ca.pem"
         self.ca.write_text(self._authority.certificate)
-        self.broker = self._authority.write(folder, "broker")
+        key, certificate = self._issued("broker")
+        self.broker = self._written("broker", key, certificate)
+        self.broker_store = self._key_store("broker", key, certificate)
         self.elsewhere = self._authority.write(folder, "elsewhere", ["elsewhere.example"])
         self.expired = self._written("expired", *self._issued("broker", datetime.timedelta(hours=-1)))
         key, certificate = self._issued("duke")
         self.own = self._written("duke", key, certificate)
         self.own_key, self.own_certificate = self._written("duke-key", key), self._written("duke-only", certificate)
-        self.trust_store, self.key_store = folder / "ca.p12", folder / "duke.p12"
-        encryption = BestAvailableEncryption(STORE_PASSWORD.encode())
-        trusted = x509.load_pem_x509_certificate(self._authority.certificate.encode())
-        self.trust_store.write_bytes(
-            pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(trusted, b"ca")], encryption)
-        )
-        self.key_store.write_bytes(
-            pkcs12.serialize_key_and_certificates(
-                b"duke",
-                load_pem_private_key(key.encode(), None),  # type: ignore[arg-type]  # of any kind, here P-256
-                x509.load_pem_x509_certificate(certificate.encode()),
-                [trusted],
-                encryption,
-            )
-        )
+        self.key_store, self.trust_store = self._key_store("duke", key, certificate), folder / "ca.p12"
+        trusted = pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(self._authority.certificate.encode()), b"ca")
+        self.trust_store.write_bytes(pkcs12.serialize_java_truststore([trusted], _ENCRYPTION))
+
+    def _key_store(self, name: str, key: str, certificate: str) -> Path:
+        path = self._folder / f"{name}.p12"
+        private = load_pem_private_key(key.encode(), None)
+        assert isinstance(private, ec.EllipticCurvePrivateKey)
+        own, by = (x509.load_pem_x509_certificate(each.encode()) for each in (certificate, self._authority.certificate))
+        path.write_bytes(pkcs12.serialize_key_and_certificates(name.encode(), private, own, [by], _ENCRYPTION))
+        return path
 
     def _issued(self, name: str, lifetime: datetime.timedelta = datetime.timedelta(days=1)) -> tuple[str, str]:
         return self._authority.issue(name, HOSTS, lifetime=lifetime)
@@ -123,3 +128,54 @@ class Stores:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+@contextmanager
+def real_broker(version: str, folder: Path, stores: Stores, *properties: str) -> Iterator[tuple[str, str]]:
+    """Run a real broker with a plain listener and one of SASL_SSL inside the block; yield the addresses of both.
+
+    The user is known to PLAIN, and to SCRAM soon.
+    """
+    plain, secured, controller = jvm.free_port(), jvm.free_port(), jvm.free_port()
+    jaas = folder / "jaas.conf"
+    jaas.write_text(
+        f'KafkaServer {{ {_MODULE}plain.PlainLoginModule required user_{USER}="{_escaped(PASSWORD)}"; '
+        f"{_MODULE}scram.ScramLoginModule required; }};\n"
+    )
+    listeners = f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://127.0.0.1:{secured}"
+    more = [f"listeners={listeners}"]
+    if kafka_oracle.uses_kraft(version):
+        more = [
+            f"listeners={listeners},CONTROLLER://127.0.0.1:{controller}",
+            f"advertised.listeners={listeners}",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+        ]
+    stored = {"keystore.type": "PKCS12", "keystore.location": stores.broker_store, "keystore.password": STORE_PASSWORD}
+    settings = [f"ssl.{name}={value}" for name, value in {**stored, "key.password": STORE_PASSWORD}.items()]
+    settings.append(f"sasl.enabled.mechanisms={','.join(MECHANISMS)}")
+    try:
+        with pytest.MonkeyPatch.context() as patch:  # what a JVM takes, whoever starts it
+            patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={jaas}")
+            state = jvm.start(
+                version, folder / "broker", *more, *settings, *properties, port=plain, controller_port=controller
+            )
+        _add_user(state)
+        yield f"127.0.0.1:{plain}", f"127.0.0.1:{secured}"
+    finally:
+        jvm.stop(folder / "broker")
+
+
+def _add_user(state: jvm.Json) -> None:
+    """Let the user log in by SCRAM to a real broker: by its ZooKeeper, as ours writes it, or by its API."""
+    if state["zookeeper"]:
+        with closing(ZooKeeperStore(state["zookeeper"])) as store:
+            kept = {each: Credential.of(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
+            if store.exists(USER_NODES) is None:  # 0.10 has it when it needs it
+                store.transaction([CreateNode(USER_NODES, b"")])
+            told = tell_of_config_change(store, USERS, sanitised(USER), SystemClock().now_ms())
+            store.transaction([change_of(store, USER, kept), *told])
+        return
+    admin = AdminClient({"bootstrap.servers": state["bootstrap"]})
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # KRaft refuses both in one request
+        change = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+        admin.alter_user_scram_credentials([change])[USER].result(60)

@@ -80,7 +80,10 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
             try:
                 challenge = await connection.exchange_raw(token)
             except NetworkError as error:  # how such brokers refuse
-                raise SecurityError(f"{name}: the broker ended the login by {login.mechanism}: {error}") from None
+                why = "brokers before 1.0 do that for a wrong user or password"
+                raise SecurityError(
+                    f"{name}: the broker ended the login by {login.mechanism} ({why}): {error}"
+                ) from None
             continue
         found = await connection.exchange(SaslAuthenticateRequest(auth_bytes=token), authenticate or 0)
         assert isinstance(found, SaslAuthenticateResponse)

@@ -1,0 +1,103 @@
+"""Our commands and real secured brokers, from 0.10.2, which takes tokens as they are, to 4.3: TLS and each login."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+from interop.secured import MECHANISMS, PASSWORD, WRONG, Stores, real_broker
+from magicbyte.cli.main import main
+from magicbyte.testing import Broker
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
+
+VERSIONS: Final = ("0.10.2.2", "2.8.2", "3.9.1", "4.3.1")
+PATIENCE_S: Final = 60
+
+
+def run(*words: str | Path, text: bytes = b"") -> Any:
+    """Return what became of a command; no password is in what it says."""
+    result = CliRunner().invoke(main, list(map(str, words)), input=text)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert not [each for each in (PASSWORD, WRONG) if each in result.output]
+    return result
+
+
+def said(*words: str | Path, text: bytes = b"") -> str:
+    """Return what a command prints that succeeds."""
+    result = run(*words, text=text)
+    assert result.exit_code == 0, (words, result.output)
+    return str(result.stdout)
+
+
+def written(path: Path, settings: Mapping[str, str], before: str = "") -> Path:
+    lines = (f"{before}{name}={value}\n" for name, value in settings.items())
+    path.write_text("".join(lines).replace("\\", "\\\\"))  # what a properties file means by one is an escape
+    return path
+
+
+def until_known(address: str, settings: Path) -> None:
+    """Wait until the broker has read of its new user."""
+    end = time.monotonic() + PATIENCE_S
+    while (result := run("topics", "list", "-b", address, "--config", settings)).exit_code:
+        assert time.monotonic() < end, result.output
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_commands_reach_a_real_secured_broker_by_each_login(version: str, tmp_path: Path) -> None:
+    stores = Stores(tmp_path)
+    settings = {
+        each: written(tmp_path / f"{each}.properties", stores.java("SASL_SSL") | stores.login("Java", each))
+        for each in MECHANISMS
+    }
+    with real_broker(version, tmp_path, stores) as (_, address):
+        until_known(address, settings["SCRAM-SHA-256"])
+        until_known(address, settings["SCRAM-SHA-512"])
+        for mechanism, path in settings.items():
+            reached = ("-b", address, "--config", path)
+            said("topics", "create", *reached, mechanism)
+            said("produce", *reached, "-t", mechanism, text=b"one\ntwo\n")
+            assert said("consume", *reached, "-t", mechanism, "-e") == "one\ntwo\n"
+        assert set(said("topics", "list", "-b", address, "--config", settings["PLAIN"]).split()) >= set(MECHANISMS)
+        planned = json.loads(said("plan", "--format", "json", "-b", address, "--config", settings["SCRAM-SHA-512"]))
+        assert {each["topic"] for each in planned["topics"]} >= set(MECHANISMS)
+        mirrored(address, stores, tmp_path)
+        refused(address, stores, tmp_path)
+
+
+def mirrored(address: str, stores: Stores, folder: Path) -> None:
+    """Copy a topic from the real broker to one of ours, which is secured, too."""
+    login = stores.java("SASL_SSL") | stores.login("Java", "SCRAM-SHA-256")
+    both = (
+        written(folder / "source", login, "source.").read_text() + written(folder / "to", login, "target.").read_text()
+    )
+    (folder / "mirror").write_text(both)
+    with Broker(stores.broker_settings()) as ours:
+        stores.add_user(ours.served.metadata)
+        to = ours.address("LOGIN")
+        run_mirror = ("mirror", "--from", address, "--to", to, "--config", folder / "mirror", "--topics", "PLAIN")
+        said(*run_mirror, "--until-caught-up")
+        path = written(folder / "ours", login)
+        assert said("consume", "-b", to, "--config", path, "-t", "PLAIN", "-e") == "one\ntwo\n"
+
+
+def refused(address: str, stores: Stores, folder: Path) -> None:
+    """Be told what is wrong: the password (brokers before 1.0 just end a login), who is trusted, the protocol."""
+    (folder / "others").mkdir()
+    others = Stores(folder / "others")
+    tries = {
+        "the login by PLAIN": stores.java("SASL_SSL") | stores.login("Java", "PLAIN", WRONG),
+        "its certificate is not accepted": others.java("SASL_SSL") | others.login("Java", "PLAIN"),
+        "the broker speaks TLS at this port": {"security.protocol": "PLAINTEXT"},
+    }
+    for says, settings in tries.items():
+        result = run("topics", "list", "-b", address, "--config", written(folder / "refused", settings))
+        assert result.exit_code == 2
+        assert says in result.stderr
