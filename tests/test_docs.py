@@ -34,7 +34,7 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OFFLINE = (
     "commands/convert.md", "commands/diff.md", "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
-    "commands/retain.md", "commands/compact.md", "guides/old-logs.md", "guides/data-engineers.md",
+    "commands/rescue.md", "commands/retain.md", "commands/compact.md", "guides/old-logs.md", "guides/data-engineers.md",
     "guides/protocol-designers.md", "guides/client-authors.md", "python/api.md", "python/checker.md",
 )  # fmt: skip
 """Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""

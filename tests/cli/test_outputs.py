@@ -35,6 +35,7 @@ Place = tuple[str, str]
 
 OUTPUTS: dict[Place, list[str]] = {
     ("cat", "output"): ["cat", "INPUT", "-o", "OUTPUT"],
+    ("rescue", "work"): ["rescue", "INPUT", "--to", "./rescued", "--work", "OUTPUT"],
     ("salvage", "out"): ["salvage", "INPUT", "--out", "OUTPUT"],
     ("convert", "out"): ["convert", "INPUT", "--to", "v1", "--out", "OUTPUT"],
     ("rebuild-index", "out"): ["rebuild-index", "INPUT", "--out", "OUTPUT"],
@@ -57,7 +58,7 @@ INPUTS = {
     ("schema generate", "directory"), ("schema advise", "message"), ("schema advise", "samples_path"),
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"),
-    ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
+    ("rescue", "backup"), ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
     ("cluster status", "directory"), ("migrate status", "directories"), ("migrate next", "directories"),
     *((f"migrate {name}", "request_logs") for name in ("check", "status", "next", "apply")),
 }  # fmt: skip
@@ -65,7 +66,7 @@ NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",
     "delete_retention", "delimiter", "depth", "dialect", "end", "group", "groups", "headers", "http", "ignore",
     "index_interval", "jars", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
-    "max_message_bytes", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",
+    "max_message_bytes", "max_unpacked", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",
     "retention_bytes", "retention_ms", "segment_bytes", "settings", "since", "source", "states", "target", "template",
     "text", "throttle", "to_datetime", "topic", "topics", "until", "value_decoder_class", "version", "x_settings",
     "zookeeper",

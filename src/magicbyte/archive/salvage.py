@@ -126,7 +126,7 @@ IMPOSSIBLE = "its offset is not one of this segment"
 CONTRADICTED = "its offset contradicts those around it"
 CONTENT = "it may be the content of a record: nothing is missing at its offsets"
 MEANINGLESS = "a transaction marker that says nothing: no broker opens a log with it"
-UNOPENED = "it cannot be opened, and the indexes to be written name what is inside"
+UNOPENED = "it cannot be opened, though its checksum holds"
 
 
 _WALK_BYTES = 8192
@@ -194,10 +194,13 @@ def plan_segment(
     dialect: Dialect,
     progress: Callable[[int], None] = lambda _: None,
     rules: IndexRules = LATEST_RULES,
+    *,
+    opens: bool = False,
 ) -> SegmentPlan:
     """Walk a segment and decide what to take of it. `progress` is told of the bytes walked.
 
-    `rules`: of the indexes to be written. An entry that they must look into, and that cannot be opened, is left out.
+    `rules`: of the indexes to be written. An entry that they must look into, and that cannot be opened, is left out;
+    with `opens` every entry that cannot be opened is.
     """
     rows: list[_EntryRow] = []
     outliers: list[_EntryRow] = []
@@ -217,7 +220,7 @@ def plan_segment(
             continue
         table = scan(event.view, dialect=dialect)
         useless += _meaningless_markers(file.path, event.position, table)
-        useless += _unopened(Chunk(file.path, event.position, table), rules, limits.entry_bytes)
+        useless += _unopened(Chunk(file.path, event.position, table), None if opens else rules, limits.entry_bytes)
         if event.row == known and rows and rows[-1].end == event.position:
             rows[-1].extend(event)
         else:
@@ -244,12 +247,18 @@ def _meaningless_markers(path: str, start: int, table: BatchTable) -> Iterator[A
             yield Aside(path, start + at, start + at + size, 1, (batch.base_offset, batch.last_offset), MEANINGLESS)
 
 
-def _unopened(chunk: Chunk, rules: IndexRules, limit: int) -> list[Aside]:
-    """Return the entries that cannot be opened, though sound by their checksums, of those that an index looks into."""
+def _unopened(chunk: Chunk, rules: IndexRules | None, limit: int) -> list[Aside]:
+    """Return the entries that cannot be opened, though sound by their checksums: of those that an index looks into.
+
+    Without `rules`: of all.
+    """
     table = chunk.table
     errors: list[CorruptRecordError] = []
-    rows = np.flatnonzero(looked_into(table, rules)).tolist()
-    options = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True, limit=limit)
+    rows = list(range(len(table))) if rules is None else np.flatnonzero(looked_into(table, rules)).tolist()
+    parts = rules is None  # where all is opened, a key or header that leads nowhere counts, too
+    options = DecodeOptions(
+        keys=parts, values=parts, headers=parts, verify=False, control=True, limit=limit, any_lz4_header=parts
+    )
     for _ in decode_chunk(chunk, rows, options, errors.append):
         pass  # only whether it goes
     found: dict[int, Aside] = {}
@@ -515,13 +524,15 @@ class SalvageOptions:
     """How to salvage. `version`: of the Kafka whose index rules to write by, None for the newest.
 
     `dialect` overrules what the folders say. Entries of more than `limit` bytes are damage. `new_cluster`: as in
-    PartitionWriter. `progress` is told of the bytes walked.
+    PartitionWriter. `opens`: leave out every entry that cannot be opened, not only those that an index looks into.
+    `progress` is told of the bytes walked.
     """
 
     version: str | None = None
     dialect: Dialect | None = None
     limit: int = DEFAULT_MAX_BATCH_BYTES
     new_cluster: bool = False
+    opens: bool = False
     progress: Callable[[int], None] = lambda _: None
 
     @property
@@ -630,7 +641,7 @@ def salvage_partition(
     for segment in partition.segments:
         with partition.files.open(segment.log.path) as file:
             limits = limits_of(partition, segment, options.limit)
-            plan = plan_segment(file, limits, dialect, options.progress, options.rules)
+            plan = plan_segment(file, limits, dialect, options.progress, options.rules, opens=options.opens)
             report.add(plan)
             # a segment of which nothing is left goes, but for the last: its base is where the next offsets begin
             if writer is not None and (plan.extents or segment is partition.segments[-1]):

@@ -35,6 +35,7 @@ COMMANDS = {
     "dump": "Print batches, indexes and snapshots, byte by byte.",
     "verify": "Say whether logs are sound, and if not, what to do.",
     "salvage": "Write all that is whole in damaged logs anew.",
+    "rescue": "Bring an old backup into a cluster of today, or a directory.",
     "convert": "Convert logs to another format or codec.",
     "diff": "Say whether two logs hold the same records.",
     "rebuild-index": "Make index files from logs, and compare.",

@@ -16,11 +16,10 @@ import click
 
 from magicbyte.cli.mirror_config import client_setting_option, client_settings, from_file
 from magicbyte.cli.mirror_display import display, line
-from magicbyte.cli.options import OutputPath
+from magicbyte.cli.options import OutputPath, log_directory_or_none
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import MagicbyteError, UnknownTopicError
-from magicbyte.log.files.filesystem import local_path
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -81,17 +80,7 @@ def _client(context: click.Context, side: str, option: str, addresses: str) -> C
 
 def _target(context: click.Context, target: str) -> Client | Path:
     """Return a client of a cluster, or a log directory: a name with a slash. Raises BadParameter."""
-    path = Path(local_path(target) or target)
-    if "/" in target or target in (".", ".."):
-        if path.exists() and not path.is_dir():
-            raise click.BadParameter(f"{target} is no directory", param_hint="--to")
-        return path
-    if ":" not in target:
-        raise click.BadParameter(
-            f"{target!r}: expected HOST:PORT, such as localhost:9092, or a log directory, such as ./{target}",
-            param_hint="--to",
-        )
-    return _client(context, "target", "--to", target)
+    return log_directory_or_none(target, "--to") or _client(context, "target", "--to", target)
 
 
 @click.command(cls=_Mirror)

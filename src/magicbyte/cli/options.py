@@ -78,6 +78,23 @@ class OutputPath(_PathType):
             self.fail(str(error), param, ctx)
 
 
+def log_directory_or_none(value: str, option: str) -> Path | None:
+    """Return the log directory that a value names, which has a slash; None for brokers. Raises BadParameter."""
+    from magicbyte.log.files.filesystem import local_path
+
+    path = Path(local_path(value) or value)
+    if "/" in value or value in (".", ".."):
+        if path.exists() and not path.is_dir():
+            raise click.BadParameter(f"{value} is no directory", param_hint=option)
+        return path
+    if ":" not in value:
+        raise click.BadParameter(
+            f"{value!r}: expected HOST:PORT, such as localhost:9092, or a log directory, such as ./{value}",
+            param_hint=option,
+        )
+    return None
+
+
 def key_values(settings: Sequence[str]) -> dict[str, str]:
     """Return KEY=VALUE arguments by key. Raises BadParameter."""
     found = {}

@@ -18,8 +18,9 @@ _ERASE: Final = "\r\x1b[K"
 class Bar:
     """A line with a bar, bytes, rate and time left, written anew at most every 0.1 s while something is done."""
 
-    def __init__(self, total: int, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, total: int, stream: TextIO, clock: Callable[[], float] = time.monotonic, name: str = "") -> None:
         self._total, self._stream, self._clock = total, stream, clock
+        self._name = f"{name}  " * bool(name)
         self._begun = self._drawn = clock()
         self._done = 0
 
@@ -40,7 +41,7 @@ class Bar:
 
         rate = self._done / (now - self._begun)
         left = "" if not rate else f"  {_time_text((self._total - self._done) / rate)} left"
-        told = f"{size_text(self._done)} of {size_text(self._total)}  {size_text(int(rate))}/s{left}"
+        told = f"{self._name}{size_text(self._done)} of {size_text(self._total)}  {size_text(int(rate))}/s{left}"
         columns = shutil.get_terminal_size((80, 24)).columns - 1  # a line that is full would wrap
         width = min(_WIDEST, columns - len(told) - 2)
         filled = width * self._done // self._total
@@ -56,16 +57,16 @@ _shown: list[Bar] = []
 
 
 @contextlib.contextmanager
-def progress(total: int, *, streams: bool = False) -> Iterator[Callable[[int], None]]:
+def progress(total: int, *, streams: bool = False, name: str = "") -> Iterator[Callable[[int], None]]:
     """Give a function that takes the bytes just done, of `total`.
 
-    `streams`: data flows to stdout meanwhile; no bar then, if that is a terminal as well. Single lines, written by
-    `output.say` and `output.complain`, go between two states of the bar.
+    `name`: of the step, shown in front. `streams`: data flows to stdout meanwhile; no bar then, if that is a terminal
+    as well. Single lines, written by `output.say` and `output.complain`, go between two states of the bar.
     """
     if total < WORTH_SHOWING or not _is_terminal(sys.stderr) or (streams and _is_terminal(sys.stdout)):
         yield lambda _: None
         return
-    bar = Bar(total, sys.stderr)
+    bar = Bar(total, sys.stderr, name=name)
     _shown.append(bar)
     try:
         yield bar.advance

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from magicbyte.client.client import BrokerNode, Client, only
+from magicbyte.client.client import BrokerNode, only
 from magicbyte.client.source import Source
 from magicbyte.errors import BrokerError, NetworkError
 from magicbyte.protocol.messages.list_offsets import (
@@ -66,14 +66,14 @@ async def list_offset(
 
 
 async def ends(
-    client: Client, partitions: Iterable[tuple[str, int]], *, committed: bool = False
+    client: Source, partitions: Iterable[tuple[str, int]], *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
     """Return LATEST of many partitions, as `offsets_now`."""
     return await offsets_now(client, partitions, LATEST, committed=committed)
 
 
 async def offsets_now(
-    client: Client, partitions: Iterable[tuple[str, int]], timestamp: int, *, committed: bool = False
+    client: Source, partitions: Iterable[tuple[str, int]], timestamp: int, *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
     """Return EARLIEST or LATEST of many partitions, asked with one request for each broker that leads some of them.
 
@@ -91,7 +91,7 @@ async def offsets_now(
 
 
 async def _offsets_at(
-    client: Client, node: BrokerNode, topics: Mapping[str, list[int]], timestamp: int, committed: bool
+    client: Source, node: BrokerNode, topics: Mapping[str, list[int]], timestamp: int, committed: bool
 ) -> dict[tuple[str, int], int]:
     asked = [
         ListOffsetsTopic(

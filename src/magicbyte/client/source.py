@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Message)
 class Source(Protocol):
     """A cluster to read from: a `Client`, or log directories (`mirror/log_source.py`).
 
-    It answers Fetch and ListOffsets; `read_sets`, `list_offset` and what is made of them need no more.
+    It answers Fetch and ListOffsets; `read_sets`, `list_offset` and mirrors need no more.
     """
 
     cluster: ClusterMetadata
@@ -26,6 +26,15 @@ class Source(Protocol):
 
     async def versions(self) -> BrokerVersions:
         """Return the request versions that it answers; of several brokers those of one."""
+
+    async def leader(self, topic: str, partition: int) -> BrokerNode:
+        """Return the leader of a partition. Raises BrokerError and NetworkError."""
+
+    def forget(self, topic: str) -> None:
+        """Ask for the leaders of a topic again when they are needed next."""
+
+    async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what `attempt` returns; try again as long as it fails in a way that may pass."""
 
     async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
         """Return what `attempt` returns for the leader of a partition. Raises BrokerError and NetworkError."""

@@ -5,13 +5,20 @@ library's streams do not tell a cut frame from a whole one, and allocate whateve
 Source: RFC 8878.
 """
 
+from __future__ import annotations
+
+import io
 import struct
+from typing import TYPE_CHECKING, BinaryIO
 
 import zstandard
 
 from magicbyte.codecs.output import OutputFull
 from magicbyte.errors import CorruptRecordError
 from magicbyte.wire.checksum import Buffer
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 DEFAULT_LEVEL = 3
 MAGIC = 0xFD2FB528
@@ -42,6 +49,28 @@ def compress(data: Buffer, level: int | None) -> bytes:
         return compressor.compress(data)
     finally:
         unused.append(compressor)
+
+
+class ZstdFile(io.RawIOBase):
+    """What the frames of a file hold, from its position on, as a file that is read once. Memory: one window, at most
+    128 MiB. Frames that are cut end without an error: whoever reads knows how much there should be.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(
+            file, read_across_frames=True
+        )
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Fill some of `buffer`. Raises CorruptRecordError."""
+        try:
+            return self._reader.readinto(buffer)
+        except zstandard.ZstdError as error:
+            raise CorruptRecordError("zstd data", expected="sound frames", found=error) from None
 
 
 def size_hint(data: memoryview) -> int:

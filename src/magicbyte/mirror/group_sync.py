@@ -50,7 +50,7 @@ async def translate_groups(
     """
     found = []
     for name in names:
-        found += _translated(name, _of_readers(await committed_offsets(source, name, reaches)), reaches)
+        found += offsets_at(name, await committed_offsets(source, name, reaches), reaches)
     return found
 
 
@@ -58,14 +58,18 @@ def _of_readers(places: Mapping[TopicPartition, Committed]) -> dict[TopicPartiti
     return {partition: each for partition, each in places.items() if DEFAULT_GROUP not in each.metadata}
 
 
-def _translated(
+def offsets_at(
     name: str, places: Mapping[TopicPartition, Committed], reaches: Mapping[TopicPartition, Reach]
 ) -> list[GroupOffset]:
+    """Return where a group with these places at the source goes on, in partitions that are copied.
+
+    The places of mirrors are none of readers.
+    """
     return [
         GroupOffset(
             name, partition, place.offset, reaches[partition].target, reaches[partition].translate(place.offset)
         )
-        for partition, place in sorted(places.items())
+        for partition, place in sorted(_of_readers(places).items())
         if partition in reaches
     ]
 
@@ -175,7 +179,7 @@ class GroupSync:
                 for why in sorted({without_place[each] for each in readers if each in without_place}):
                     lacking = sorted(each for each in readers if without_place.get(each) == why)
                     synced.leave_out(name, f"{why} in {_named(lacking)}")
-                offsets += _translated(name, readers, reaches)
+                offsets += offsets_at(name, readers, reaches)
         await write_groups(self._target, offsets, synced)
         if self._names.untold is not None:
             synced.leave_out("(groups without members)", self._names.untold)

@@ -15,6 +15,7 @@ from magicbyte.client import Client, admin
 from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import send_made
+from magicbyte.client.source import Source
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorError
 from magicbyte.log.live.partition_log import PartitionLog
@@ -141,7 +142,7 @@ class TopicReplica:
 class IdenticalCopier:
     """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the sets at hand."""
 
-    def __init__(self, source: Client, replica: Replica, stop: asyncio.Event, copied: Copied) -> None:
+    def __init__(self, source: Source, replica: Replica, stop: asyncio.Event, copied: Copied) -> None:
         self.copied = copied
         self._source = source
         self.replica = replica
@@ -199,7 +200,7 @@ def _behind_last(found: ClosedSets) -> int:
 class IdenticalMirror(Rounds):
     """Copies topics, offsets and bytes as they are, to a cluster of ours or into a log directory of this machine."""
 
-    def __init__(self, source: Client, target: Client | LogTarget, choice: Choice) -> None:
+    def __init__(self, source: Source, target: Client | LogTarget, choice: Choice) -> None:
         super().__init__(source)
         self._target = target
         self._choice = choice

@@ -101,8 +101,11 @@ def _whole(error: CorruptRecordError) -> None:
 class LogSource:
     """The cluster of some partition folders, a `Source`. Raises what it meets in them as CorruptRecordError."""
 
-    def __init__(self, partitions: Iterable[PartitionDirectory]) -> None:
-        """Know the partitions; each is opened when it is asked for. Raises MirrorError for one without a name."""
+    def __init__(self, partitions: Iterable[PartitionDirectory], cluster_id: str | None = None) -> None:
+        """Know the partitions; each is opened when it is asked for. Raises MirrorError for one without a name.
+
+        `cluster_id` stands in place of what the `meta.properties` of the partitions says.
+        """
         folders = list(partitions)
         self._folders: dict[TopicPartition, PartitionDirectory] = {}
         self._served: dict[TopicPartition, _Served] = {}
@@ -110,8 +113,8 @@ class LogSource:
             if each.topic is None or each.partition is None:
                 raise MirrorError(f"{each.path}: expected a folder named TOPIC-N")
             self._folders[TopicPartition(each.topic, each.partition)] = each
-        told = meta_properties(folders)
-        cluster_id = None if told is None else parse_meta_properties(told).cluster_id
+        if cluster_id is None and (told := meta_properties(folders)) is not None:
+            cluster_id = parse_meta_properties(told).cluster_id
         self.cluster = ClusterMetadata({HERE.id: HERE}, cluster_id)
 
     async def __aenter__(self) -> Self:
@@ -135,6 +138,17 @@ class LogSource:
     async def versions(self) -> BrokerVersions:
         """Return the versions of the requests that are answered."""
         return _VERSIONS
+
+    async def leader(self, topic: str, partition: int) -> BrokerNode:  # noqa: ARG002 (it leads all of them)
+        """Return this one."""
+        return HERE
+
+    def forget(self, topic: str) -> None:
+        """Nothing is remembered of leaders."""
+
+    async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Return what `attempt` returns: what fails in files does not pass."""
+        return await attempt()
 
     async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:  # noqa: ARG002
         """Return what `attempt` does: this is the leader."""

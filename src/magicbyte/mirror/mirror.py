@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from magicbyte.client import Client
+from magicbyte.client.source import Source
 from magicbyte.mirror.copier import Copied, PartitionCopier
 from magicbyte.mirror.group_sync import GroupSync
 from magicbyte.mirror.offset_topic import make_offset_topic
@@ -28,13 +29,16 @@ NOTHING_COPIED: Final = "nothing is copied yet"
 class Mirror(Rounds):
     """Copies the chosen topics from a cluster to another. Setting `stop` ends it: what was copied is kept in mind."""
 
-    def __init__(self, source: Client, target: Client, choice: Choice) -> None:
+    def __init__(self, source: Source, target: Client, choice: Choice) -> None:
         super().__init__(source)
         self._target = target
         self._choice = choice
         self._park = None if choice.park is None else Park(choice.park)
         self._has_map = False
-        self._groups = GroupSync(source, target, choice.group) if choice.sync_groups else None
+        self._groups: GroupSync | None = None
+        if choice.sync_groups:
+            assert isinstance(source, Client), "files have no coordinator to ask"
+            self._groups = GroupSync(source, target, choice.group)
         self._groups_again_at = 0.0
         self._copiers: dict[tuple[str, int], PartitionCopier] = {}
 

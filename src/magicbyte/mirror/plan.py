@@ -45,6 +45,8 @@ OURS: Final = frozenset(
 """Settings of a topic that Kafka's brokers do not know."""
 HEARD_SECONDS: Final = 30.0  # until all brokers have heard of a topic
 _HEARD_AGAIN_SECONDS: Final = 0.1
+KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Settings of a topic that is made for files: nothing says how long their records were to be kept."""
 _FORMAT: Final = "message.format.version"
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _DIFFERENCES: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
@@ -380,8 +382,10 @@ async def _closed(source: Source, topic: Topic, storage: Storage) -> tuple[Mode,
 
 
 async def _configs(source: Source, topic: str, versions: BrokerVersions) -> dict[str, str]:
-    """Return a topic's own settings, as far as they say something about its records; none before 0.11, or of files."""
-    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None or not isinstance(source, Client):
+    """Return a topic's own settings, as far as they say something about its records; none before 0.11."""
+    if not isinstance(source, Client):
+        return dict(KEEP_ALL)
+    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
         return {}
     found = await admin.describe_configs(source, admin.ConfigResource.TOPIC, topic)
     return {

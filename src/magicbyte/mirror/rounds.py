@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from typing import Final, Protocol, TypeAlias
 
-from magicbyte.client import Client
 from magicbyte.client.offsets import ends
+from magicbyte.client.source import Source
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.plan import TopicMirrorPlan
 from magicbyte.printable import logger
@@ -38,7 +38,7 @@ class Rounds(ABC):
     `groups_left_out`: why groups of the source were not taken along the last time, whole or in some partitions.
     """
 
-    def __init__(self, source: Client) -> None:
+    def __init__(self, source: Source) -> None:
         self.stop = asyncio.Event()
         self.groups_left_out: dict[str, str] = {}
         self._source = source

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from magicbyte.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets
 from magicbyte.client.offsets import bounds
+from magicbyte.client.source import Source
 from magicbyte.codecs import Codec, Lz4Header, compress, decompress
 from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.plan import TopicMirrorPlan
@@ -40,7 +40,7 @@ class OpeningCost:
 class Savings:
     """Measures what is saved, topic by topic. `look` is to be called now and then."""
 
-    def __init__(self, source: Client) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
         self._costs: dict[str, OpeningCost] = {}
 

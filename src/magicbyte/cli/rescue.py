@@ -1,0 +1,172 @@
+"""`magicbyte rescue`: an old backup into a running cluster, or a new log directory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from magicbyte.cli import options
+from magicbyte.cli.brokers import client_of
+from magicbyte.cli.client_settings import client_options
+from magicbyte.cli.output import complain, say, say_json
+from magicbyte.cli.progress import progress
+from magicbyte.cli.render import many, size_text
+
+if TYPE_CHECKING:
+    from magicbyte.ports import TopicPartition
+    from magicbyte.rescue.receipt import RescuedPartition, RescueReceipt
+
+
+def _unpacked(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    from magicbyte.log.files.units import size_of
+
+    found = None if value is None else size_of(value)
+    if value is not None and not found:
+        raise click.BadParameter(f"{value!r}: expected a size such as 10GiB", context, parameter)
+    return found
+
+
+@click.command()
+@click.argument("backup", type=click.Path(exists=True, path_type=Path))
+@click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to produce into, "
+              "or a new log directory: a name with a slash, such as ./rescued.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Say what is whole, what is lost and what would be done; write nothing "
+              "to the target.")  # fmt: skip
+@click.option("--work", type=options.OutputPath(folder=True), metavar="DIR", help="A folder for what is on its way; "
+              "it is gone at the end, and must be there again to go on.  [default: beside DIR, else in the current "
+              "folder: its name, or that of BACKUP, and .rescue]")  # fmt: skip
+@click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
+@options.as_option
+@click.option("--max-unpacked", callback=_unpacked, metavar="SIZE", help="Bytes that an archive may have inside.  "
+              "[default: 100 times its own size, at least 1GiB]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
+@options.max_batch_bytes_option
+@options.threads_option
+@client_options
+def rescue(
+    backup: Path,
+    target: str,
+    dry_run: bool,
+    work: Path | None,
+    topics: tuple[str, ...],
+    as_: TopicPartition | None,
+    max_unpacked: int | None,
+    as_json: bool,
+    max_batch_bytes: int,
+    threads: int,
+) -> None:
+    """Bring old logs back: BACKUP into a running cluster, or into a new log directory, in one step.
+
+    BACKUP is a folder of logs, at any depth, or an archive of one: .tar, .tar.gz, .tar.zst, .zip, .log.gz. It may be
+    damaged, never shut down, and hold several replicas of a partition: the one with most that is whole is taken. What
+    is whole is salvaged, converted to magic 2 and produced, or placed; offsets of consumer groups go along. Nothing of
+    BACKUP is changed. After an interruption the same command goes on, and nothing is written twice.
+
+    Exit status: 0 all was whole and is there, 1 something is lost, and is reported, 2 wrong use or a failure to write.
+
+    \b
+    magicbyte rescue old-logs.tar.gz --to localhost:9092 --dry-run
+    magicbyte rescue old-logs.tar.gz --to localhost:9092
+    magicbyte rescue /backup/kafka --to ./rescued
+    """
+    from magicbyte.rescue.rescue import ClusterTarget, RescueOptions, rescue_into
+
+    folder = options.log_directory_or_none(target, "--to")
+    if work is None:
+        beside = Path(f"{backup.resolve().name}.rescue") if folder is None else folder
+        work = beside if folder is None else folder.with_name(f"{folder.name}.rescue")
+    chosen = RescueOptions(
+        _step,
+        topics=topics,
+        as_=as_,
+        limit=max_batch_bytes,
+        unpacked=max_unpacked,
+        threads=threads,
+        is_dry=dry_run,
+    )
+    try:
+        to = ClusterTarget(target, functools.partial(client_of, target)) if folder is None else folder
+        receipt = rescue_into(backup, to, work, chosen)
+    except KeyboardInterrupt:
+        complain(f"stopped: the same command goes on, with what is in {work}")
+        raise
+    if as_json:
+        say_json(receipt.to_json())
+    else:
+        say(*_lines(receipt))
+    if not receipt.is_complete:
+        click.get_current_context().exit(1)
+
+
+@contextlib.contextmanager
+def _step(name: str, size: int) -> Iterator[Callable[[int], None]]:
+    """Show how far a step is."""
+    with progress(size, name=name) as advance:
+        yield advance
+
+
+def _lines(receipt: RescueReceipt) -> Iterator[str]:
+    yield from receipt.archive
+    for each in receipt.partitions:
+        yield from _partition_lines(each, receipt)
+    if receipt.missing:
+        yield f"not in the backup: {', '.join(map(str, receipt.missing))}"
+    for name, why in receipt.left_out.items():
+        yield f"{name}: left out: {why}"
+    for group in receipt.groups:
+        name = "{}-{}".format(*group.source)
+        yield f"group {group.group}: {name}: offset {group.offset} is {group.translation.offset} there"
+    for kept in receipt.kept_groups:
+        yield f"group {kept}: its offsets are in the directory"
+    for name, why in receipt.groups_left_out.items():
+        yield f"group {name}: left out: {why}"
+    if receipt.is_dry:
+        yield from receipt.plans
+    if any(each.written is not None for each in receipt.partitions):
+        yield "topics that were made now keep all records, with retention.ms=-1, until you set it"
+    yield _last_line(receipt)
+
+
+def _partition_lines(each: RescuedPartition, receipt: RescueReceipt) -> Iterator[str]:
+    found = each.salvage
+    whole = f"{size_text(found.bytes)} of {size_text(each.size)} are whole"
+    if receipt.is_dry:
+        yield f"{each.name}: {whole}, from {each.source}"
+    else:
+        digest = each.whole.digest
+        said = f"{each.name}: {many(digest.records, 'record')}, {whole}, from {each.source}"
+        yield f"{said}, digest {digest.body:016x}"
+    for other in each.replicas:
+        yield f"  not taken: {other.path}: {other.why}"
+    if each.error is not None:
+        yield f"  {each.error}"
+    elif not each.is_same and each.written is not None:
+        written = each.written.digest
+        yield f"  the target differs: {many(written.records, 'record')}, digest {written.body:016x}"
+    if each.whole.aborted:
+        yield f"  of aborted transactions, for no consumer of committed records: {many(each.whole.aborted, 'record')}"
+    if found.moved:
+        yield f"  put back in their places: {found.moved}"
+    if found.ended_transactions:
+        yield f"  open transactions that were aborted: {found.ended_transactions}"
+    for loss in found.lost:
+        offsets = "no offsets" if loss.offsets is None else f"offsets {loss.offsets[0]}..{loss.offsets[1]}"
+        yield (f"  lost: {loss.path}, bytes {loss.position}..{loss.end - 1}, {offsets}: {loss.error.what}: "
+               f"expected {loss.error.expected}, found {loss.error.found}")  # fmt: skip
+    for aside in found.aside:
+        yield (f"  left out: {aside.path}, bytes {aside.position}..{aside.end - 1}, "
+               f"offsets {aside.offsets[0]}..{aside.offsets[1]}: {aside.why}")  # fmt: skip
+
+
+def _last_line(receipt: RescueReceipt) -> str:
+    count = many(len(receipt.partitions), "partition")
+    if receipt.is_dry:
+        return f"dry run: nothing was written to {receipt.to}; {count} to rescue"
+    records = many(sum(each.whole.digest.records for each in receipt.partitions), "record")
+    lost = "" if receipt.is_complete else "; what is lost is said above"
+    return f"rescued into {receipt.to}: {records} of {count}, read back and compared{lost}"

@@ -1,0 +1,137 @@
+"""What a backup holds: partitions at any depth, of several of the same name the one with most that is whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.archive.salvage import SalvageOptions, salvage_partition
+from magicbyte.errors import InvalidTopicError, LogDirectoryError, UnknownTopicError
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.log.files.checkpoints import MESSAGE_DIALECT
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.names import check_topic_name, is_named_by_offset
+from magicbyte.log.files.partitions import in_use
+from magicbyte.mirror.plan import INTERNAL
+from magicbyte.ports import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from magicbyte.archive.salvage import SalvageReport
+
+OLD_CLUSTERS: Final = "it belongs to the old cluster"
+
+
+class Replica(NamedTuple):
+    """A folder of the backup that holds a partition, what of it is whole, and why it is not the one that is taken."""
+
+    path: str
+    bytes: int
+    lost: int
+    why: str
+
+
+@dataclass(slots=True)
+class BackupContent:
+    """The partitions of a backup by name, and the other replicas of each. `left_out`: partitions, by why."""
+
+    partitions: dict[TopicPartition, PartitionDirectory] = field(default_factory=dict)
+    others: dict[TopicPartition, list[Replica]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segments."""
+        return sum(each.size for each in self.partitions.values())
+
+
+def open_backup(
+    folder: Path,
+    topics: Collection[str],
+    as_: TopicPartition | None,
+    options: SalvageOptions,
+) -> BackupContent:
+    """Return what the folder holds, at any depth. Where a partition is there twice, both are walked to compare them.
+
+    `as_` names the only partition. Raises LogDirectoryError where there is no log, UnknownTopicError.
+    """
+    found = BackupContent()
+    same: dict[TopicPartition, list[PartitionDirectory]] = {}
+    for each in _partitions(folder, as_):
+        if each.topic is None or each.partition is None:
+            raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N; --as TOPIC-N names a single one")
+        name = TopicPartition(each.topic, each.partition)
+        if each.topic in INTERNAL and each.topic != OFFSETS_TOPIC:
+            found.left_out[str(name)] = OLD_CLUSTERS
+            continue
+        try:
+            check_topic_name(each.topic)
+        except InvalidTopicError as error:
+            found.left_out[str(name)] = f"no topic has this name: {error}"
+            continue
+        if not topics or each.topic in topics or each.topic == OFFSETS_TOPIC:
+            same.setdefault(name, []).append(_of_new_cluster(each))
+    for topic in topics:
+        if not any(name.topic == topic for name in same):
+            raise UnknownTopicError(f"{folder}: no topic {topic!r}")
+    for name, replicas in sorted(same.items()):
+        found.partitions[name], others = _best(replicas, options)
+        if others:
+            found.others[name] = others
+    return found
+
+
+def _partitions(folder: Path, as_: TopicPartition | None) -> list[PartitionDirectory]:
+    """Return all partitions below a folder, which may be one itself."""
+    if folder.is_file():
+        return discover([str(folder)], as_)
+    above = sorted({place.parent if place != folder else folder for place in _holding_segments(folder)})
+    if not above:
+        raise LogDirectoryError(f"{folder}: expected folders with segments (of 20 digits and .log), found none")
+    found = in_use(each for place in above for each in discover([str(place)]))
+    found = list({each.path: each for each in found}.values())  # one log directory may hold another one
+    if as_ is not None:
+        if len(found) != 1:
+            raise LogDirectoryError(f"{as_} names one partition: expected one partition folder, found {len(found)}")
+        found = [replace(found[0], topic=as_.topic, partition=as_.partition)]
+    return found
+
+
+def _holding_segments(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        if any(name.endswith(".log") and is_named_by_offset(name) for name in names):
+            yield Path(place)
+
+
+def _of_new_cluster(each: PartitionDirectory) -> PartitionDirectory:
+    """Return the partition without its topic's id, which the new cluster does not know."""
+    return replace(each, texts={name: text for name, text in each.texts.items() if name == MESSAGE_DIALECT})
+
+
+def _best(replicas: list[PartitionDirectory], options: SalvageOptions) -> tuple[PartitionDirectory, list[Replica]]:
+    """Return the replica with most whole bytes, of equal ones that with least damage, and the others."""
+    if len(replicas) == 1:
+        return replicas[0], []
+    reports = [(salvage_partition(each, None, options), each) for each in replicas]
+    reports.sort(key=lambda pair: (-pair[0].bytes, len(pair[0].lost), pair[1].path))
+    (best, taken), *others = reports
+    return taken, [Replica(each.path, report.bytes, len(report.lost), _why(best, report)) for report, each in others]
+
+
+def _why(best: SalvageReport, other: SalvageReport) -> str:
+    if other.bytes < best.bytes:
+        return f"{best.bytes - other.bytes} bytes of whole batches less"
+    return "more damaged places" if len(other.lost) > len(best.lost) else "as good as the one that is taken"
+
+
+def missing_numbers(names: Mapping[TopicPartition, PartitionDirectory]) -> list[TopicPartition]:
+    """Return the partitions that are not there, of topics of which one with a higher number is."""
+    highest: dict[str, int] = {}
+    for name in names:
+        highest[name.topic] = max(highest.get(name.topic, 0), name.partition)
+    every = (TopicPartition(topic, number) for topic, last in sorted(highest.items()) for number in range(last))
+    return [each for each in every if each not in names and each.topic != OFFSETS_TOPIC]

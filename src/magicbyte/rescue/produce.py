@@ -1,0 +1,148 @@
+"""The last step into a cluster: a mirror of files for each topic, the groups, and all of it read back."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.client import admin
+from magicbyte.client.offsets import bounds
+from magicbyte.clock import SystemClock
+from magicbyte.errors import MirrorError
+from magicbyte.mirror.log_source import LogSource
+from magicbyte.mirror.mirror import Mirror
+from magicbyte.mirror.plan import Choice, Mode
+from magicbyte.mirror.progress import Book
+from magicbyte.protocol import APIS
+from magicbyte.rescue.groups import StoredGroups, write_stored_groups
+from magicbyte.rescue.receipt import RescuedPartition, RescueReceipt, records_seen
+
+if TYPE_CHECKING:
+    from magicbyte.client import Client
+    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.ports import TopicPartition
+
+RESCUE_GROUP: Final = "magicbyte-rescue"
+Topics = Mapping[str, list[RescuedPartition]]
+_FETCH, _COMMITTED, _DESCRIBE_CONFIGS = 1, range(4, 13), 32
+_LOOK_SECONDS: Final = 0.2  # between two looks at how far a copy is
+_CLOCK: Final = SystemClock()
+
+
+async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
+    """Return what would be done with each topic, in a line; nothing is written.
+
+    Raises MirrorError for a topic that the target has with another number of partitions, BrokerError, NetworkError.
+    """
+    counts: dict[str, int] = {}
+    for each in names:
+        counts[each.topic] = max(counts.get(each.topic, 0), each.partition + 1)
+    async with target:
+        known, found = await target.topics(), []
+        for name, count in counts.items():
+            there = known.get(name)
+            partitions = f"{count} partition{'' if count == 1 else 's'}"
+            if there is None:
+                found.append(f"{name}: to be made at the target with {partitions}")
+                continue
+            if len(there.partitions) != count:
+                raise MirrorError(
+                    f"{name}: expected {partitions} at the target, as in the backup, found {len(there.partitions)}: "
+                    "delete the topic there, and it is made"
+                )
+            held = [number for number in there.partitions if (await bounds(target, name, number))[1]]
+            told = "holds records" if held else "is empty"
+            found.append(f"{name}: is at the target with {partitions}, and {told}")
+    return found
+
+
+async def produce_all(
+    target: Client,
+    topics: Topics,
+    staged: Mapping[str, list[PartitionDirectory]],
+    groups: StoredGroups,
+    receipt: RescueReceipt,
+    steps: Callable[[str, int], AbstractContextManager[Callable[[int], None]]],
+) -> None:
+    """Copy the topics, then the groups; note in the receipt what the target gives back.
+
+    A topic goes on where it was interrupted. Raises MirrorError for one that the target holds otherwise, BrokerError
+    and NetworkError.
+    """
+    async with target:
+        sources = {
+            name: LogSource(staged[name], _identity(partitions)) for name, partitions in topics.items()
+        }  # fmt: skip
+        for name, partitions in topics.items():
+            await _check_kept(target, name, partitions)
+        size = sum(each.size for folders in staged.values() for each in folders)
+        with steps("produce", size) as advance:
+            for name, source in sources.items():
+                await _copy(target, name, source, advance)
+        if groups:
+            counts = {name: _count(partitions) for name, partitions in topics.items()}
+            synced = await write_stored_groups(target, RESCUE_GROUP, groups, counts)
+            receipt.groups, receipt.groups_left_out = synced.written, receipt.groups_left_out | synced.left_out
+        with steps("read back", size) as advance:
+            await _read_back(target, topics, advance)
+
+
+def _count(partitions: list[RescuedPartition]) -> int:
+    return max(each.name.partition for each in partitions) + 1
+
+
+def _identity(partitions: list[RescuedPartition]) -> str:
+    """Return by what the target knows a topic of this backup again, wherever the backup lies."""
+    told: list[Any] = [[str(each.name), *each.whole.digest] for each in partitions]
+    return f"backup-{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]}"
+
+
+async def _check_kept(target: Client, name: str, partitions: list[RescuedPartition]) -> None:
+    """Raise MirrorError where the target would delete at once what it is given."""
+    known = await target.topics()
+    if name not in known or (await target.versions()).latest(APIS[_DESCRIBE_CONFIGS]) is None:
+        return
+    setting = (await admin.describe_configs(target, admin.ConfigResource.TOPIC, name)).get("retention.ms")
+    retention = -1 if setting is None or setting.value is None else int(setting.value)
+    times = [each.whole.oldest for each in partitions if each.whole.oldest is not None]
+    if retention >= 0 and times and min(times) < _CLOCK.now_ms() - retention:
+        raise MirrorError(
+            f"{name}: the target deletes records after {retention} ms, and those of the backup are older: "
+            f"set retention.ms=-1 first (magicbyte configs set --topic {name} retention.ms=-1)"
+        )
+
+
+async def _copy(target: Client, name: str, source: LogSource, advance: Callable[[int], None]) -> None:
+    """Copy a topic as far as it is not there yet."""
+    mirror = Mirror(source, target, Choice(re.compile(re.escape(name)), RESCUE_GROUP))
+    for each in await mirror.plan():
+        if each.mode in (Mode.KEYED, Mode.LEFT_OUT):
+            raise MirrorError(f"{name}: expected a topic with {each.partitions} partitions at the target: {each.why}")
+    copying, done = asyncio.create_task(mirror.catch_up()), 0
+    try:
+        while not copying.done():
+            await asyncio.wait([copying], timeout=_LOOK_SECONDS)
+            now = sum(each.closed_bytes + each.opened_bytes for each in mirror.copied().values())
+            advance(now - done)
+            done = now
+    finally:
+        copying.cancel()
+    await copying
+
+
+async def _read_back(target: Client, topics: Topics, advance: Callable[[int], None]) -> None:
+    """Take the digests of what the target gives back."""
+    committed = (await target.versions()).latest(APIS[_FETCH], _COMMITTED) is not None
+    for name, partitions in topics.items():
+        for each in partitions:
+            place = await Book(RESCUE_GROUP, name, each.name.partition).load(target, 1)
+            assert place is not None, "it is kept before the first set is sent"
+            start, _ = await bounds(target, *each.name)
+            end = place.lanes[each.name.partition].target
+            each.written = await records_seen(target, *each.name, start, end, committed=committed)
+            advance(each.salvage.bytes)

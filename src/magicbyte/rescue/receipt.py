@@ -1,0 +1,161 @@
+"""What became of a backup: for each partition counts, a digest of its records, and all that is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from magicbyte.client.fetch import FetchOptions, read_records
+from magicbyte.records.decode import DecodeOptions
+from magicbyte.records.digest import NOTHING, Digest, hash_records
+from magicbyte.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from magicbyte.archive.salvage import SalvageReport
+    from magicbyte.client.source import Source
+    from magicbyte.mirror.group_sync import GroupOffset
+    from magicbyte.ports import TopicPartition
+    from magicbyte.rescue.backup import Replica
+
+_COUNTED = DecodeOptions(keys=False, values=False, headers=False)
+
+
+@dataclass(slots=True)
+class RecordsSeen:
+    """The records of a partition as a consumer of committed records gets them, one behind the other.
+
+    `digest` does not depend on offsets, which a cluster gives anew, but on the order. `oldest`: the lowest timestamp,
+    None where no record has one. `aborted`: records that only other consumers get.
+    """
+
+    digest: Digest = NOTHING
+    oldest: int | None = None
+    aborted: int = 0
+
+
+async def records_seen(
+    source: Source, topic: str, partition: int, start: int, end: int, *, committed: bool = True
+) -> RecordsSeen:
+    """Read the records between two offsets. `committed`: the source knows transactions.
+
+    Raises CorruptRecordError, BrokerError and NetworkError.
+    """
+    seen = RecordsSeen()
+    options = FetchOptions(committed=committed)
+    async for columns in read_records(source, topic, partition, start, end, options):
+        hashes = hash_records(columns)
+        first = seen.digest.records
+        hashes.offset = np.arange(first, first + len(hashes), dtype=np.int64)
+        seen.digest = seen.digest.plus(hashes.digest())
+        times = hashes.timestamp[hashes.timestamp != NO_TIMESTAMP]
+        if len(times):
+            seen.oldest = int(times.min() if seen.oldest is None else min(seen.oldest, times.min()))
+    return seen
+
+
+async def count_records(source: Source, topic: str, partition: int, start: int, end: int) -> int:
+    """Return how many records there are between two offsets, aborted ones too."""
+    pieces = read_records(source, topic, partition, start, end, decoding=_COUNTED)
+    return sum([len(columns) async for columns in pieces])
+
+
+@dataclass(slots=True)
+class RescuedPartition:
+    """What became of a partition. `error`: why nothing of it is at the target.
+
+    `written`: the records as they were read back from the target; None where none was asked for.
+    """
+
+    name: TopicPartition
+    source: str
+    size: int
+    salvage: SalvageReport
+    replicas: list[Replica] = field(default_factory=list)
+    whole: RecordsSeen = field(default_factory=RecordsSeen)
+    written: RecordsSeen | None = None
+    error: str | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the target gives back what is whole, or was not asked."""
+        return self.error is None and (self.written is None or self.written.digest == self.whole.digest)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was lost on the way, and the target has it."""
+        return self.is_same and not self.salvage.lost and not self.salvage.aside
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte rescue --json` has for a partition."""
+        return {
+            "partition": str(self.name),
+            "source": self.source,
+            "replicas": [each._asdict() for each in self.replicas],
+            "bytesIn": self.size,
+            "bytesWhole": self.salvage.bytes,
+            **self.whole.digest.to_json(),
+            "aborted": self.whole.aborted,
+            "atTarget": None if self.written is None else self.written.digest.to_json(),
+            "same": self.is_same,
+            "error": self.error,
+            "movedBack": self.salvage.moved,
+            "endedTransactions": self.salvage.ended_transactions,
+            "lost": [each.to_json() for each in self.salvage.lost],
+            "leftOut": [each.to_json() for each in self.salvage.aside],
+        }
+
+
+@dataclass(slots=True)
+class RescueReceipt:
+    """What became of a backup. `archive`: what could not be unpacked. `plans`: of a dry run, a line for each topic.
+
+    `left_out` and `groups_left_out`: partitions and groups that are not at the target, and why. `missing`: partitions
+    that the backup lacks, below others of their topics. `kept_groups`: their offsets are in the directory,
+    as they were.
+    """
+
+    backup: str
+    to: str
+    is_dry: bool
+    partitions: list[RescuedPartition] = field(default_factory=list)
+    archive: list[str] = field(default_factory=list)
+    missing: list[TopicPartition] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    groups: list[GroupOffset] = field(default_factory=list)
+    groups_left_out: dict[str, str] = field(default_factory=dict)
+    kept_groups: list[str] = field(default_factory=list)
+    plans: list[str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that the backup holds was whole, and is at the target."""
+        return not self.archive and all(each.is_complete for each in self.partitions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `magicbyte rescue --json` prints."""
+        return {
+            "backup": self.backup,
+            "to": self.to,
+            "dryRun": self.is_dry,
+            "complete": self.is_complete,
+            "records": sum(each.whole.digest.records for each in self.partitions),
+            "partitions": [each.to_json() for each in self.partitions],
+            "archive": self.archive,
+            "missing": list(map(str, self.missing)),
+            "leftOut": self.left_out,
+            "groups": [
+                {
+                    "group": each.group,
+                    "partition": "{}-{}".format(*each.source),
+                    "offset": each.offset,
+                    "atTarget": each.translation.offset,
+                    "exact": each.translation.exact,
+                }
+                for each in self.groups
+            ],
+            "groupsLeftOut": self.groups_left_out,
+            "groupsKept": self.kept_groups,
+            "plans": self.plans,
+        }

@@ -1,0 +1,252 @@
+"""Takes an old backup through all steps: unpack, choose, salvage, convert, produce or place, read back.
+
+Everything on the way lies in a working folder, under one lock. Each step goes on where it was interrupted: salvaged and
+converted partitions have their names only when they are whole, and the target keeps how far it has come (mirror/). The
+identity of a topic, by which the target knows a rescue again, comes from its records alone: of the same backup it is
+the same from any folder, at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from magicbyte.archive.convert import ConvertOptions, convert_partitions
+from magicbyte.archive.salvage import SalvageOptions, SalvageReport, salvage_logs, salvage_partition
+from magicbyte.client import Client
+from magicbyte.client.offsets import bounds
+from magicbyte.errors import LogDirectoryError, MagicbyteError
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.log.files.checkpoints import META_PROPERTIES
+from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.filesystem import LocalFiles, make_directory, replace_file, sync_directory
+from magicbyte.log.files.outputs import refuse_overlap
+from magicbyte.mirror.log_source import LogSource
+from magicbyte.ports import TopicPartition
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.encode import Format
+from magicbyte.rescue.backup import BackupContent, missing_numbers, open_backup
+from magicbyte.rescue.groups import stored_groups
+from magicbyte.rescue.produce import planned, produce_all
+from magicbyte.rescue.receipt import RescuedPartition, RescueReceipt, count_records, records_seen
+from magicbyte.rescue.unpack import UnpackLimits, is_packed, unpack
+
+Steps = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Begins a step with a name and its size in bytes; gives what is told of the bytes done."""
+
+STATE: Final = "rescue.json"
+LOCK: Final = ".lock"
+UNPACKED, SALVAGED, CONVERTED = "unpacked", "salvaged", "converted"
+
+
+@dataclass(frozen=True, slots=True)
+class RescueOptions:
+    """`topics`: only these. `as_` names a single partition. `unpacked`: bytes that an archive may have inside."""
+
+    steps: Steps
+    topics: tuple[str, ...] = ()
+    as_: TopicPartition | None = None
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    unpacked: int | None = None
+    threads: int = 1
+    is_dry: bool = False
+
+
+class ClusterTarget(NamedTuple):
+    """A cluster to produce into, and what makes a client of it."""
+
+    bootstrap: str
+    client: Callable[[], Client]
+
+
+def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options: RescueOptions) -> RescueReceipt:
+    """Bring all that is whole in a backup into a cluster, or a new log directory; return the receipt.
+
+    The backup is only read. `work` is made if need be, and is gone when all is done; after an interruption the same
+    call goes on there. Raises LogDirectoryError, MirrorError, CorruptRecordError, BrokerError, NetworkError, OSError.
+    """
+    if not backup.exists():
+        raise LogDirectoryError(f"{backup}: expected a folder of logs or an archive, found nothing")
+    if backup.is_file() and not is_packed(backup) and backup.suffix != ".log":
+        raise LogDirectoryError(f"{backup}: expected a folder, a .log file, .tar, .tar.gz, .tar.zst, .zip or .log.gz")
+    refuse_overlap(work, [str(backup)])
+    if isinstance(target, Path):
+        _check_new(target)
+        refuse_overlap(target, [str(backup)])
+    else:
+        asyncio.run(planned(target.client(), ()))  # a cluster that does not answer is told before the work begins
+    is_new = not work.exists()
+    make_directory(work)
+    with ExitStack() as stack:
+        try:
+            lock = LocalFiles().lock(str(work / LOCK))
+        except BlockingIOError as error:
+            raise LogDirectoryError(f"{work}: another rescue is working there") from error
+        stack.callback(lock.release)
+        stage = _Stage(backup, work, options)
+        stage.check_state()
+        to = str(target) if isinstance(target, Path) else target.bootstrap
+        receipt = RescueReceipt(str(backup), to, options.is_dry)
+        try:
+            stage.open(receipt)
+            if isinstance(target, ClusterTarget):
+                topics = [name for name in stage.content.partitions if name.topic != OFFSETS_TOPIC]
+                receipt.plans = asyncio.run(planned(target.client(), topics))
+        except MagicbyteError:
+            if is_new:  # there is nothing yet that is worth to go on with
+                shutil.rmtree(work)
+            raise
+        if options.is_dry:
+            stage.look(receipt)
+        else:
+            stage.fill(receipt)
+            if isinstance(target, Path):
+                _place(work / CONVERTED, target, receipt)
+            else:
+                asyncio.run(_produced(target.client(), work / CONVERTED, receipt, options))
+    if not options.is_dry or is_new:
+        shutil.rmtree(work)
+    return receipt
+
+
+def _check_new(target: Path) -> None:
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    if target.exists():
+        raise LogDirectoryError(f"{target}: expected a new directory, found one that is in use")
+
+
+@dataclass(slots=True)
+class _Stage:
+    """The working folder."""
+
+    backup: Path
+    work: Path
+    options: RescueOptions
+    content: BackupContent = field(default_factory=BackupContent)
+
+    def check_state(self) -> None:
+        """Note what the folder is for. Raises LogDirectoryError where it is for something else."""
+        path, now = self.work / STATE, self._identity()
+        if path.exists():
+            if path.read_text() != now:
+                raise LogDirectoryError(
+                    f"{self.work}: what another rescue left, or of a backup that has changed since: remove it, "
+                    "or give another folder by --work"
+                )
+            return
+        if others := {each.name for each in self.work.iterdir()} - {LOCK, f"{STATE}.tmp"}:
+            raise LogDirectoryError(f"{self.work}: expected a new folder, or what a rescue left; found {min(others)}")
+        replace_file(path, now.encode())
+
+    def _identity(self) -> str:
+        named = str(self.options.as_ or "")
+        stat = self.backup.stat()
+        told = [str(self.backup.resolve()), stat.st_size if self.backup.is_file() else 0, stat.st_mtime_ns]
+        return json.dumps({"backup": told, "topics": sorted(self.options.topics), "as": named})
+
+    def open(self, receipt: RescueReceipt) -> None:
+        """Find the partitions, in the backup or what is unpacked of it."""
+        folder, options = self.backup, self.options
+        if is_packed(self.backup):
+            folder = self.work / UNPACKED
+            limits = UnpackLimits.of(self.backup)
+            if options.unpacked is not None:
+                limits = UnpackLimits(options.unpacked)
+            with options.steps("unpack", self.backup.stat().st_size) as advance:
+                receipt.archive = unpack(self.backup, folder, limits, options.as_, advance).damage
+        if not receipt.archive or any(folder.rglob("*.log")):
+            opening = SalvageOptions(limit=options.limit, opens=True)
+            self.content = open_backup(folder, options.topics, options.as_, opening)
+        else:
+            raise LogDirectoryError(f"{receipt.archive[0]}: no segment could be unpacked")
+        if not self.content.partitions:
+            raise LogDirectoryError(f"{self.backup}: expected partitions of topics, found only Kafka's own")
+        receipt.left_out = self.content.left_out
+        receipt.missing = missing_numbers(self.content.partitions)
+
+    def look(self, receipt: RescueReceipt) -> None:
+        """Say what would be taken, and what is lost; of the backup nothing but an archive is unpacked."""
+        with self.options.steps("look", self.content.size) as advance:
+            for name, each in self.content.partitions.items():
+                options = SalvageOptions(limit=self.options.limit, opens=True, progress=advance)
+                receipt.partitions.append(self._partition(name, each, salvage_partition(each, None, options)))
+
+    def fill(self, receipt: RescueReceipt) -> None:
+        """Salvage and convert all, and compare what comes out with what went in."""
+        found: dict[TopicPartition, RescuedPartition] = {}
+        with self.options.steps("salvage", self.content.size) as advance:
+            salvaging = SalvageOptions(limit=self.options.limit, opens=True, new_cluster=True, progress=advance)
+            for done in salvage_logs(self.content.partitions, self.work / SALVAGED, salvaging):
+                source = self.content.partitions[done.name]
+                found[done.name] = self._partition(done.name, source, done.report)
+        salvaged = {name: each for each in discover([str(self.work / SALVAGED)]) for name in [_name(each)]}
+        (self.work / SALVAGED / META_PROPERTIES).unlink(missing_ok=True)  # the new cluster has its own
+        with self.options.steps("convert", 3 * sum(each.size for each in salvaged.values())) as advance:
+            converting = ConvertOptions(
+                Format.V2, fix_lz4=True, verify=True, limit=self.options.limit, threads=self.options.threads,
+                new_cluster=True, progress=advance,
+            )  # fmt: skip
+            for one in convert_partitions(salvaged, self.work / CONVERTED, converting):
+                if one.error is not None:
+                    found[one.name].error = f"not converted: {one.error}"
+                elif not one.sound:
+                    found[one.name].error = "not converted: what came out differs from what went in"
+        receipt.partitions = [found[name] for name in sorted(found)]
+        asyncio.run(self._see(receipt))
+
+    def _partition(self, name: TopicPartition, source: PartitionDirectory, report: SalvageReport) -> RescuedPartition:
+        return RescuedPartition(name, source.path, source.size, report, self.content.others.get(name, []))
+
+    async def _see(self, receipt: RescueReceipt) -> None:
+        """Take the digests of all that is whole."""
+        source = LogSource(discover([str(self.work / CONVERTED)]))
+        with self.options.steps("read", sum(each.salvage.bytes for each in receipt.partitions)) as advance:
+            for each in receipt.partitions:
+                if each.error is None:
+                    ends = await bounds(source, *each.name)
+                    each.whole = await records_seen(source, *each.name, *ends)
+                    every = await count_records(source, *each.name, *ends)
+                    each.whole.aborted = every - each.whole.digest.records
+                advance(each.salvage.bytes)
+
+
+def _name(each: PartitionDirectory) -> TopicPartition:
+    assert each.topic is not None
+    assert each.partition is not None
+    return TopicPartition(each.topic, each.partition)
+
+
+async def _produced(target: Client, folder: Path, receipt: RescueReceipt, options: RescueOptions) -> None:
+    """Bring the topics into a cluster, then the groups."""
+    topics: dict[str, list[RescuedPartition]] = {}
+    for each in receipt.partitions:
+        if each.name.topic != OFFSETS_TOPIC and each.error is None:
+            topics.setdefault(each.name.topic, []).append(each)
+    found = discover([str(folder)])
+    groups, damaged = stored_groups(each for each in found if each.topic == OFFSETS_TOPIC)
+    receipt.groups_left_out |= dict.fromkeys(damaged, "not understood")
+    staged: Mapping[str, list[PartitionDirectory]] = {
+        name: [each for each in found if each.topic == name] for name in topics
+    }
+    await produce_all(target, topics, staged, groups, receipt, options.steps)
+
+
+def _place(converted: Path, target: Path, receipt: RescueReceipt) -> None:
+    """Give the converted directory its name. Groups and their offsets are in it, as they were."""
+    groups, damaged = stored_groups(each for each in discover([str(converted)]) if each.topic == OFFSETS_TOPIC)
+    receipt.kept_groups = list(groups)
+    receipt.groups_left_out |= dict.fromkeys(damaged, "not understood")
+    for stray in converted.glob("*.jsonl"):
+        stray.unlink()
+    if target.exists():
+        target.rmdir()  # it is empty, or this fails
+    make_directory(target.parent)
+    converted.rename(target)
+    sync_directory(target.parent)

@@ -1,0 +1,180 @@
+"""Archives: what is taken out of them, and what they cannot do."""
+
+import gzip
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from cli.command import run
+from magicbyte.errors import LogDirectoryError
+from magicbyte.rescue.unpack import UnpackLimits, unpack
+from rescue.builders import backup_of, by_partition, content, receipt_of
+
+CASES = ("0.8.2.2/basic-none", "0.10.2.2/basic-gzip")
+SEGMENT = f"t-0/{0:020}.log"
+ROOMY = UnpackLimits(1 << 20)
+
+
+def tar_of(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        tar.add(folder, "var/lib/kafka")
+    return packed.getvalue()
+
+
+def tar_with(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for info, data in members:
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def named(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    return info
+
+
+def packed(kind: str, folder: Path, path: Path) -> Path:
+    path = path.with_name(f"{path.name}{kind}")
+    if kind == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+            for each in folder.rglob("*"):
+                out.write(each, each.relative_to(folder))
+        return path
+    tar = tar_of(folder)
+    pack = {".tar": bytes, ".tar.gz": gzip.compress, ".tgz": gzip.compress, ".tar.zst": zstandard.compress}
+    path.write_bytes(pack[kind](tar))
+    return path
+
+
+@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip"])
+def test_an_archive_gives_the_same_as_the_folder(kind: str, tmp_path: Path) -> None:
+    folder = backup_of(CASES, tmp_path / "backup")
+    archive = packed(kind, folder, tmp_path / "old")
+    of_archive = by_partition(receipt_of(archive, "--to", tmp_path / "a"))
+    of_folder = by_partition(receipt_of(folder, "--to", tmp_path / "b"))
+    assert len(of_folder) == len(CASES)
+    assert {name: each["digest"] for name, each in of_archive.items()} == {
+        name: each["digest"] for name, each in of_folder.items()
+    }
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_a_single_packed_segment_is_named_by_its_file_or_by_as(tmp_path: Path) -> None:
+    folder = backup_of(CASES[:1], tmp_path / "backup")
+    (segment,) = folder.rglob(f"{0:020}.log")
+    for name in (f"{0:020}.log.gz", "orders-3.log.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(segment.read_bytes()))
+    assert list(by_partition(receipt_of(tmp_path / "orders-3.log.gz", "--to", tmp_path / "a"))) == ["orders-3"]
+    found = receipt_of(tmp_path / f"{0:020}.log.gz", "--as", "t-0", "--to", tmp_path / "b")
+    assert list(by_partition(found)) == ["t-0"]
+    assert found["missing"] == []
+
+
+def test_a_folder_with_packed_segments_is_unpacked(tmp_path: Path) -> None:
+    folder = backup_of(CASES, tmp_path / "backup")
+    expected = by_partition(receipt_of(folder, "--to", tmp_path / "a"))
+    for each in list(folder.rglob("*.log")):
+        each.with_name(f"{each.name}.gz").write_bytes(gzip.compress(each.read_bytes()))
+        each.unlink()
+    before = content(folder)
+    found = by_partition(receipt_of(folder, "--to", tmp_path / "b"))
+    assert {name: each["digest"] for name, each in found.items()} == {
+        name: each["digest"] for name, each in expected.items()
+    }
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("name", [f"../../{SEGMENT}", f"a/../../{SEGMENT}", f"..\\{SEGMENT}"])
+def test_names_that_lead_out_are_refused(name: str, tmp_path: Path) -> None:
+    archive = tar_with(tmp_path / "x.tar", (named(name), b"data"))
+    with pytest.raises(LogDirectoryError, match="leads out"):
+        unpack(archive, tmp_path / "to", ROOMY)
+    zipped = tmp_path / "x.zip"
+    with zipfile.ZipFile(zipped, "w") as out:
+        out.writestr(name, b"data")
+    with pytest.raises(LogDirectoryError, match="leads out"):
+        unpack(zipped, tmp_path / "to", ROOMY)
+    assert content(tmp_path / "to") == {}
+
+
+def test_absolute_names_are_taken_below_the_folder(tmp_path: Path) -> None:
+    archive = tar_with(tmp_path / "x.tar", (named(f"/etc/{SEGMENT}"), b"data"))
+    assert unpack(archive, tmp_path / "to", ROOMY).damage == []
+    assert content(tmp_path / "to") == {f"etc/{SEGMENT}": b"data"}
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_are_left_out_and_said(kind: bytes, tmp_path: Path) -> None:
+    link = named(SEGMENT, kind)
+    link.linkname = "/etc/passwd"
+    archive = tar_with(tmp_path / "x.tar", (link, b""), (named(f"t-1/{0:020}.log"), b"data"))
+    found = unpack(archive, tmp_path / "to", ROOMY)
+    assert len(found.damage) == 1
+    assert SEGMENT in found.damage[0]
+    assert content(tmp_path / "to") == {f"t-1/{0:020}.log": b"data"}
+
+
+@pytest.mark.parametrize("name", [SEGMENT, "t-0/video.mp4"])
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_a_bomb_ends_at_the_limit(name: str, pack: object, tmp_path: Path) -> None:
+    bomb = tar_with(tmp_path / "x.tar", (named(name), bytes(8 << 20)))
+    assert callable(pack)
+    kind = "gz" if pack is gzip.compress else "zst"
+    archive = tmp_path / f"x.tar.{kind}"
+    archive.write_bytes(pack(bomb.read_bytes()))
+    with pytest.raises(LogDirectoryError, match="--max-unpacked"):
+        unpack(archive, tmp_path / "to", ROOMY)
+    assert sum(map(len, content(tmp_path / "to").values())) <= ROOMY.size
+
+
+def test_a_header_of_a_tar_file_is_bounded(tmp_path: Path) -> None:
+    info = named("././@LongLink", tarfile.GNUTYPE_LONGNAME)
+    archive = tar_with(tmp_path / "x.tar", (info, b"n" * (2 << 20)))
+    with pytest.raises(LogDirectoryError, match="headers"):
+        unpack(archive, tmp_path / "to", UnpackLimits(1 << 30))
+
+
+def test_more_files_than_allowed_are_refused(tmp_path: Path) -> None:
+    archive = tar_with(tmp_path / "x.tar", *((named(f"{at}"), b"") for at in range(9)))
+    with pytest.raises(LogDirectoryError, match="at most 8 files"):
+        unpack(archive, tmp_path / "to", UnpackLimits(1 << 20, files=8))
+
+
+@pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".tar.zst"])
+def test_of_an_archive_that_is_cut_all_in_front_of_the_cut_comes_out(kind: str, tmp_path: Path) -> None:
+    folder = backup_of(CASES, tmp_path / "backup")
+    whole = tar_of(folder)
+    kept = whole[: len(whole) // 2]
+    path = tmp_path / f"x{kind}"
+    if kind == ".tar":
+        path.write_bytes(kept)
+    elif kind == ".tar.gz":
+        data = gzip.compress(whole, 0)
+        path.write_bytes(data[: len(data) // 2])
+    else:  # a frame for each block, the last of them is missing
+        path.write_bytes(b"".join(zstandard.compress(kept[at : at + 4096]) for at in range(0, len(kept), 4096)))
+    found = unpack(path, tmp_path / "to", UnpackLimits(1 << 30))
+    assert len(found.damage) == 1
+    for name, data in content(tmp_path / "to").items():
+        assert (folder / name.removeprefix("var/lib/kafka/")).read_bytes().startswith(data)
+    assert found.segments > 0
+    receipt = receipt_of(path, "--to", tmp_path / "out", status=1)
+    assert receipt["archive"]
+    assert not receipt["complete"]
+
+
+def test_what_is_no_archive_is_said_in_one_line(tmp_path: Path) -> None:
+    for name in ("x.zip", "x.tar", "x.tar.gz", "x.tar.zst"):
+        (tmp_path / name).write_bytes(b"no archive")
+        result = run("rescue", tmp_path / name, "--to", tmp_path / "out", "--work", tmp_path / "work")
+        assert result.exit_code == 2, name
+        assert len(result.stderr.splitlines()) == 1
+        assert not (tmp_path / "out").exists()
+        assert not (tmp_path / "work").exists()
