@@ -343,5 +343,7 @@ def test_every_old_log_comes_out_whole(case: golden_data.Case, tmp_path: Path) -
     assert run("verify", tmp_path / "out", "--deep").exit_code == 0
     if case.has_records:
         assert found["lost"] == found["leftOut"] == []
-        assert found["records"] == len(case.committed() if case.has_committed else case.records())
+        delivered = len(case.committed() if case.has_committed else case.records())
+        # What an open transaction held back is given once it is ended.
+        assert found["records"] > delivered if "open" in case.topic else found["records"] == delivered
         assert result.exit_code == 0

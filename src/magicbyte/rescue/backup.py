@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OLD_CLUSTERS: Final = "it belongs to the old cluster"
 
 
-class Replica(NamedTuple):
+class BackupReplica(NamedTuple):
     """A folder of the backup that holds a partition, what of it is whole, and why it is not the one that is taken."""
 
     path: str
@@ -40,7 +40,7 @@ class BackupContent:
     """The partitions of a backup by name, and the other replicas of each. `left_out`: partitions, by why."""
 
     partitions: dict[TopicPartition, PartitionDirectory] = field(default_factory=dict)
-    others: dict[TopicPartition, list[Replica]] = field(default_factory=dict)
+    others: dict[TopicPartition, list[BackupReplica]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -112,14 +112,18 @@ def _of_new_cluster(each: PartitionDirectory) -> PartitionDirectory:
     return replace(each, texts={name: text for name, text in each.texts.items() if name == MESSAGE_DIALECT})
 
 
-def _best(replicas: list[PartitionDirectory], options: SalvageOptions) -> tuple[PartitionDirectory, list[Replica]]:
+def _best(
+    replicas: list[PartitionDirectory], options: SalvageOptions
+) -> tuple[PartitionDirectory, list[BackupReplica]]:
     """Return the replica with most whole bytes, of equal ones that with least damage, and the others."""
     if len(replicas) == 1:
         return replicas[0], []
     reports = [(salvage_partition(each, None, options), each) for each in replicas]
     reports.sort(key=lambda pair: (-pair[0].bytes, len(pair[0].lost), pair[1].path))
     (best, taken), *others = reports
-    return taken, [Replica(each.path, report.bytes, len(report.lost), _why(best, report)) for report, each in others]
+    return taken, [
+        BackupReplica(each.path, report.bytes, len(report.lost), _why(best, report)) for report, each in others
+    ]
 
 
 def _why(best: SalvageReport, other: SalvageReport) -> str:

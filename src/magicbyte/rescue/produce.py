@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.client import admin
 from magicbyte.client.offsets import bounds
-from magicbyte.clock import SystemClock
 from magicbyte.errors import MirrorError
 from magicbyte.mirror.log_source import LogSource
 from magicbyte.mirror.mirror import Mirror
@@ -31,7 +30,6 @@ RESCUE_GROUP: Final = "magicbyte-rescue"
 Topics = Mapping[str, list[RescuedPartition]]
 _FETCH, _COMMITTED, _DESCRIBE_CONFIGS = 1, range(4, 13), 32
 _LOOK_SECONDS: Final = 0.2  # between two looks at how far a copy is
-_CLOCK: Final = SystemClock()
 
 
 async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
@@ -110,7 +108,8 @@ async def _check_kept(target: Client, name: str, partitions: list[RescuedPartiti
     setting = (await admin.describe_configs(target, admin.ConfigResource.TOPIC, name)).get("retention.ms")
     retention = -1 if setting is None or setting.value is None else int(setting.value)
     times = [each.whole.oldest for each in partitions if each.whole.oldest is not None]
-    if retention >= 0 and times and min(times) < _CLOCK.now_ms() - retention:
+    today_ms = target.clock.now_ms()
+    if retention >= 0 and times and min(times) + retention < today_ms:
         raise MirrorError(
             f"{name}: the target deletes records after {retention} ms, and those of the backup are older: "
             f"set retention.ms=-1 first (magicbyte configs set --topic {name} retention.ms=-1)"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from magicbyte.client.source import Source
     from magicbyte.mirror.group_sync import GroupOffset
     from magicbyte.ports import TopicPartition
-    from magicbyte.rescue.backup import Replica
+    from magicbyte.rescue.backup import BackupReplica
 
 _COUNTED = DecodeOptions(keys=False, values=False, headers=False)
 
@@ -72,7 +72,7 @@ class RescuedPartition:
     source: str
     size: int
     salvage: SalvageReport
-    replicas: list[Replica] = field(default_factory=list)
+    replicas: list[BackupReplica] = field(default_factory=list)
     whole: RecordsSeen = field(default_factory=RecordsSeen)
     written: RecordsSeen | None = None
     error: str | None = None

@@ -89,7 +89,7 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
         except BlockingIOError as error:
             raise LogDirectoryError(f"{work}: another rescue is working there") from error
         stack.callback(lock.release)
-        stage = _Stage(backup, work, options)
+        stage = _RescueStage(backup, work, options)
         stage.check_state()
         to = str(target) if isinstance(target, Path) else target.bootstrap
         receipt = RescueReceipt(str(backup), to, options.is_dry)
@@ -123,7 +123,7 @@ def _check_new(target: Path) -> None:
 
 
 @dataclass(slots=True)
-class _Stage:
+class _RescueStage:
     """The working folder."""
 
     backup: Path

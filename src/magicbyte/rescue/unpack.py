@@ -66,7 +66,7 @@ class Unpacked:
     damage: list[str] = field(default_factory=list)
 
 
-class _Member(NamedTuple):
+class _PackedFile(NamedTuple):
     """A file of an archive. `open` is None for a link or a device."""
 
     name: str
@@ -123,7 +123,7 @@ class _Unpacking:
     def _at(self) -> str:
         return f" in or behind {self.name}" * bool(self.files)
 
-    def run(self, members: Iterator[_Member]) -> None:
+    def run(self, members: Iterator[_PackedFile]) -> None:
         try:
             for member in members:
                 self.files, self.name = self.files + 1, member.name
@@ -133,7 +133,7 @@ class _Unpacking:
         except _DAMAGE as error:
             self.found.damage.append(f"{self.archive}: damaged or cut off{self._at}: {_text(error)}")
 
-    def _take(self, member: _Member) -> None:
+    def _take(self, member: _PackedFile) -> None:
         place = _inside(self.archive, member.name)
         is_segment = _SEGMENT.fullmatch(place.name) is not None
         if not is_segment and place.name not in _TEXTS:
@@ -164,7 +164,7 @@ class _Unpacking:
                 raise  # nothing behind it can be read
             self.found.damage.append(f"{self.archive}: {name}: {_text(error)}")
 
-    def _pass_over(self, member: _Member) -> None:
+    def _pass_over(self, member: _PackedFile) -> None:
         """Count what lies between the files that are wanted; of a zip or a folder it is not even read."""
         is_read = not self.archive.is_dir() and not self.archive.name.endswith(".zip")
         if is_read and member.open is not None and (file := member.open()) is not None:
@@ -255,7 +255,7 @@ class _BoundedHeader(tarfile.TarInfo):
         return found
 
 
-def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_Member]:
+def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_PackedFile]:
     stream: IO[bytes] = file
     packed: _UpToDamage | None = None
     if archive.name.endswith("gz"):
@@ -272,14 +272,14 @@ def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_Member]:
             tar.members = []  # type: ignore[attr-defined]  # not in typeshed; of a stream it would only grow
             if each.isdir():
                 continue
-            yield _Member(each.name, partial(tar.extractfile, each) if each.isreg() else None)
+            yield _PackedFile(each.name, partial(tar.extractfile, each) if each.isreg() else None)
     if packed is not None and packed.damage is not None:
         raise packed.damage
     if not Header.ended:
         raise EOFError("it has no mark of its end")
 
 
-def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterator[_Member]:
+def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterator[_PackedFile]:
     with zipfile.ZipFile(file) as found:
         if len(found.infolist()) > limits.files:
             raise LogDirectoryError(f"{archive}: expected at most {limits.files} files, found more")
@@ -287,7 +287,7 @@ def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterato
             if each.is_dir():
                 continue
             kind = each.external_attr >> 28  # of Unix: 8 is a file, 0 is not told
-            yield _Member(each.filename, partial(_opened, found, each) if kind in (0, 8) else None)
+            yield _PackedFile(each.filename, partial(_opened, found, each) if kind in (0, 8) else None)
 
 
 def _opened(found: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
@@ -297,18 +297,18 @@ def _opened(found: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
         raise LogDirectoryError(f"{member.filename}: cannot be unpacked: {error}") from error
 
 
-def _folder_members(folder: Path) -> Iterator[_Member]:
+def _folder_members(folder: Path) -> Iterator[_PackedFile]:
     for place, _, names in os.walk(folder):
         for each in (Path(place, name) for name in names):
-            yield _Member(str(each.relative_to(folder)), partial(_open, each) if each.is_file() else None)
+            yield _PackedFile(str(each.relative_to(folder)), partial(_open, each) if each.is_file() else None)
 
 
 def _open(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _single(archive: Path, file: BinaryIO, as_: TopicPartition | None) -> Iterator[_Member]:
+def _single(archive: Path, file: BinaryIO, as_: TopicPartition | None) -> Iterator[_PackedFile]:
     """Yield the one segment that a `.log.gz` is; the partition is named by `as_`, by the file or by its folder."""
     name = archive.name if _SEGMENT.fullmatch(archive.name) else f"{0:020}.log.gz"
     folder = archive.resolve().parent.name if name == archive.name else archive.name.removesuffix(".log.gz")
-    yield _Member(f"{folder if as_ is None else as_}/{name}", lambda: file)
+    yield _PackedFile(f"{folder if as_ is None else as_}/{name}", lambda: file)
