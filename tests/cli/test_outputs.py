@@ -69,7 +69,7 @@ NO_PLACES = {
     "max_message_bytes", "max_unpacked", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",
     "retention_bytes", "retention_ms", "segment_bytes", "settings", "since", "source", "states", "target", "template",
     "text", "throttle", "to_datetime", "topic", "topics", "until", "value_decoder_class", "version", "x_settings",
-    "zookeeper",
+    "zookeeper", "transactional_id",
 }  # fmt: skip
 """Names of parameters that are texts, and neither a file nor a folder."""
 
