@@ -144,6 +144,18 @@ class Release:
         """Whether the cleaner keeps an empty batch for the last offset that it reads."""
         return self.number >= (4, 0)
 
+    # ---- transactions
+
+    @property
+    def transaction_version(self) -> int:
+        """The level of the feature `transaction.version` that a new cluster has: 2 is KIP-890's protocol."""
+        return 2 if self.number >= (4, 0) else 0
+
+    @property
+    def verifies_partitions(self) -> bool:
+        """Whether a partition's leader asks whether it is in a transaction before it takes the first records of one."""
+        return self.number >= (3, 6)
+
     # ---- which requests it answers
 
     def answered(self) -> dict[int, range]:

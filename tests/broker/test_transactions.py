@@ -56,6 +56,8 @@ from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import decode
 from magicbyte.records.entry import entries
+from magicbyte.transactions import answers
+from magicbyte.transactions.answers import FIRST_OF_BROKERS
 from magicbyte.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
 
 SETTINGS = {
@@ -64,6 +66,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "5",
 }
+UNVERIFIED = {"transaction_partition_verification_enable": "false"}
 A, B, C = (("t", each) for each in range(3))
 
 
@@ -196,7 +199,7 @@ def test_16_17_19_22_23_partitions_are_added_all_or_none_and_an_end_can_be_repea
 
 def test_36_a_transaction_whose_time_is_up_is_aborted_and_its_producer_fenced(tmp_path: Path) -> None:
     async def work() -> None:
-        async with serving(tmp_path) as (broker, peer):
+        async with serving(tmp_path, **UNVERIFIED) as (broker, peer):
             pair = await begin(peer, timeout_ms=50)
             await send(peer, pair, A, 0, b"a")
             await add(peer, pair, A)  # from here on its time runs
@@ -347,9 +350,12 @@ def test_every_version_that_is_advertised_is_answered(tmp_path: Path) -> None:
             for request in requests:
                 assert request.API_KEY is not None
                 for version in SERVED[request.API_KEY].versions:
-                    await peer.ask(request, version, APIS[request.API_KEY].response)
-            asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
-            told = await peer.ask(asked, 6, FindCoordinatorResponse)
+                    asked = request
+                    if isinstance(request, AddPartitionsToTxnRequest) and version >= FIRST_OF_BROKERS:
+                        asked = AddPartitionsToTxnRequest(transactions=answers.asked(request))
+                    await peer.ask(asked, version, APIS[request.API_KEY].response)
+            find = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
+            told = await peer.ask(find, 6, FindCoordinatorResponse)
             assert [(each.key, each.error_code, each.node_id) for each in told.coordinators] == [
                 ("x", 0, 0),
                 ("y", 0, 0),
@@ -375,7 +381,7 @@ async def mark(peer: Peer, pair: Pair, *places: tuple[str, int], coordinator_epo
 
 def test_47_48_49_52_74_markers_of_a_coordinator_are_written_unless_they_are_old(tmp_path: Path) -> None:
     async def work() -> None:
-        async with serving(tmp_path) as (broker, peer):
+        async with serving(tmp_path, **UNVERIFIED) as (broker, peer):
             pair = Pair(77, 1)
             assert (await send(peer, pair, A, 0, b"a"))[0] == 0  # a transaction that no coordinator knows
             assert (await read(peer, A)).last_stable_offset == 0
@@ -392,7 +398,10 @@ def test_47_48_49_52_74_markers_of_a_coordinator_are_written_unless_they_are_old
 
 def test_74_our_client_finds_a_hanging_transaction_and_ends_it_and_no_other(tmp_path: Path) -> None:
     async def work() -> None:
-        async with serving(tmp_path) as (broker, peer), Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
+        async with (
+            serving(tmp_path, **UNVERIFIED) as (broker, peer),
+            Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client,
+        ):
             pair = await begin(peer)
             await add(peer, pair, A)
             await send(peer, pair, A, 0, b"known")

@@ -99,7 +99,7 @@ async def add_offsets(peer: Peer, pair: Pair, group: str, *, key: str = "x") -> 
 
 
 async def commit_offset(
-    peer: Peer, pair: Pair, group: str, place: tuple[str, int], offset: int, *, key: str = "x"
+    peer: Peer, pair: Pair, group: str, place: tuple[str, int], offset: int, *, key: str = "x", version: int = 3
 ) -> int:
     part = TxnOffsetCommitRequestPartition(partition_index=place[1], committed_offset=offset)
     request = TxnOffsetCommitRequest(
@@ -109,7 +109,7 @@ async def commit_offset(
         producer_epoch=pair.epoch,
         topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[part])],
     )
-    return (await peer.ask(request, 3, TxnOffsetCommitResponse)).topics[0].partitions[0].error_code
+    return (await peer.ask(request, version, TxnOffsetCommitResponse)).topics[0].partitions[0].error_code
 
 
 async def committed(peer: Peer, group: str = "g", *, stable: bool = False) -> tuple[int, int]:
@@ -130,6 +130,15 @@ async def end(peer: Peer, pair: Pair, *, commit: bool = True, key: str = "x", ve
     return (await peer.ask(request, version, EndTxnResponse)).error_code
 
 
+async def end_and_raise(peer: Peer, pair: Pair, *, commit: bool = True, key: str = "x") -> tuple[int, Pair]:
+    """Return the code, and what the producer is in its next transaction (protocol 2)."""
+    request = EndTxnRequest(
+        transactional_id=key, producer_id=pair.producer_id, producer_epoch=pair.epoch, committed=commit
+    )
+    found = await peer.ask(request, 5, EndTxnResponse)
+    return found.error_code, Pair(found.producer_id, found.producer_epoch)
+
+
 async def ended(peer: Peer, pair: Pair, *, commit: bool = True, key: str = "x") -> None:
     """End a transaction, as soon as its coordinator knows it, and wait until its markers are written."""
     for waits in ((14, 16), (51,)):
@@ -148,13 +157,19 @@ def batch(pair: Pair, sequence: int, *values: bytes, transactional: bool = True)
 
 
 async def send(
-    peer: Peer, pair: Pair, place: tuple[str, int], sequence: int, *values: bytes, key: str | None = "x"
+    peer: Peer,
+    pair: Pair,
+    place: tuple[str, int],
+    sequence: int,
+    *values: bytes,
+    key: str | None = "x",
+    version: int = 9,
 ) -> tuple[int, int]:
     """Return the code, and the offset of the first record."""
     part = PartitionProduceData(index=place[1], records=batch(pair, sequence, *values))
     data = [TopicProduceData(name=place[0], partition_data=[part])]
     request = ProduceRequest(transactional_id=key, acks=-1, timeout_ms=10_000, topic_data=data)
-    found = (await peer.ask(request, 9, ProduceResponse)).responses[0].partition_responses[0]
+    found = (await peer.ask(request, version, ProduceResponse)).responses[0].partition_responses[0]
     return found.error_code, found.base_offset
 
 

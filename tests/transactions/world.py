@@ -14,9 +14,11 @@ from magicbyte.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
 )
 from magicbyte.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from magicbyte.transactions.answers import codes_of
 from magicbyte.transactions.config import TransactionConfig
 from magicbyte.transactions.coordinator import Coordinator
 from magicbyte.transactions.effects import Effect, SendMarkers, Store
@@ -158,6 +160,26 @@ class World:
         topics = found.results_by_topic_v3_and_below
         return [each.partition_error_code for topic in topics for each in topic.results_by_partition]
 
+    def ask(
+        self, pair: tuple[int, int], *places: TopicPartition, verify: bool = False, key: str = "x"
+    ) -> list[int] | None:
+        """Return the codes of partitions that a broker asks about, as they join or to verify that they are in."""
+        ticket, caller = self._caller(5)
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=key,
+            producer_id=pair[0],
+            producer_epoch=pair[1],
+            verify_only=verify,
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=(each,)) for topic, each in places],
+        )
+        request = AddPartitionsToTxnRequest(transactions=[transaction])
+        self.perform(self.coordinator.add_partitions(caller, request, self.now))
+        found = self.replies.get(ticket)
+        if found is None:
+            return None
+        assert isinstance(found, AddPartitionsToTxnResponse)
+        return list(codes_of(found).values())
+
     def add_offsets(self, pair: tuple[int, int], group: str, *, key: str = "x") -> int | None:
         ticket, caller = self._caller(3)
         request = AddOffsetsToTxnRequest(
@@ -171,6 +193,19 @@ class World:
         request = EndTxnRequest(transactional_id=key, producer_id=pair[0], producer_epoch=pair[1], committed=commit)
         self.perform(self.coordinator.end(caller, request, self.now))
         return self._code(ticket)
+
+    def end_and_raise(
+        self, pair: tuple[int, int], *, commit: bool = True, key: str = "x"
+    ) -> tuple[int, int, int] | None:
+        """Return code, id and epoch: those of the next transaction (protocol 2)."""
+        ticket, caller = self._caller(5)
+        request = EndTxnRequest(transactional_id=key, producer_id=pair[0], producer_epoch=pair[1], committed=commit)
+        self.perform(self.coordinator.end(caller, request, self.now))
+        found = self.replies.get(ticket)
+        if found is None:
+            return None
+        assert isinstance(found, EndTxnResponse)
+        return found.error_code, found.producer_id, found.producer_epoch
 
     def _code(self, ticket: int) -> int | None:
         found = self.replies.get(ticket)

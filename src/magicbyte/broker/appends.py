@@ -46,6 +46,7 @@ from magicbyte.records.layout import (
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import ServedPartition
+    from magicbyte.log.append.producer_check import Guard
     from magicbyte.log.append.rules import AppendRules
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.replication.leader import LeaderPartition
@@ -75,7 +76,8 @@ class NewSet(NamedTuple):
     """A set that is to be appended. `rules` None: it is taken as it is, as a follower does.
 
     `request_version`: of the Produce request, None for what the broker writes itself; `client`: whose it is. `dialect`:
-    of `records`. `is_ours`: nobody else needs those, which are in memory that can be written to.
+    of `records`. `is_ours`: nobody else needs those, which are in memory that can be written to. `guard`: what those of
+    a transaction have come with, None: it may be any transaction.
     """
 
     partition: ServedPartition
@@ -85,6 +87,7 @@ class NewSet(NamedTuple):
     client: ClientSoftware = UNNAMED
     dialect: Dialect = Dialect.KAFKA
     is_ours: bool = False
+    guard: Guard | None = None
 
 
 class Appended(NamedTuple):
@@ -269,7 +272,7 @@ class Appends:
         except (UnknownTopicError, NotLeaderError) as error:
             return error
         look_through = partial(self._look_through(new, new.rules, now), has_room=False)
-        return partial(_store, new.partition.log, look_through, now)
+        return partial(_store, new.partition.log, look_through, now, new.guard)
 
     def _look_through(self, new: NewSet, rules: AppendRules, now: Moment) -> Callable[..., RecordSet]:
         """Return what prepares a set for the end of its log."""
@@ -292,12 +295,12 @@ class Appends:
         partition.led()
         look_through = self._look_through(new, rules, now)
         if not _is_compressed(records) or len(records) <= KEPT_SCRATCH // _USUAL_RATIO:
-            work = partial(_store, partition.log, partial(look_through, has_room=False), now)
+            work = partial(_store, partition.log, partial(look_through, has_room=False), now, new.guard)
             with suppress(RoomNeeded):
                 return await self._write(partition, work, is_quick=_is_quick(records))
         async with self._broker.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
             self._broker.trimming.ask()
-            work = partial(_store, partition.log, look_through, now)
+            work = partial(_store, partition.log, look_through, now, new.guard)
             return await self._write(partition, work, is_quick=False)
 
     def _taken(self, new: NewSet, rules: AppendRules, stored: _Stored) -> tuple[Appended, asyncio.Future[bool] | None]:
@@ -457,14 +460,14 @@ def _is_compressed(records: memoryview) -> bool:
     return place is not None and records[place] & CODEC_MASK != 0
 
 
-def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment) -> _Stored:
+def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment, guard: Guard | None) -> _Stored:
     """Look a set through, and write it if there is anything in it."""
     started = now_ns()
     prepared = look_through()
     spent = now_ns() - started
     if prepared.first_offset == NOTHING_STORED:
         return _Stored(prepared, NOTHING_STORED, NOTHING_STORED, spent)
-    return _Stored(prepared, *log.append_prepared(prepared, now), spent)
+    return _Stored(prepared, *log.append_prepared(prepared, now, guard), spent)
 
 
 def _store_each(works: Iterable[Callable[[], _Stored] | MagicbyteError]) -> list[_Stored | Exception]:

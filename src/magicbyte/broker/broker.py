@@ -125,7 +125,8 @@ class Broker:
     ) -> None:
         self.config = config
         self._around, self._repairs = around, repairs
-        self.offer = config.offer
+        is_alone = session is None and config.zookeeper_connect is None
+        self.offer = config.offer if is_alone else config.offer.in_a_cluster()
         self.node_id = config.broker_id
         self.clock: Clock = clock or SystemClock()
         self.random = random or SystemRandom()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magicbyte.broker.settings import INT_MAX, SettingType, integer
+from magicbyte.broker.settings import INT_MAX, SettingType, boolean, integer
 
 _INT: Final = SettingType.INT
 
@@ -96,6 +96,11 @@ class CoordinatorSettings:
         "The time after which a change of a transaction's state that could not be stored is retried.",
         least=1,
         kind=_INT,
+    )
+    transaction_partition_verification = boolean(
+        "transaction.partition.verification.enable",
+        True,
+        "Whether the coordinator is asked before the first records of a transaction are taken, so that none hangs.",
     )
     transaction_state_num_partitions = integer(
         "transaction.state.log.num.partitions",

@@ -16,13 +16,14 @@ from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, has_pa
 from magicbyte.broker.markers import marker_set
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
+from magicbyte.broker.verification import offsets_refusal
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, ErrorCode, MetadataError
 from magicbyte.groups.config import GroupConfig, StoredVersions
 from magicbyte.groups.coordinator import ANSWERED, Coordinator
 from magicbyte.groups.effects import Caller, Effect, Marker, Reply, StoreRecords, Tell, encoded
 from magicbyte.groups.loading import LoadedPartition, Loading
-from magicbyte.groups.offsets import end_transaction
+from magicbyte.groups.offsets import end_transaction, refused_in_transaction
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.groups.records import GroupMetadataValue
 from magicbyte.metadata import layout
@@ -43,6 +44,7 @@ from magicbyte.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.layout import TimestampType
@@ -238,6 +240,13 @@ async def offset_commit(broker: Broker, request: Request[OffsetCommitRequest]) -
     return OffsetCommitResponse(topics=topics)
 
 
+async def commit_in_transaction(broker: Broker, request: Request[TxnOffsetCommitRequest]) -> Message:
+    """Store offsets as part of a transaction that their partition is in, or comes into."""
+    if code := await offsets_refusal(broker, request):
+        return refused_in_transaction(request.message, code)
+    return await broker.groups.ask(request)
+
+
 async def _commit_to_tree(broker: Broker, group: str, topic: str, partition: OffsetCommitRequestPartition) -> ErrorCode:
     index = partition.partition_index
     if not _is_node_name(group):
@@ -293,6 +302,7 @@ def _is_node_name(group: str) -> bool:
 
 HANDLERS: Final[Mapping[type, Handler]] = {
     **dict.fromkeys(ANSWERED, answer),
+    TxnOffsetCommitRequest: commit_in_transaction,
     OffsetCommitRequest: offset_commit,
     OffsetFetchRequest: offset_fetch,
 }

@@ -6,7 +6,7 @@ With `as.version` it offers what that release would, as far as it is served here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from magicbyte.broker.versions import SERVED
@@ -16,6 +16,9 @@ from magicbyte.releases import Release, inter_broker_versions
 _FIRST, _LATEST = (0, 8, 2), (4, 1)
 _OWN_PROTOCOL: Final = (2, 8)
 _PRODUCE: Final = 0
+_LATEST_TRANSACTIONS: Final = 2
+_PROTOCOL_2: Final = {_PRODUCE: 12, 26: 5, 28: 5}
+"""By API key: the first version that means protocol 2 of transactions."""
 _OFFSET_COMMIT: Final = 8  # the one request whose version was looked at before 0.10
 
 
@@ -24,7 +27,7 @@ class Offer:
     """Versions by API key: those that are answered, and those that ApiVersions lists.
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) decide what is stored. `tells_range`,
-    `reads_any_version` and `ignores_unknown` are those of `Release`.
+    `reads_any_version`, `ignores_unknown`, `transaction_version` and `verifies_partitions` are those of `Release`.
     """
 
     answered: Mapping[int, range]
@@ -34,6 +37,8 @@ class Offer:
     tells_range: bool = True
     reads_any_version: bool = False
     ignores_unknown: bool = False
+    transaction_version: int = _LATEST_TRANSACTIONS
+    verifies_partitions: bool = True
 
     def answers(self, key: int, version: int) -> int | None:
         """Return the version in which a request is read and answered, None if it is not."""
@@ -43,6 +48,23 @@ class Offer:
         if version in versions:
             return version
         return versions[-1] if self.reads_any_version and key != _OFFSET_COMMIT else None
+
+    def in_a_cluster(self) -> Offer:
+        """Return what is offered beside other brokers, whose coordinators may know no more than 2.8: protocol 1."""
+        return replace(
+            self,
+            answered=_without_protocol_2(self.answered),
+            listed=_without_protocol_2(self.listed),
+            transaction_version=0,
+            verifies_partitions=False,
+        )
+
+
+def _without_protocol_2(versions: Mapping[int, range]) -> dict[int, range]:
+    return {
+        key: range(each.start, min(each.stop, _PROTOCOL_2.get(key, each.stop)), each.step)
+        for key, each in versions.items()
+    }
 
 
 def _own() -> Offer:
@@ -80,4 +102,6 @@ def offer_of(name: str) -> Offer:
         tells_range=release.tells_range,
         reads_any_version=release.reads_any_version,
         ignores_unknown=release.ignores_unknown,
+        transaction_version=release.transaction_version,
+        verifies_partitions=release.verifies_partitions,
     )

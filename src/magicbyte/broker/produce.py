@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.broker.metrics import now_ns
+from magicbyte.broker.verification import asks, guarded, is_transactional, names_several
 from magicbyte.errors import (
     AppendRefusedError,
     ErrorCode,
@@ -22,7 +23,7 @@ from magicbyte.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from magicbyte.records.layout import ATTRIBUTES, MAGIC, RECORD_BATCH_OVERHEAD, TRANSACTIONAL_BIT, Dialect
+from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -41,6 +42,7 @@ _NO_LOG_ASKED: Final = {  # faults that Kafka answers without the log's start, t
     ErrorCode.RECORD_LIST_TOO_LARGE,
 }
 _NOT_ITS_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_NOT_ITS_PRODUCER: Final = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 _TOGETHER: Final = 64  # partitions of a request that are appended to at a time
 _STEPS: Final = 20  # to append to a partition, on the event loop
 
@@ -57,6 +59,12 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
         refused = RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
         found = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
         parts = []
+    elif message.transactional_id is not None and asks(broker, request.version):
+        taken = [part.records for topic, part in parts if _needs_id(broker, topic, part.records)]
+        if names_several(taken):
+            refused = RequestRefusedError(_NOT_ITS_PRODUCER, "transactional records of several producers")
+            found = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
+            parts = []
     for at in range(0, len(parts), _TOGETHER):
         found += await _append(broker, request, parts[at : at + _TOGETHER])
     results = iter(found)
@@ -87,6 +95,10 @@ async def _append(
             sets[at] = _new_set(broker, request, partition, part)
         except MagicbyteError as error:
             outcomes[at] = error
+    if request.message.transactional_id is not None:
+        sets, refused = await guarded(broker, request, sets)
+        for at, why in refused.items():
+            outcomes[at] = why
     for at, outcome in zip(sets, await broker.appends.append_all(list(sets.values())), strict=True):
         outcomes[at] = outcome
     if request.message.acks == _ALL:
@@ -174,13 +186,6 @@ async def _partition(broker: Broker, request: Request[ProduceRequest], topic: st
     if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
     return partition
-
-
-def is_transactional(records: object) -> bool:
-    """Whether a set begins with a batch that is part of a transaction."""
-    if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
-        return False
-    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
 
 
 def _needs_id(broker: Broker, topic: str, records: object) -> bool:

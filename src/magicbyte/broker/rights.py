@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from magicbyte.broker.produce import is_transactional
 from magicbyte.broker.rights_special import SPECIAL, AuthorizedCaller, Need, Special, is_controller
 from magicbyte.broker.rights_transactions import OF_TRANSACTIONS, WRITE_ID
+from magicbyte.broker.verification import is_transactional
 from magicbyte.errors import ErrorCode, ProtocolError
 from magicbyte.protocol.messages import alter_partition_reassignments as reassign
 from magicbyte.protocol.messages import (

@@ -11,6 +11,7 @@ from magicbyte.broker.rights_special import AuthorizedCaller, Need, Special
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from magicbyte.protocol.messages.describe_transactions import TransactionState
 from magicbyte.protocol.messages.end_txn import EndTxnResponse
 from magicbyte.protocol.messages.txn_offset_commit import (
@@ -25,7 +26,7 @@ from magicbyte.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from magicbyte.security.acls import AclOperation, ResourceType
-from magicbyte.transactions.answers import partition_codes
+from magicbyte.transactions.answers import FIRST_OF_BROKERS, not_added, partition_codes
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -53,24 +54,24 @@ def _refusal(caller: AuthorizedCaller, transactional_id: str, group_id: str | No
 async def _add_partitions(
     broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Add partitions of topics that may be written to: where one is refused, none is added."""
+    """Add partitions of topics that may be written to: where one is refused, none is added; brokers may add any."""
     message = request.message
-    topics = message.v3_and_below_topics
-    places = [TopicPartition(topic.name, each) for topic in topics for each in topic.partitions]
+    if request.version >= FIRST_OF_BROKERS:
+        if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return await handler(broker, request)
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if code := _refusal(caller, message.v3_and_below_transactional_id):
-        return partition_codes(message, dict.fromkeys(places, code))
-    _, refused = caller.split(_WRITE_TOPIC, {each.topic for each in places}, str)
+        return partition_codes(message, lambda _place: code)
+    _, refused = caller.split(_WRITE_TOPIC, {topic.name for topic in message.v3_and_below_topics}, str)
     if not refused:
         return await handler(broker, request)
-    codes = {
-        each: _TOPIC_REFUSED
-        if each.topic in refused
-        else ErrorCode.OPERATION_NOT_ATTEMPTED
-        if has_partition(broker, *each)
-        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for each in places
-    }
-    return partition_codes(message, codes)
+
+    def code_of(place: TopicPartition) -> ErrorCode:
+        if place.topic in refused:
+            return _TOPIC_REFUSED
+        return not_added(is_there=has_partition(broker, *place))
+
+    return partition_codes(message, code_of)
 
 
 async def _add_offsets(

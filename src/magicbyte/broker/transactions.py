@@ -7,7 +7,7 @@ waits gets its answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -41,6 +41,7 @@ from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.layout import TimestampType
 from magicbyte.transactions import reports
+from magicbyte.transactions.answers import FIRST_OF_BROKERS, not_added
 from magicbyte.transactions.config import TransactionConfig
 from magicbyte.transactions.coordinator import Coordinator
 from magicbyte.transactions.effects import Effect, SendMarkers, Store
@@ -51,6 +52,7 @@ from magicbyte.transactions.rules import MARKED
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
+    from magicbyte.broker.offer import Offer
     from magicbyte.broker.request import Handler, Request
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message
@@ -68,7 +70,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
 
     def __init__(self, broker: Broker) -> None:
         self.coordinator = Coordinator(
-            _config(broker.config),
+            _config(broker.config, broker.offer),
             new_producer_id=broker.producer_ids.next,
             has_partition=partial(has_partition, broker),
         )
@@ -114,6 +116,12 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
     async def ask(self, request: Request[Any]) -> Message:
         """Return the coordinator's answer, as soon as it has one."""
         return await self.answered(request, partial(self._decide, request.message))
+
+    async def joined(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """Return what a broker is told that asks about one transaction."""
+        answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
+        self.perform(self._decide(request, Caller(answer, FIRST_OF_BROKERS)))
+        return await answer
 
     def _decide(self, message: Message, caller: Caller) -> Sequence[Effect]:
         coordinator, now = self.coordinator, Moment.of(self._broker.clock)
@@ -180,8 +188,9 @@ def records_of(store: Store, target: Format, now_ms: int) -> memoryview:
     return memoryview(encode_records(rows, target))
 
 
-def _config(config: BrokerConfig) -> TransactionConfig:
+def _config(config: BrokerConfig, offer: Offer) -> TransactionConfig:
     return TransactionConfig(
+        transaction_version=offer.transaction_version,
         state_partitions=config.transaction_state_num_partitions,
         offsets_partitions=config.offsets_topic_num_partitions,
         max_timeout_ms=config.transaction_max_timeout_ms,
@@ -200,6 +209,8 @@ async def answer(broker: Broker, request: Request[Any]) -> Message:
 
 async def add_partitions(broker: Broker, request: Request[AddPartitionsToTxnRequest]) -> Message:
     """Add partitions to a transaction; where one is not there, the coordinator need not be asked."""
+    if request.version >= FIRST_OF_BROKERS:
+        return await _add_for_brokers(broker, request)
     topics, missing = request.message.v3_and_below_topics, False
     async for topic in request.turns.over(topics):
         async for each in request.turns.over(topic.partitions):
@@ -209,16 +220,23 @@ async def add_partitions(broker: Broker, request: Request[AddPartitionsToTxnRequ
     answers = []
     async for topic in request.turns.over(topics):
         codes = [
-            _not_added(each, is_there=has_partition(broker, topic.name, each))
+            AddPartitionsToTxnPartitionResult(
+                partition_index=each,
+                partition_error_code=not_added(is_there=has_partition(broker, topic.name, each)),
+            )
             async for each in request.turns.over(topic.partitions)
         ]
         answers.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=codes))
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
 
 
-def _not_added(partition: int, *, is_there: bool) -> AddPartitionsToTxnPartitionResult:
-    code = ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=code)
+async def _add_for_brokers(broker: Broker, request: Request[AddPartitionsToTxnRequest]) -> Message:
+    """Add partitions to many transactions, or say which are in; each is answered for itself."""
+    asked = list[Awaitable[AddPartitionsToTxnResponse]]()
+    async for each in request.turns.over(request.message.transactions):
+        asked.append(broker.transactions.joined(AddPartitionsToTxnRequest(transactions=[each])))
+    told = await asyncio.gather(*asked)
+    return AddPartitionsToTxnResponse(results_by_transaction=[each.results_by_transaction[0] for each in told])
 
 
 async def write_txn_markers(broker: Broker, request: Request[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:

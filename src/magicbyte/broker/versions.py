@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import ErrorCode
 from magicbyte.protocol.api import API_VERSIONS
-from magicbyte.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -42,7 +48,7 @@ OTHERS_MOST_BYTES: Final = _ONE
 """The largest frame of an API that is not served: enough to read its header, and say so."""
 
 SERVED: Final[Mapping[int, Served]] = {
-    0: Served("produce", range(12), None, _MANY),
+    0: Served("produce", range(13), None, _MANY),  # later ones name topics by their ids
     1: Served("fetch", range(13), 8 * _MIB, _MANY),  # later ones name topics by their ids
     2: Served("offsets", range(11), 8 * _MIB, _MANY),
     3: Served("metadata", range(13), 4 * _MIB, _MANY),
@@ -63,13 +69,13 @@ SERVED: Final[Mapping[int, Served]] = {
     19: Served("admin_topics", range(8), 16 * _MIB, _MANY),
     20: Served("admin_topics", range(7), 4 * _MIB, _MANY),
     21: Served("admin_topics", range(3), 8 * _MIB, _MANY),
-    22: Served("producers", range(5), _ONE, _FEW),  # later ones, and those of 24 to 28, are of protocol 2
+    22: Served("producers", range(6), _ONE, _FEW),
     23: Served("offsets", range(5), 8 * _MIB, _MANY),
-    24: Served("transactions", range(4), 8 * _MIB, _MANY),
-    25: Served("transactions", range(4), _ONE, _FEW),
-    26: Served("transactions", range(4), _ONE, _FEW),
+    24: Served("transactions", range(6), 8 * _MIB, _MANY),
+    25: Served("transactions", range(5), _ONE, _FEW),
+    26: Served("transactions", range(6), _ONE, _FEW),
     27: Served("transactions", range(2), 8 * _MIB, _MANY),
-    28: Served("groups", range(4), 16 * _MIB, _MANY),
+    28: Served("groups", range(6), 16 * _MIB, _MANY),
     29: Served("admin_acls", range(4), _ONE, _FEW),
     30: Served("admin_acls", range(4), 4 * _MIB, _MANY),
     31: Served("admin_acls", range(4), 4 * _MIB, _MANY),
@@ -97,6 +103,8 @@ SERVED: Final[Mapping[int, Served]] = {
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_LEVEL_0: Final = 4
+_FEATURE: Final = "transaction.version"
 
 
 def versions_response(listed: Mapping[int, range], error: ErrorCode = ErrorCode.NONE) -> ApiVersionsResponse:
@@ -120,7 +128,15 @@ async def api_versions(broker: Broker, request: Request[ApiVersionsRequest]) -> 
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.connection.software_name, request.connection.software_version = name, version
-    return versions_response(broker.offer.listed)
+    response = versions_response(broker.offer.listed)
+    if level := broker.offer.transaction_version:
+        least = int(request.version < _FIRST_WITH_LEVEL_0)  # clients before could not read a 0
+        response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=least, max_version=level)]
+        response.finalized_features = [
+            FinalizedFeatureKey(name=_FEATURE, min_version_level=level, max_version_level=level)
+        ]
+        response.finalized_features_epoch = 0
+    return response
 
 
 HANDLERS: Final[Mapping[type, Handler]] = {ApiVersionsRequest: api_versions}

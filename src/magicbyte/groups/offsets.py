@@ -174,6 +174,14 @@ def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest)
     return ErrorCode.ILLEGAL_GENERATION
 
 
+def refused_in_transaction(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """Return the answer to offsets none of which is taken."""
+    topics = [
+        (topic.name, tuple((each.partition_index, code) for each in topic.partitions)) for topic in request.topics
+    ]
+    return _transactional_answer(topics, code)
+
+
 def _transactional_answer(codes: Iterable[TopicCodes], code: ErrorCode) -> TxnOffsetCommitResponse:
     topics = [
         TxnOffsetCommitResponseTopic(

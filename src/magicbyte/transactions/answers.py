@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Caller, Reply
@@ -13,18 +14,26 @@ from magicbyte.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
 from magicbyte.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.transactions.rules import FENCED_BEFORE
-from magicbyte.transactions.transaction import NO_EPOCH, NO_ID
+from magicbyte.transactions.transaction import FIRST_WITH_BUMP, NO_EPOCH, NO_ID
+
+FIRST_OF_BROKERS: Final = 4
+"""The first version of AddPartitionsToTxn that brokers ask each other with: about many transactions."""
 
 
 def answer(
     caller: Caller, request: Message, code: ErrorCode, producer_id: int = NO_ID, producer_epoch: int = NO_EPOCH
 ) -> Reply:
-    """Return the answer to a request; of a producer's id and epoch only InitProducerId tells, without an error."""
+    """Return the answer to a request.
+
+    Of a producer's id and epoch InitProducerId tells, and EndTxn where that raises the epoch, both without an error.
+    """
     assert request.API_KEY is not None, "a request"
     if code is ErrorCode.PRODUCER_FENCED and caller.version < FENCED_BEFORE[request.API_KEY]:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
@@ -34,29 +43,69 @@ def answer(
         case InitProducerIdRequest():
             return Reply(caller, InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch))
         case AddPartitionsToTxnRequest():
-            topics = request.v3_and_below_topics
-            places = [TopicPartition(topic.name, each) for topic in topics for each in topic.partitions]
-            return Reply(caller, partition_codes(request, dict.fromkeys(places, code)))
-        case EndTxnRequest():
+            return Reply(caller, partition_codes(request, lambda _place: code))
+        case EndTxnRequest() if code or caller.version < FIRST_WITH_BUMP:
             return Reply(caller, EndTxnResponse(error_code=code))
+        case EndTxnRequest():
+            return Reply(caller, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))
     return Reply(caller, AddOffsetsToTxnResponse(error_code=code))
 
 
+def not_added(*, is_there: bool) -> ErrorCode:
+    """Return the code of a partition where not all are added: of one that would be, and of one that is not there."""
+    return ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def asked(request: AddPartitionsToTxnRequest) -> Sequence[AddPartitionsToTxnTransaction]:
+    """Return the transactions of a request: many of a broker, one of a client, whose requests have another form."""
+    if request.transactions:
+        return request.transactions
+    return (
+        AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        ),
+    )
+
+
+def codes_of(response: AddPartitionsToTxnResponse) -> dict[TopicPartition, ErrorCode]:
+    """Return what a response says to each partition of its first transaction, which may be all that it has."""
+    return {
+        TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+        for topic in response.results_by_transaction[0].topic_results
+        for each in topic.results_by_partition
+    }
+
+
+def places_of(transaction: AddPartitionsToTxnTransaction) -> set[TopicPartition]:
+    """Return the partitions that are named."""
+    return {TopicPartition(topic.name, each) for topic in transaction.topics for each in topic.partitions}
+
+
 def partition_codes(
-    request: AddPartitionsToTxnRequest, codes: Mapping[TopicPartition, ErrorCode]
+    request: AddPartitionsToTxnRequest, code_of: Callable[[TopicPartition], ErrorCode]
 ) -> AddPartitionsToTxnResponse:
     """Return the response with a code for each partition that was asked for."""
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=each, partition_error_code=codes[TopicPartition(topic.name, each)]
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
-    )
+    results = [
+        AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id,
+            topic_results=[
+                AddPartitionsToTxnTopicResult(
+                    name=topic.name,
+                    results_by_partition=[
+                        AddPartitionsToTxnPartitionResult(
+                            partition_index=each, partition_error_code=code_of(TopicPartition(topic.name, each))
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in transaction.topics
+            ],
+        )
+        for transaction in asked(request)
+    ]
+    if request.transactions:
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)

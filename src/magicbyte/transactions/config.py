@@ -11,8 +11,12 @@ from magicbyte.groups.config import DAY_MS
 class TransactionConfig:
     """Names and defaults are Kafka's (`transaction.max.timeout.ms`, `transactional.id.expiration.ms` ...). Times in ms.
 
-    `check_interval_ms`: after what time something that could not be done is tried again.
+    `check_interval_ms`: after what time something that could not be done is tried again. `transaction_version`: the
+    level of the feature of that name: from 1 on values have version 1, from 2 on the coordinator's own aborts raise the
+    epoch as EndTxn does in protocol 2. What a client's request means its version says.
     """
+
+    transaction_version: int = 0
 
     state_partitions: int = 50
     offsets_partitions: int = 50

@@ -1,8 +1,8 @@
 """The transaction coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
 
 Each state of a transactional id is stored before it counts. Each request gets its `Reply`, at once or in the effects of
-a later call. Protocol 1 (KIP-98, KIP-360, KIP-447). Source: Kafka's TransactionCoordinator and
-TransactionStateManager (3.9).
+a later call. Protocol 1 (KIP-98, KIP-360, KIP-447), and protocol 2 (KIP-890), in which each transaction has an epoch.
+Source: Kafka's TransactionCoordinator and TransactionStateManager (3.9, 4.3).
 """
 
 from __future__ import annotations
@@ -20,15 +20,25 @@ from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnReques
 from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from magicbyte.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
-from magicbyte.transactions.answers import answer, partition_codes
+from magicbyte.transactions.answers import answer, asked, not_added, partition_codes, places_of
 from magicbyte.transactions.config import TransactionConfig
 from magicbyte.transactions.effects import Answer, Effect, Forget, SendMarkers, Store, TransactionChange
 from magicbyte.transactions.records import TransactionKey, TransactionState, TransactionValue
 from magicbyte.transactions.rules import COMPLETION, IDLE, MARKED, MARKER_FENCED, NOT_STORED, PREDECESSORS
-from magicbyte.transactions.transaction import LAST_EPOCH, NO_EPOCH, NO_ID, PROTOCOL_1, Transaction
+from magicbyte.transactions.transaction import (
+    FIRST_WITH_BUMP,
+    LAST_EPOCH,
+    NO_EPOCH,
+    NO_ID,
+    PROTOCOL_2,
+    Transaction,
+    next_pair,
+)
 
 _FORGOTTEN_TOGETHER = 500  # ids, whose tombstones fit into a set
 _ENDED = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
+_OF_ITS_PAIR = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED)
+"""What a producer is told whose id or epoch is not the one of its transactional id."""
 _PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
 
 
@@ -172,7 +182,7 @@ class Coordinator:
 
     def _new(self, transactional_id: str, now: Moment) -> Transaction:
         value = TransactionValue(
-            version=PROTOCOL_1,
+            version=0,
             producer_id=self._new_producer_id(),
             previous_producer_id=NO_ID,
             next_producer_id=NO_ID,
@@ -204,44 +214,61 @@ class Coordinator:
         return [self._change(transaction, *renewed, then)]
 
     def add_partitions(self, caller: Caller, request: AddPartitionsToTxnRequest, now: Moment) -> list[Effect]:
-        """Answer an AddPartitionsToTxn of a client, perhaps later: all partitions are added, or none."""
-        places = {
-            TopicPartition(topic.name, each) for topic in request.v3_and_below_topics for each in topic.partitions
-        }
+        """Answer an AddPartitionsToTxn, perhaps later: all partitions are added, or none; or say which are in.
+
+        It names one transaction. One of a broker is of protocol 2, where partitions join by their first records.
+        """
+        (wanted,) = asked(request)
+        places = places_of(wanted)
         missing = {each for each in places if not self._has_partition(*each)}
         if missing:
-            codes = {
-                each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for each in places
-            }
-            return [Reply(caller, partition_codes(request, codes))]
-        return self._add(
-            Answer(caller, request),
-            request.v3_and_below_transactional_id,
-            (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-            places,
-            now,
-        )
+            return [Reply(caller, partition_codes(request, lambda each: not_added(is_there=each not in missing)))]
+        who = (wanted.producer_id, wanted.producer_epoch)
+        if wanted.verify_only:
+            return [self._verified(caller, request, wanted.transactional_id, who)]
+        client_version = PROTOCOL_2 if request.transactions else 0
+        return self._add(Answer(caller, request), wanted.transactional_id, who, places, now, client_version)
+
+    def _verified(
+        self, caller: Caller, request: AddPartitionsToTxnRequest, transactional_id: str, who: tuple[int, int]
+    ) -> Reply:
+        """Say which partitions are in a transaction. What is being stored is not looked at: a marker decides."""
+        code, transaction = self._of(transactional_id, *who)
+        if not code and transaction.state in COMPLETION:
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        if code:
+            return answer(caller, request, code)
+        places, missing = transaction.places, ErrorCode.TRANSACTION_ABORTABLE
+        return Reply(caller, partition_codes(request, lambda each: ErrorCode.NONE if each in places else missing))
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, now: Moment) -> list[Effect]:
         """Answer an AddOffsetsToTxn, perhaps later: the partition of a group's offsets is in the transaction."""
         place = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, self.config.offsets_partitions))
         who = (request.producer_id, request.producer_epoch)
-        return self._add(Answer(caller, request), request.transactional_id, who, {place}, now)
+        return self._add(Answer(caller, request), request.transactional_id, who, {place}, now, 0)
 
     def _add(
-        self, then: Answer, transactional_id: str, who: tuple[int, int], places: set[TopicPartition], now: Moment
+        self,
+        then: Answer,
+        transactional_id: str,
+        who: tuple[int, int],
+        places: set[TopicPartition],
+        now: Moment,
+        client_version: int,
     ) -> list[Effect]:
         code, transaction = self._of(transactional_id, *who)
-        if not code and transaction.pending is not None:
+        if transaction.pending is not None and (not code or (code in _OF_ITS_PAIR and self._has_protocol_2)):
             code = ErrorCode.CONCURRENT_TRANSACTIONS
         is_in = not code and transaction.state is TransactionState.ONGOING and places <= transaction.places
         if code or is_in:
             return [answer(then.caller, then.request, code)]
-        return [self._change(transaction, transaction.extended(places, now.date_ms), transaction.last_epoch, then)]
+        value = transaction.extended(places, now.date_ms, client_version)
+        return [self._change(transaction, value, transaction.last_epoch, then)]
 
     def end(self, caller: Caller, request: EndTxnRequest, now: Moment) -> list[Effect]:
         """Answer an EndTxn, perhaps later: when the decision is stored. The markers follow."""
+        if caller.version >= FIRST_WITH_BUMP:
+            return self._end_and_raise(caller, request, now)
         code, transaction = self._of(request.transactional_id, request.producer_id, request.producer_epoch)
         if not code:
             if transaction.pending is not None:
@@ -252,6 +279,26 @@ class Coordinator:
             elif transaction.state is not _ENDED[request.committed]:
                 code = ErrorCode.INVALID_TXN_STATE
         return [answer(caller, request, code)]
+
+    def _end_and_raise(self, caller: Caller, request: EndTxnRequest, now: Moment) -> list[Effect]:
+        """Answer an EndTxn of protocol 2: one with an old epoch came late, or asks for the answer that was lost."""
+        who, found = (request.producer_id, request.producer_epoch), self.transactions.get(request.transactional_id)
+        code, transaction = self._of(request.transactional_id, *who)
+        if found is None or (code and code not in _OF_ITS_PAIR):
+            return [answer(caller, request, code)]
+        has_ended = transaction.state in _ENDED.values()
+        if transaction.pending is not None:
+            code = ErrorCode.CONCURRENT_TRANSACTIONS
+        elif has_ended and transaction.was_ended_by(*who):
+            code = ErrorCode.NONE if transaction.state is _ENDED[request.committed] else ErrorCode.INVALID_TXN_STATE
+            return [answer(caller, request, code, *next_pair(transaction.value))]
+        elif not code and request.committed and transaction.state is not TransactionState.ONGOING:
+            code = ErrorCode.INVALID_TXN_STATE
+        if code:
+            return [answer(caller, request, code)]
+        state = _PREPARED[request.committed]
+        value, last_epoch = transaction.raised(state, now.date_ms, self._new_producer_id)
+        return [self._change(transaction, value, last_epoch, Answer(caller, request))]
 
     def _of(self, transactional_id: str, producer_id: int, epoch: int) -> tuple[ErrorCode, Transaction]:
         """Return the transaction of a producer, or why it has none: then the transaction means nothing."""
@@ -265,8 +312,19 @@ class Coordinator:
 
     # ---- changes
 
+    @property
+    def _has_protocol_2(self) -> bool:
+        return self.config.transaction_version >= PROTOCOL_2
+
     def _change(self, transaction: Transaction, value: TransactionValue, last_epoch: int, then: Answer | None) -> Store:
-        """Return the append of a value that is to hold once it is stored."""
+        """Return the append of a value that is to hold once it is stored.
+
+        One of version 1 has what Kafka's has: as the previous producer id the one until now, mostly the same.
+        """
+        if self.config.transaction_version:
+            value = replace(value, version=1, previous_producer_id=transaction.value.producer_id)
+        else:
+            value = replace(value, version=0)
         target = TransactionState(value.status)
         assert transaction.state in PREDECESSORS[target], f"{transaction.state.label} to {target.label}"
         transaction.pending = target
@@ -279,7 +337,14 @@ class Coordinator:
         )
 
     def _fence(self, transaction: Transaction, then: Answer | None, now: Moment) -> list[Effect]:
-        """Abort a transaction against its producer, which has an old epoch from now on, stored or not."""
+        """Abort a transaction against its producer, which has an old epoch from now on.
+
+        In protocol 1 it has even if that could not be stored.
+        """
+        if self._has_protocol_2:
+            prepare_abort = TransactionState.PREPARE_ABORT
+            value, last_epoch = transaction.raised(prepare_abort, now.date_ms, self._new_producer_id)
+            return [self._change(transaction, value, last_epoch, then)]
         if not transaction.epoch_was_raised:
             raised = transaction.value.producer_epoch + 1
             transaction.value = replace(transaction.value, producer_epoch=raised)
@@ -365,9 +430,7 @@ class Coordinator:
         return self._change(transaction, value, last_epoch, None)
 
 
-_NOBODY = Transaction(
-    "", NO_ID, NO_ID, TransactionValue(PROTOCOL_1, NO_ID, NO_ID, NO_ID, NO_EPOCH, 0, 0, None, NO_ID, NO_ID, 0)
-)
+_NOBODY = Transaction("", NO_ID, NO_ID, TransactionValue(0, NO_ID, NO_ID, NO_ID, NO_EPOCH, 0, 0, None, NO_ID, NO_ID, 0))
 
 
 def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:
@@ -382,5 +445,4 @@ def _answers(store: Store, code: ErrorCode) -> list[Effect]:
     """Return the answer to who waits for an append."""
     if isinstance(store.then, Forget) or (then := store.then.answer) is None:
         return []
-    value = store.then.value
-    return [answer(then.caller, then.request, code or ErrorCode(then.code), value.producer_id, value.producer_epoch)]
+    return [answer(then.caller, then.request, code or ErrorCode(then.code), *next_pair(store.then.value))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -12,7 +12,8 @@ from magicbyte.transactions.records import TransactionState, TransactionValue, W
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 0x7FFF - 1  # that a client gets; a fence may still add one
-PROTOCOL_1: Final = 0  # version of the values
+FIRST_WITH_BUMP: Final = 5  # version of EndTxn from which on each transaction has an epoch of its own
+PROTOCOL_2: Final = 2
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Transaction:
             last_update_timestamp=date_ms,
         )
 
-    def extended(self, places: Iterable[TopicPartition], date_ms: int) -> TransactionValue:
+    def extended(self, places: Iterable[TopicPartition], date_ms: int, client_version: int) -> TransactionValue:
         """Return what holds when these partitions are in the transaction, too."""
         goes_on = self.state is TransactionState.ONGOING
         return replace(
@@ -90,14 +91,41 @@ class Transaction:
             partitions=by_topic({*self.places, *places}),
             start_timestamp=self.value.start_timestamp if goes_on else date_ms,
             last_update_timestamp=date_ms,
+            client_transaction_version=client_version,
         )
 
     def prepared(self, state: TransactionState, date_ms: int) -> TransactionValue:
-        """Return what holds when the end of the transaction is decided."""
-        return replace(self.value, status=int(state), last_update_timestamp=date_ms)
+        """Return what holds when the end of the transaction is decided, in the epoch that it has."""
+        return replace(self.value, status=int(state), last_update_timestamp=date_ms, client_transaction_version=0)
+
+    def raised(self, state: TransactionState, date_ms: int, new_id: Callable[[], int]) -> tuple[TransactionValue, int]:
+        """Return what holds when the end is decided and raises the epoch, and the epoch before (protocol 2).
+
+        There may be no partitions: an abort of nothing. Where the epochs are used up, the producer goes on with a new
+        id when the transaction is complete.
+        """
+        epoch, goes_on = self.value.producer_epoch, self.state is TransactionState.ONGOING
+        value = replace(
+            self.value,
+            status=int(state),
+            partitions=by_topic(self.places),
+            start_timestamp=self.value.start_timestamp if goes_on else date_ms,
+            last_update_timestamp=date_ms,
+            producer_epoch=epoch + 1,
+            next_producer_id=new_id() if epoch >= LAST_EPOCH else NO_ID,
+            client_transaction_version=PROTOCOL_2,
+        )
+        return value, epoch
+
+    def was_ended_by(self, producer_id: int, epoch: int) -> bool:
+        """Whether an EndTxn of protocol 2 by this producer led here: then the answer to it was lost."""
+        if (producer_id, epoch + 1) == (self.value.producer_id, self.value.producer_epoch):
+            return True
+        is_rotated = producer_id == self.value.previous_producer_id and self.value.producer_epoch == 0
+        return is_rotated and epoch == LAST_EPOCH
 
     def completed(self, state: TransactionState) -> tuple[TransactionValue, int]:
-        """Return what holds when all markers are written. A next producer id is there only of later brokers."""
+        """Return what holds when all markers are written: the next producer id, if there is one, is the producer's."""
         value = replace(self.value, status=int(state), partitions=[], last_update_timestamp=self.prepared_ms)
         if value.next_producer_id == NO_ID:
             return value, self.last_epoch
@@ -109,6 +137,13 @@ class Transaction:
             producer_epoch=0,
         )
         return rotated, LAST_EPOCH
+
+
+def next_pair(value: TransactionValue) -> tuple[int, int]:
+    """Return producer id and epoch of the next transaction."""
+    if value.next_producer_id != NO_ID:
+        return value.next_producer_id, 0
+    return value.producer_id, value.producer_epoch
 
 
 def places_of(value: TransactionValue) -> set[TopicPartition]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from magicbyte.errors import AppendRefusedError, ErrorCode
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
@@ -18,6 +19,7 @@ from magicbyte.records.layout import NO_SEQUENCE
 
 _NO_EPOCH = -1
 _SEQUENCES = 1 << 31
+_MOST_GUARDS = 10_000
 
 
 @dataclass(slots=True)
@@ -37,11 +39,29 @@ class _Producer:
             self.batches.clear()
 
 
+@dataclass(slots=True, eq=False)
+class Guard:
+    """That the coordinator is asked about a producer whose transaction is not open here: it counts while it is known.
+
+    `sequence`: the lowest of what is waiting for the answer. `joins`: by what is waiting the partition comes into the
+    transaction (protocol 2).
+    """
+
+    sequence: int
+    epoch: int
+    joins: bool = False
+
+
+OPEN: Final = Guard(0, _NO_EPOCH)
+"""In place of a guard: the transaction was open, so that nobody had to be asked."""
+
+
 class ProducerChecks:
     """The producers of one partition. `check` before a batch is written, `appended` or `ended` after it is."""
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
+        self._guards: dict[int, Guard] = {}
 
     def start_from(self, snapshot: ProducerSnapshot, recent: Mapping[int, Iterable[AppendedBatch]]) -> None:
         """Take over what a snapshot knows, with the `recent` batches of each producer."""
@@ -51,25 +71,55 @@ class ProducerChecks:
             producer.batches.extend(recent.get(entry.producer_id, ()))
             self._producers[entry.producer_id] = producer
 
-    def check(self, batch: RecordBatch) -> AppendedBatch | None:
+    def guard(self, producer_id: int, epoch: int, sequence: int, *, joins: bool) -> Guard:
+        """Return what the first records of a transaction need before they are written: the coordinator's word.
+
+        OPEN, if the transaction is open; then they are not the first. Guards end with the first records, with a marker,
+        and, the oldest first, when there are many.
+        """
+        if self.is_open(producer_id, epoch):
+            return OPEN
+        found = self._guards.get(producer_id)
+        if found is None:
+            while len(self._guards) >= _MOST_GUARDS:
+                self._guards.pop(next(iter(self._guards)), None)
+            found = self._guards[producer_id] = Guard(sequence, epoch, joins)
+        elif epoch > found.epoch:
+            found.epoch, found.sequence, found.joins = epoch, sequence, joins
+        elif epoch == found.epoch:
+            found.sequence = min(found.sequence, sequence)
+        return found
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has written to the partition in a transaction of this epoch that has not ended there."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.in_transaction and producer.epoch == epoch
+
+    def check(self, batch: RecordBatch, guard: Guard | None = None) -> AppendedBatch | None:
         """Return the batch in the log that this one repeats, or None: it is to be written.
 
-        A producer that is not known may begin with any sequence: the log may have forgotten it. Raises
-        AppendRefusedError for an old epoch, a gap, and plain records while a transaction is open.
+        A producer that is not known may begin with any sequence: the log may have forgotten it. `guard`: what the
+        records of a transaction came with, None: anybody's are taken. Raises AppendRefusedError for an old epoch, a
+        gap, plain records while a transaction is open, and records of one that may have ended meanwhile.
         """
         producer = self._producers.get(batch.producer_id)
         if producer is None:
+            self._check_guard(batch, guard)
+            if guard is not None and guard.joins and batch.base_sequence != 0:
+                raise _refusal(_GAP, batch, f"a transaction begins with sequence {batch.base_sequence}, not 0")
             return None
         if batch.producer_epoch < producer.epoch:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
             raise _refusal(code, batch, f"epoch {batch.producer_epoch} is older than {producer.epoch}")
         if batch.producer_epoch > producer.epoch:
+            self._check_guard(batch, guard)
             if batch.base_sequence != 0:
                 raise _refusal(_GAP, batch, f"a new epoch begins with sequence {batch.base_sequence}, not 0")
             return None
         for known in producer.batches:
             if (known.base_sequence, known.last_sequence) == (batch.base_sequence, batch.last_sequence):
                 return known
+        self._check_guard(batch, guard)
         expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCES if producer.batches else 0
         if batch.base_sequence != expected:
             raise _refusal(_GAP, batch, f"expected sequence {expected}, found {batch.base_sequence}")
@@ -77,11 +127,21 @@ class ProducerChecks:
             raise _refusal(ErrorCode.INVALID_TXN_STATE, batch, "plain records while its transaction is open")
         return None
 
+    def _check_guard(self, batch: RecordBatch, guard: Guard | None) -> None:
+        """Raise AppendRefusedError for records of a transaction that nobody asked about, or that has ended."""
+        if guard is None or not batch.is_transactional or self.is_open(batch.producer_id, batch.producer_epoch):
+            return
+        if guard is not self._guards.get(batch.producer_id):
+            raise _refusal(ErrorCode.INVALID_TXN_STATE, batch, "records of a transaction that is not open")
+        if batch.base_sequence > guard.sequence:
+            raise _refusal(_GAP, batch, f"expected sequence {guard.sequence} first, found {batch.base_sequence}")
+
     def appended(self, batch: RecordBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Remember a data batch that is in the log now."""
         assert batch.base_sequence > NO_SEQUENCE, "an idempotent batch has a sequence"
         producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch, timestamp))
         producer.move_to(batch.producer_epoch)
+        self._guards.pop(batch.producer_id, None)
         producer.timestamp, producer.in_transaction = timestamp, batch.is_transactional
         producer.batches.append(
             AppendedBatch(batch.base_sequence, batch.last_sequence, first_offset, last_offset, timestamp)
@@ -105,6 +165,7 @@ class ProducerChecks:
         """Note a marker that is in the log now, of `timestamp` in ms: the producer's transaction is over."""
         producer = self._producers.setdefault(producer_id, _Producer(producer_epoch, timestamp))
         producer.move_to(producer_epoch)
+        self._guards.pop(producer_id, None)
         producer.timestamp = timestamp
         producer.coordinator_epoch, producer.in_transaction = coordinator_epoch, False
 

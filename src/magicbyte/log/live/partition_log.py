@@ -30,6 +30,7 @@ from magicbyte.log.live.segment_names import CLEANED, DELETED, SWAP, snapshot_of
 from magicbyte.records.layout import NO_PRODUCER_ID, Dialect
 
 if TYPE_CHECKING:
+    from magicbyte.log.append.producer_check import Guard
     from magicbyte.log.append.record_set import RecordSet
     from magicbyte.log.files.open_files import OpenFile, OpenFiles
     from magicbyte.log.live.config import LogConfig
@@ -201,16 +202,17 @@ class PartitionLog:
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now.monotonic_ms)
 
-    def append_prepared(self, prepared: RecordSet, now: Moment) -> tuple[int, int]:
+    def append_prepared(self, prepared: RecordSet, now: Moment, guard: Guard | None = None) -> tuple[int, int]:
         """Write what `prepare` gave, of which there is something; return its first and last offset.
 
-        Of a batch that its producer sent before these are those that it has already, and nothing is written. Raises
+        Of a batch that its producer sent before these are those that it has already, and nothing is written. `guard`:
+        what the records of a transaction came with, None: those of any transaction are taken. Raises
         AppendRefusedError for one that does not follow what is known of its producer.
         """
         if (producer := prepared.producer) is not None:
             if prepared.is_brokers:
                 self.producers.check_epoch(producer)
-            elif (known := self.producers.check(producer)) is not None:
+            elif (known := self.producers.check(producer, guard)) is not None:
                 return known.first_offset, known.last_offset
         self.append(indexed(prepared, self.config.rules, self.config.dialect), now)
         return prepared.first_offset, prepared.last_offset

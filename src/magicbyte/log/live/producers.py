@@ -22,6 +22,7 @@ from magicbyte.records.control import marker_of
 from magicbyte.records.layout import NO_SEQUENCE
 
 if TYPE_CHECKING:
+    from magicbyte.log.append.producer_check import Guard
     from magicbyte.log.files.producer_state import AppendedBatch, ProducerStates
     from magicbyte.log.live.config import LogConfig
     from magicbyte.log.live.segment import Segment
@@ -55,12 +56,23 @@ class LogProducers:
             begins.append(opened)
         return min(begins, default=None)
 
-    def check(self, batch: RecordBatch) -> AppendedBatch | None:
+    def guard(self, producer_id: int, epoch: int, sequence: int, *, joins: bool) -> Guard:
+        """Return what the first records of a transaction come with: until the coordinator is asked they are nobody's.
+
+        OPEN, if the transaction is open already.
+        """
+        return self._checks.guard(producer_id, epoch, sequence, joins=joins)
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this epoch is open."""
+        return self._checks.is_open(producer_id, epoch)
+
+    def check(self, batch: RecordBatch, guard: Guard | None) -> AppendedBatch | None:
         """Return the batch in the log that this one repeats; None: it is to be written.
 
         Raises AppendRefusedError for one that does not follow what is known of its producer.
         """
-        return self._checks.check(batch)
+        return self._checks.check(batch, guard)
 
     def check_epoch(self, batch: RecordBatch) -> None:
         """Raise AppendRefusedError for a marker, or offsets that are committed, of an old epoch or coordinator."""

@@ -1,0 +1,174 @@
+"""What is asked of a transaction's coordinator before a partition takes the first records of it (KIP-890).
+
+Under protocol 1 the partition has to be in the transaction, so that what comes late leaves none hanging. Under protocol
+2 the partition joins by these records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.broker.metrics import now_ns
+from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError
+from magicbyte.groups.partitioning import OFFSETS_TOPIC, partition_for
+from magicbyte.log.append.producer_check import OPEN
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from magicbyte.records.layout import (
+    ATTRIBUTES,
+    BASE_SEQUENCE,
+    MAGIC,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_BIT,
+)
+from magicbyte.transactions.answers import codes_of
+from magicbyte.transactions.transaction import by_topic
+
+if TYPE_CHECKING:
+    from magicbyte.broker.appends import NewSet
+    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.request import Request
+    from magicbyte.protocol.messages.produce import ProduceRequest
+    from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+_PRODUCE: Final = 0
+_TXN_OFFSET_COMMIT: Final = 28
+_JOINS: Final = {_PRODUCE: 12, _TXN_OFFSET_COMMIT: 5}
+"""By API key: the first version by which partitions join."""
+_FIRST_WITH_ABORTABLE: Final = {_PRODUCE: 11, _TXN_OFFSET_COMMIT: 4}
+_PAUSES_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.02, 0.04)
+"""Before it is asked again while markers of the transaction before are out: together what Kafka waits."""
+_NOT_ASKED: Final = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION,
+}
+
+
+class _First(NamedTuple):
+    """What the header of a transactional batch says of its producer."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+def is_transactional(records: object) -> bool:
+    """Whether a set begins with a batch that is part of a transaction."""
+    if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
+        return False
+    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
+
+
+def _first(records: memoryview) -> _First:
+    return _First(PRODUCER_ID.read(records), PRODUCER_EPOCH.read(records), BASE_SEQUENCE.read(records))
+
+
+def asks(broker: Broker, produce_version: int) -> bool:
+    """Whether a Produce request in this version is looked at."""
+    return _asks(broker, joins=produce_version >= _JOINS[_PRODUCE])
+
+
+def _asks(broker: Broker, *, joins: bool) -> bool:
+    return joins or (broker.offer.verifies_partitions and broker.config.transaction_partition_verification)
+
+
+def names_several(records: Sequence[object]) -> bool:
+    """Whether the transactional sets of one request are of several producers."""
+    named = (_first(each) for each in records if isinstance(each, memoryview) and is_transactional(each))
+    return len({each[:2] for each in named}) > 1
+
+
+async def guarded(
+    broker: Broker, request: Request[ProduceRequest], sets: Mapping[int, NewSet]
+) -> tuple[dict[int, NewSet], dict[int, AppendRefusedError]]:
+    """Return sets with what those of a transaction have to come with, and why others are refused."""
+    found, refused = dict(sets), dict[int, AppendRefusedError]()
+    joins, name = request.version >= _JOINS[_PRODUCE], request.message.transactional_id
+    if name is None or not _asks(broker, joins=joins):
+        return found, refused
+    waiting, who = dict[TopicPartition, int](), _First(-1, -1, -1)
+    for at, new in sets.items():
+        if new.rules is None or not is_transactional(new.records):
+            continue
+        who = _first(new.records)
+        guard = new.partition.log.producers.guard(*who, joins=joins)
+        found[at] = new._replace(guard=guard)
+        if guard is not OPEN:
+            waiting[TopicPartition(new.partition.topic, new.partition.index)] = at
+    if not waiting:
+        return found, refused
+    started = now_ns()
+    codes = await _ask(broker, name, who, waiting, joins=joins)
+    request.connection.waited_ns += now_ns() - started
+    for place, at in waiting.items():
+        if code := _of_produce(codes[place], request.version):
+            del found[at]
+            refused[at] = AppendRefusedError(code, f"{place}: the coordinator says {codes[place].name}")
+    return found, refused
+
+
+def _of_produce(code: ErrorCode, version: int) -> ErrorCode:
+    """Return what a producer is told in its version."""
+    if code in _NOT_ASKED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _JOINS[_PRODUCE]):
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return _known_to(_PRODUCE, version, code)
+
+
+def _known_to(key: int, version: int, code: ErrorCode) -> ErrorCode:
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    is_known = code is not ErrorCode.TRANSACTION_ABORTABLE or version >= _FIRST_WITH_ABORTABLE[key]
+    return code if is_known else ErrorCode.INVALID_TXN_STATE
+
+
+async def offsets_refusal(broker: Broker, request: Request[TxnOffsetCommitRequest]) -> ErrorCode:
+    """Return why offsets are not taken: their partition is not in the transaction and cannot join. NONE: it is."""
+    message, joins = request.message, request.version >= _JOINS[_TXN_OFFSET_COMMIT]
+    groups = broker.groups.coordinator
+    if not _asks(broker, joins=joins) or groups.status(message.group_id):
+        return ErrorCode.NONE  # what is wrong with the group the coordinator of groups says
+    place = TopicPartition(OFFSETS_TOPIC, partition_for(message.group_id, groups.config.offsets_partitions))
+    try:
+        partition = await broker.replicas.opened(*place)
+    except MagicbyteError:
+        return ErrorCode.NONE  # as above
+    who = _First(message.producer_id, message.producer_epoch, 0)
+    if partition.log.producers.is_open(who.producer_id, who.epoch):
+        return ErrorCode.NONE
+    started = now_ns()
+    codes = await _ask(broker, message.transactional_id, who, [place], joins=joins)
+    request.connection.waited_ns += now_ns() - started
+    if codes[place] is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return _known_to(_TXN_OFFSET_COMMIT, request.version, codes[place])
+
+
+async def _ask(
+    broker: Broker, transactional_id: str, who: _First, places: Iterable[TopicPartition], *, joins: bool
+) -> dict[TopicPartition, ErrorCode]:
+    """Return what the coordinator of a transaction says to each partition."""
+    topics = [AddPartitionsToTxnTopic(name=topic, partitions=tuple(ids)) for topic, ids in by_topic(places)]
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=who.producer_id,
+        producer_epoch=who.epoch,
+        verify_only=not joins,
+        topics=topics,
+    )
+    request = AddPartitionsToTxnRequest(transactions=[transaction])
+    for pause_s in (*(_PAUSES_S if joins else ()), None):
+        codes = codes_of(await broker.transactions.joined(request))
+        if pause_s is None or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
+            break
+        await asyncio.sleep(pause_s)
+    return codes
