@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
+from magicbyte.broker.offer import OWN
 from magicbyte.broker.versions import SERVED
 from magicbyte.errors import MagicbyteError
 from magicbyte.protocol import APIS, Message
@@ -29,7 +30,7 @@ class Case(NamedTuple):
 
 def families(key: int) -> list[int]:
     """Return the first and the last version that is served, and those at the edge of flexible encodings."""
-    versions, flexible = SERVED[key].versions, APIS[key].flexible_versions
+    versions, flexible = OWN.answered[key], APIS[key].flexible_versions
     edges = {flexible[0] - 1, flexible[0]} if flexible else set()
     return sorted({versions[0], versions[-1], *(each for each in edges if each in versions)})
 

@@ -16,7 +16,7 @@ from broker.serving import CLOSED, Clock, Peer, Running
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.versions import SERVED
+from magicbyte.broker.offer import OWN
 from magicbyte.errors import LogDirectoryError, NetworkError
 from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.protocol import APIS, read_response, write_request
@@ -411,9 +411,9 @@ def test_api_versions_is_answered_in_every_version_and_in_one_that_nobody_knows(
             software = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
             for version in range(5):
                 found = await peer.ask(software if version >= 3 else ApiVersionsRequest(), version, ApiVersionsResponse)
-                assert {each.api_key: range(each.min_version, each.max_version + 1) for each in found.api_keys} == {
-                    key: served.versions for key, served in SERVED.items()
-                }
+                assert {each.api_key: range(each.min_version, each.max_version + 1) for each in found.api_keys} == (
+                    OWN.listed
+                )
             unknown = bytearray(bytes(write_request(software, 4, correlation_id=9, client_id="me")))
             unknown[7] = 77
             header, response = read_response((await peer.exchange(bytes(unknown)))[4:], APIS[18], 0)

@@ -31,6 +31,7 @@ from builders import run
 from magicbyte.broker.offer import OWN, offer_of
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
+RELEASE = "4.1"
 SOFTWARE = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 
 
@@ -46,7 +47,7 @@ async def done(peer: Peer, pair: Pair, *, commit: bool = True) -> Pair:
 
 def test_29_to_32_partitions_join_by_their_records_and_each_end_raises_the_epoch(tmp_path: Path) -> None:
     async def work() -> None:
-        async with serving(tmp_path) as (broker, peer):
+        async with serving(tmp_path, as_version=RELEASE) as (broker, peer):
             pair = await begin(peer)
             assert await send(peer, pair, A, 0, b"a", version=12) == (0, 0)
             assert await send(peer, pair, A, 1, b"b", version=12) == (0, 1)
@@ -74,7 +75,7 @@ def test_29_to_32_partitions_join_by_their_records_and_each_end_raises_the_epoch
 
 def test_offsets_join_the_transaction_in_which_they_are_committed(tmp_path: Path) -> None:
     async def work() -> None:
-        async with serving(tmp_path) as (broker, peer):
+        async with serving(tmp_path, as_version=RELEASE) as (broker, peer):
             await found(peer, "g", 0)
             pair = await begin(peer)
             assert await commit_offset(peer, pair, "g", A, 5, version=5) == 0
@@ -134,7 +135,7 @@ def test_77_what_comes_late_leaves_nothing_hanging(tmp_path: Path) -> None:
 
 def test_the_feature_is_told_to_those_who_can_read_it(tmp_path: Path) -> None:
     async def work() -> None:
-        async with Running(tmp_path, SETTINGS) as broker:
+        async with Running(tmp_path, {**SETTINGS, "as.version": RELEASE}) as broker:
             peer = await Peer.of(broker)
             for version, least in ((3, 1), (4, 0)):
                 told = await peer.ask(SOFTWARE, version, ApiVersionsResponse)
@@ -164,7 +165,7 @@ def test_releases_have_the_feature_and_the_requests_of_protocol_2_together(
 
 def test_a_cluster_has_protocol_1(tmp_path: Path) -> None:
     async def work() -> None:
-        async with cluster(tmp_path) as members:
+        async with cluster(tmp_path, as_version=RELEASE) as members:
             peer = await Peer.of(members.brokers[1])
             told = await peer.ask(SOFTWARE, 3, ApiVersionsResponse)
             most = {each.api_key: each.max_version for each in told.api_keys}
@@ -172,7 +173,11 @@ def test_a_cluster_has_protocol_1(tmp_path: Path) -> None:
             peer.close()
 
     run(work())
-    assert 12 in OWN.listed[0]
+
+
+def test_without_a_release_it_is_protocol_1_since_2_8_cannot_read_values_of_protocol_2() -> None:
+    assert (OWN.transaction_version, OWN.verifies_partitions) == (0, True)
+    assert [OWN.listed[key][-1] for key in (0, 26, 28)] == [11, 4, 4]
 
 
 def test_a_release_without_the_feature_stores_what_it_does(tmp_path: Path) -> None:

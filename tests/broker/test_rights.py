@@ -13,6 +13,7 @@ from broker.serving import CLOSED, Peer, Running
 from magicbyte.broker import rights
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.offer import OWN
 from magicbyte.broker.versions import SERVED
 from magicbyte.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
 from magicbyte.protocol import APIS, Message, write_request
@@ -257,6 +258,16 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
         ),
         {NO_ID},
     ),
+    (
+        extend.AddPartitionsToTxnRequest(
+            transactions=[
+                extend.AddPartitionsToTxnTransaction(
+                    transactional_id="x", topics=[extend.AddPartitionsToTxnTopic(name="t", partitions=(0,))]
+                )
+            ]
+        ),
+        {ErrorCode.CLUSTER_AUTHORIZATION_FAILED},
+    ),
     (AddOffsetsToTxnRequest(transactional_id="x", group_id="g"), {NO_ID}),
     (EndTxnRequest(transactional_id="x"), {NO_ID}),
     (
@@ -287,7 +298,7 @@ def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothing_else
             api, told = APIS[message.API_KEY], 0
             collect = codes_of(api.response)
             assert collect is not None
-            for version in SERVED[api.key].versions:
+            for version in OWN.answered[api.key]:
                 try:
                     write_request(message, version, correlation_id=1, client_id="")
                 except UnsupportedVersionError:  # a field that the version does not have

@@ -16,7 +16,6 @@ from magicbyte.releases import Release, inter_broker_versions
 _FIRST, _LATEST = (0, 8, 2), (4, 1)
 _OWN_PROTOCOL: Final = (2, 8)
 _PRODUCE: Final = 0
-_LATEST_TRANSACTIONS: Final = 2
 _PROTOCOL_2: Final = {_PRODUCE: 12, 26: 5, 28: 5}
 """By API key: the first version that means protocol 2 of transactions."""
 _OFFSET_COMMIT: Final = 8  # the one request whose version was looked at before 0.10
@@ -37,7 +36,7 @@ class Offer:
     tells_range: bool = True
     reads_any_version: bool = False
     ignores_unknown: bool = False
-    transaction_version: int = _LATEST_TRANSACTIONS
+    transaction_version: int = 0
     verifies_partitions: bool = True
 
     def answers(self, key: int, version: int) -> int | None:
@@ -68,12 +67,12 @@ def _without_protocol_2(versions: Mapping[int, range]) -> dict[int, range]:
 
 
 def _own() -> Offer:
-    versions = {key: served.versions for key, served in SERVED.items()}
+    versions = _without_protocol_2({key: served.versions for key, served in SERVED.items()})
     return Offer(versions, versions)
 
 
 OWN: Final = _own()
-"""This broker, as itself."""
+"""This broker, as itself: brokers of 2.8 can go on with what it stores, so that it has protocol 1 of transactions."""
 
 
 def offer_of(name: str) -> Offer:

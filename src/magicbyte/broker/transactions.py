@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, has_partition, own_topic, read_into
 from magicbyte.broker.markers import MarkerSender, write_markers
+from magicbyte.broker.turns import STEPS_AT_ONCE, Turns
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Caller, Marker, Producer, Reply
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
@@ -24,7 +25,10 @@ from magicbyte.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
 )
 from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from magicbyte.protocol.messages.end_txn import EndTxnRequest
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
     from magicbyte.protocol import Message
 
 log = logger(__name__)
+
+_TOGETHER: Final = 20  # transactions of a request of a broker that are looked at together
 
 _Loaded = dict[str, TransactionValue]
 
@@ -211,32 +217,52 @@ async def add_partitions(broker: Broker, request: Request[AddPartitionsToTxnRequ
     """Add partitions to a transaction; where one is not there, the coordinator need not be asked."""
     if request.version >= FIRST_OF_BROKERS:
         return await _add_for_brokers(broker, request)
-    topics, missing = request.message.v3_and_below_topics, False
-    async for topic in request.turns.over(topics):
-        async for each in request.turns.over(topic.partitions):
+    refused = await _not_added(broker, request.turns, request.message.v3_and_below_topics)
+    if refused is None:
+        return await broker.transactions.ask(request)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=refused)
+
+
+async def _add_for_brokers(broker: Broker, request: Request[AddPartitionsToTxnRequest]) -> Message:
+    """Add partitions to many transactions, or say which are in; each is answered for itself."""
+    asked, results = request.message.transactions, list[AddPartitionsToTxnResult]()
+    for at in range(0, len(asked), _TOGETHER):
+        joined = list[Awaitable[AddPartitionsToTxnResult]]()
+        async for each in request.turns.over(asked[at : at + _TOGETHER], STEPS_AT_ONCE // _TOGETHER):
+            joined.append(_added(broker, request.turns, each))
+        results += await asyncio.gather(*joined)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _added(broker: Broker, turns: Turns, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    refused = await _not_added(broker, turns, asked.topics)
+    if refused is not None:
+        return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=refused)
+    told = await broker.transactions.joined(AddPartitionsToTxnRequest(transactions=[asked]))
+    return told.results_by_transaction[0]
+
+
+async def _not_added(
+    broker: Broker, turns: Turns, topics: Sequence[AddPartitionsToTxnTopic]
+) -> list[AddPartitionsToTxnTopicResult] | None:
+    """Return the answer to partitions of which some are not there, None if all are."""
+    missing = False
+    async for topic in turns.over(topics):
+        async for each in turns.over(topic.partitions):
             missing = missing or not has_partition(broker, topic.name, each)
     if not missing:
-        return await broker.transactions.ask(request)
+        return None
     answers = []
-    async for topic in request.turns.over(topics):
+    async for topic in turns.over(topics):
         codes = [
             AddPartitionsToTxnPartitionResult(
                 partition_index=each,
                 partition_error_code=not_added(is_there=has_partition(broker, topic.name, each)),
             )
-            async for each in request.turns.over(topic.partitions)
+            async for each in turns.over(topic.partitions)
         ]
         answers.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=codes))
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=answers)
-
-
-async def _add_for_brokers(broker: Broker, request: Request[AddPartitionsToTxnRequest]) -> Message:
-    """Add partitions to many transactions, or say which are in; each is answered for itself."""
-    asked = list[Awaitable[AddPartitionsToTxnResponse]]()
-    async for each in request.turns.over(request.message.transactions):
-        asked.append(broker.transactions.joined(AddPartitionsToTxnRequest(transactions=[each])))
-    told = await asyncio.gather(*asked)
-    return AddPartitionsToTxnResponse(results_by_transaction=[each.results_by_transaction[0] for each in told])
+    return answers
 
 
 async def write_txn_markers(broker: Broker, request: Request[WriteTxnMarkersRequest]) -> WriteTxnMarkersResponse:

@@ -54,7 +54,7 @@ _NOT_ASKED: Final = {
 }
 
 
-class _First(NamedTuple):
+class _FirstRecords(NamedTuple):
     """What the header of a transactional batch says of its producer."""
 
     producer_id: int
@@ -69,8 +69,8 @@ def is_transactional(records: object) -> bool:
     return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
 
 
-def _first(records: memoryview) -> _First:
-    return _First(PRODUCER_ID.read(records), PRODUCER_EPOCH.read(records), BASE_SEQUENCE.read(records))
+def _first(records: memoryview) -> _FirstRecords:
+    return _FirstRecords(PRODUCER_ID.read(records), PRODUCER_EPOCH.read(records), BASE_SEQUENCE.read(records))
 
 
 def asks(broker: Broker, produce_version: int) -> bool:
@@ -96,7 +96,7 @@ async def guarded(
     joins, name = request.version >= _JOINS[_PRODUCE], request.message.transactional_id
     if name is None or not _asks(broker, joins=joins):
         return found, refused
-    waiting, who = dict[TopicPartition, int](), _First(-1, -1, -1)
+    waiting, who = dict[TopicPartition, int](), _FirstRecords(-1, -1, -1)
     for at, new in sets.items():
         if new.rules is None or not is_transactional(new.records):
             continue
@@ -142,7 +142,7 @@ async def offsets_refusal(broker: Broker, request: Request[TxnOffsetCommitReques
         partition = await broker.replicas.opened(*place)
     except MagicbyteError:
         return ErrorCode.NONE  # as above
-    who = _First(message.producer_id, message.producer_epoch, 0)
+    who = _FirstRecords(message.producer_id, message.producer_epoch, 0)
     if partition.log.producers.is_open(who.producer_id, who.epoch):
         return ErrorCode.NONE
     started = now_ns()
@@ -154,7 +154,7 @@ async def offsets_refusal(broker: Broker, request: Request[TxnOffsetCommitReques
 
 
 async def _ask(
-    broker: Broker, transactional_id: str, who: _First, places: Iterable[TopicPartition], *, joins: bool
+    broker: Broker, transactional_id: str, who: _FirstRecords, places: Iterable[TopicPartition], *, joins: bool
 ) -> dict[TopicPartition, ErrorCode]:
     """Return what the coordinator of a transaction says to each partition."""
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=tuple(ids)) for topic, ids in by_topic(places)]

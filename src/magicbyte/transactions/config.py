@@ -23,3 +23,8 @@ class TransactionConfig:
     max_timeout_ms: int = 15 * 60_000
     id_expiration_ms: int = 7 * DAY_MS
     check_interval_ms: int = 10_000
+
+    @property
+    def has_protocol_2(self) -> bool:
+        """Whether the coordinator itself aborts as EndTxn does in protocol 2."""
+        return self.transaction_version >= 2

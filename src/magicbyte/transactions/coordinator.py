@@ -257,7 +257,7 @@ class Coordinator:
         client_version: int,
     ) -> list[Effect]:
         code, transaction = self._of(transactional_id, *who)
-        if transaction.pending is not None and (not code or (code in _OF_ITS_PAIR and self._has_protocol_2)):
+        if transaction.pending is not None and (not code or (code in _OF_ITS_PAIR and self.config.has_protocol_2)):
             code = ErrorCode.CONCURRENT_TRANSACTIONS
         is_in = not code and transaction.state is TransactionState.ONGOING and places <= transaction.places
         if code or is_in:
@@ -312,10 +312,6 @@ class Coordinator:
 
     # ---- changes
 
-    @property
-    def _has_protocol_2(self) -> bool:
-        return self.config.transaction_version >= PROTOCOL_2
-
     def _change(self, transaction: Transaction, value: TransactionValue, last_epoch: int, then: Answer | None) -> Store:
         """Return the append of a value that is to hold once it is stored.
 
@@ -341,7 +337,7 @@ class Coordinator:
 
         In protocol 1 it has even if that could not be stored.
         """
-        if self._has_protocol_2:
+        if self.config.has_protocol_2:
             prepare_abort = TransactionState.PREPARE_ABORT
             value, last_epoch = transaction.raised(prepare_abort, now.date_ms, self._new_producer_id)
             return [self._change(transaction, value, last_epoch, then)]
