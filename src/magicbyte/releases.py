@@ -262,6 +262,10 @@ _INTER_BROKER: Final[Mapping[int, Sequence[tuple[tuple[int, ...], int]]]] = {
     27: (((0, 11, 0, 0), 0), ((2, 8, 0), 1)),  # WriteTxnMarkers
 }  # fmt: skip
 """By API key: the first protocol version with which brokers send each version of a request to each other."""
+_LOGINS: Final[Mapping[int, Sequence[tuple[tuple[int, ...], int]]]] = {
+    17: (((0, 10, 0, 1), 0), ((1, 0, 0), 1)),  # SaslHandshake; tokens as they are behind version 0
+    36: (((1, 0, 0), 0), ((2, 2, 0), 1)),  # SaslAuthenticate; from version 1 on with the session's lifetime
+}
 _FIRST_WITH_ALTER_PARTITION: Final = (2, 7, 2)
 
 
@@ -303,8 +307,17 @@ def inter_broker_versions(protocol: tuple[int, ...]) -> dict[int, int]:
     OffsetForLeaderEpoch is missing before 0.11.0-IV2: followers truncate by their high watermark. Source: the table of
     Kafka's ApiVersion and MetadataVersion.
     """
+    return _latest(_INTER_BROKER, protocol)
+
+
+def login_versions(protocol: tuple[int, ...]) -> dict[int, int]:
+    """Return in which version brokers of a protocol version log in at each other, by API key; {}: they cannot."""
+    return _latest(_LOGINS, protocol)
+
+
+def _latest(table: Mapping[int, Sequence[tuple[tuple[int, ...], int]]], protocol: tuple[int, ...]) -> dict[int, int]:
     exact = _exact(protocol)
-    found = {key: [version for first, version in rows if exact >= first] for key, rows in _INTER_BROKER.items()}
+    found = {key: [version for first, version in rows if exact >= first] for key, rows in table.items()}
     return {key: versions[-1] for key, versions in found.items() if versions}
 
 

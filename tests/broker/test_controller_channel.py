@@ -24,6 +24,8 @@ def order(key: TopicPartition, epoch: int, *, is_new: bool = False) -> Partition
 class Hanging:
     """A broker that answers nothing until `goes_on` is set; `got` is what it was sent."""
 
+    is_stale = False
+
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()
         self.got: list[Control] = []

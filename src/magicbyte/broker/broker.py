@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.controller import ControllerService
     from magicbyte.broker.groups import Groups
+    from magicbyte.broker.links import Links
     from magicbyte.broker.listeners import Listener
     from magicbyte.broker.membership import Membership
     from magicbyte.broker.metadata_cache import MetadataCache
@@ -107,6 +108,8 @@ class Broker:
     producer_ids: cluster.ProducerIds
     appends: Appends
     http_port: int
+    links: Links
+    """Connections to the other brokers of a cluster, where it is in one."""
     authorizer: Authorizer | None = None
     """What knows the ACLs; None: everybody may do everything."""
 
@@ -194,9 +197,11 @@ class Broker:
     async def _join_session(self, session: OpenSession) -> None:
         """Begin a session of the cluster's tree; what this broker leads and follows is the controller's affair."""
         from magicbyte.broker.cluster_replicas import ClusterReplicas
+        from magicbyte.broker.links import Links
         from magicbyte.broker.membership import Membership
         from magicbyte.broker.metadata_cache import MetadataCache
 
+        self.links = await self.reading.run(Links.of, self.config, self.network)
         self.membership = membership = Membership(self, session, self._threads("metadata", 1))
         await membership.open()
         self._opened.push_async_callback(membership.close)

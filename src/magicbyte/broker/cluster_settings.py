@@ -26,7 +26,9 @@ class ClusterSettings:
         kind=_INT,
     )
     inter_broker_listener_name = text(
-        "inter.broker.listener.name", None, "The listener that other brokers connect to. Not set: the first listener."
+        "inter.broker.listener.name",
+        None,
+        "The listener that other brokers connect to. Not set: the first that is PLAINTEXT.",
     )
     num_replica_fetchers = integer(
         "num.replica.fetchers",

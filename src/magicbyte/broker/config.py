@@ -13,7 +13,7 @@ from typing import Any, Final
 from magicbyte.broker.cluster_settings import ClusterSettings
 from magicbyte.broker.coordinator_settings import CoordinatorSettings
 from magicbyte.broker.listener_security import is_of_security
-from magicbyte.broker.listeners import Listener, http_address, is_loopback, listeners
+from magicbyte.broker.listeners import http_address, inter_broker_listener, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
 from magicbyte.broker.security_settings import SecuritySettings
 from magicbyte.broker.settings import (
@@ -470,11 +470,12 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
         self.listeners = listeners(
             self.texts["listeners"], self.texts["advertised.listeners"], self.protocol_map_text, self.static
         )
-        wanted = self.inter_broker_listener_name
-        if wanted is not None and wanted not in {each.name for each in self.listeners}:
-            raise InvalidConfigError(f"inter.broker.listener.name: there is no listener {wanted}")
-        if self.zookeeper_connect is not None and self.inter_broker_listener.security_protocol != "PLAINTEXT":
-            raise InvalidConfigError("inter.broker.listener.name: expected a listener that is PLAINTEXT")
+        self.inter_broker_name, self.inter_broker_listener = inter_broker_listener(
+            self.listeners, self.inter_broker_listener_name, self.security_inter_broker_protocol
+        )
+        is_named = self.inter_broker_name is not None or self.inter_broker_listener.security_protocol == "PLAINTEXT"
+        if self.zookeeper_connect is not None and not is_named:
+            raise InvalidConfigError("inter.broker.listener.name: expected one, as no listener is PLAINTEXT")
         self.log_directory = _only_directory(self)
         self.http = http_address(self.texts["http.address"])
         _check_together(self)
@@ -515,11 +516,6 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
         except InvalidConfigError:
             self.of_directory, self.texts, self.values = before
             raise
-
-    @property
-    def inter_broker_listener(self) -> Listener:
-        """The listener that other brokers connect to."""
-        return next(each for each in self.listeners if self.inter_broker_listener_name in (None, each.name))
 
     @property
     def plain_format(self) -> Format:

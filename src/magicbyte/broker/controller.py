@@ -3,7 +3,7 @@
 For whoever runs a broker:
 
 * `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=broker.spawn, new_id=...,
-  connect=partial(links.connect, broker.network))`: `store` is a `LoopStore` over the session in which the broker has
+  connect=broker.links.connect)`: `store` is a `LoopStore` over the session in which the broker has
   registered itself, of a tree with the nodes that `cluster.found_cluster` makes; `config` is the `BrokerConfig` whose
   values are looked at when they are needed.
 * `await service.start()`, once the broker listens and is registered: the controller connects to itself like to others.

@@ -32,6 +32,10 @@ log = logger(__name__)
 class Link(Protocol):
     """A connection to a broker."""
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether its login ends soon."""
+
     async def send(self, request: Message, *, timeout_ms: int) -> Message:
         """Send a request and return the response. Raises NetworkError."""
 
@@ -40,7 +44,7 @@ class Link(Protocol):
 
 
 class Connect(Protocol):
-    """Opens a connection to a broker: `links.connect`. Raises NetworkError."""
+    """Opens a connection to a broker: `Links.connect`. Raises NetworkError."""
 
     def __call__(
         self, broker_id: int, host: str, port: int, *, protocol: tuple[int, ...], client_id: str, timeout_ms: int
@@ -150,6 +154,8 @@ class BrokerChannel:
         """Return the response, None for one that cannot be read."""
         while True:
             try:
+                if self._link is not None and self._link.is_stale:
+                    await self._disconnect()
                 if self._link is None:
                     self._link = await self._open_link()
                 response = await self._link.send(request, timeout_ms=self._timeout_ms)
@@ -221,7 +227,7 @@ class Channels:
 
     async def _open_link(self, broker_id: int, timeout_ms: int) -> Link:
         broker, around = self.messages.brokers.get(broker_id), self._around
-        listener = around.config.inter_broker_listener_name
+        listener = around.config.inter_broker_name
         endpoint = None if broker is None else broker.endpoint(listener)
         if endpoint is None:
             raise NetworkError(f"broker {broker_id} is registered without the listener {listener or 'PLAINTEXT'}")

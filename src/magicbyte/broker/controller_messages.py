@@ -65,8 +65,8 @@ class RegisteredBroker:
 class ControlMessages:
     """Makes the requests of the controller `controller_id` in its `epoch`.
 
-    `brokers`: the live ones. `topic_ids` are looked up when a request is made. `listener` is the
-    `inter.broker.listener.name`.
+    `brokers`: the live ones. `topic_ids` are looked up when a request is made. `listener` is
+    `BrokerConfig.inter_broker_name`.
     """
 
     def __init__(

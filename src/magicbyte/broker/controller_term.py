@@ -94,7 +94,7 @@ class ControllerTerm:
         self._config_notices = set[str]()
         self._asked_by_node: dict[TopicPartition, tuple[int, ...]] = {}
         self._watched = set[TopicPartition]()
-        listener = around.config.inter_broker_listener_name
+        listener = around.config.inter_broker_name
         self._messages = ControlMessages(around.broker_id, epoch, around.protocol, self._topic_ids, listener)
         self._channels = Channels(around, self._messages)
         self._controller = Controller(epoch, {}, {}, {})

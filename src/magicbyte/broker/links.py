@@ -2,30 +2,62 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 from magicbyte.client.connection import Connection
+from magicbyte.client.login import NO_CREDENTIALS, Credentials
 from magicbyte.client.versions import BrokerVersions
-from magicbyte.net.network import Network
-from magicbyte.releases import inter_broker_versions
+from magicbyte.errors import InvalidConfigError, MagicbyteError, NetworkError
+from magicbyte.releases import inter_broker_versions, login_versions
+
+if TYPE_CHECKING:
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.net.network import Network
 
 
-async def connect(
-    network: Network,
-    broker_id: int,
-    host: str,
-    port: int,
-    *,
-    protocol: tuple[int, ...],
-    client_id: str,
-    timeout_ms: int,
-) -> Connection:
-    """Return a connection through a `Broker.network` to another broker. Raises NetworkError.
+class Links:
+    """Makes connections through a `Broker.network` to other brokers, as the inter-broker listener is secured."""
 
-    Requests go out in the versions of `protocol`: brokers do not ask each other for theirs, as all of a cluster
-    speak its `inter.broker.protocol.version`.
-    """
-    stream = await network.connect(host, port, timeout_ms=timeout_ms)
-    link = Connection(stream, name=f"broker {broker_id} ({host}:{port})", client_id=client_id)
-    versions = inter_broker_versions(protocol)
-    link.versions = BrokerVersions({key: range(version, version + 1) for key, version in versions.items()})
-    link.begin()
-    return link
+    def __init__(self, network: Network, credentials: Credentials = NO_CREDENTIALS) -> None:
+        self._network, self._credentials = network, credentials
+
+    @classmethod
+    def of(cls, config: BrokerConfig, network: Network) -> Links:
+        """Return what the settings say. Reads files. Raises InvalidConfigError."""
+        if config.inter_broker_listener.security_protocol == "PLAINTEXT":
+            return cls(network)
+        from magicbyte.broker.listener_security import client_of
+
+        credentials = Credentials.of(client_of(config.inter_broker_listener, config))
+        if credentials.login is not None and not login_versions(config.inter_broker_protocol_version):
+            raise InvalidConfigError(
+                "inter.broker.protocol.version: expected 0.10.0 or later with SASL between brokers"
+            )
+        return cls(network, credentials)
+
+    async def connect(
+        self, broker_id: int, host: str, port: int, *, protocol: tuple[int, ...], client_id: str, timeout_ms: int
+    ) -> Connection:
+        """Return a connection to another broker. Raises NetworkError, also where one does not trust the other.
+
+        Requests go out in the versions of `protocol`: brokers do not ask each other for theirs, as all of a cluster
+        speak its `inter.broker.protocol.version`.
+        """
+        stream = await self._network.connect(host, port, timeout_ms=timeout_ms)
+        link = Connection(stream, name=f"broker {broker_id} ({host}:{port})", client_id=client_id)
+        versions = inter_broker_versions(protocol) | login_versions(protocol)
+        link.versions = BrokerVersions({key: range(version, version + 1) for key, version in versions.items()})
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await link.encrypt(self._credentials, host)
+                await link.log_in(self._credentials)
+        except BaseException as error:
+            await stream.aclose()
+            if isinstance(error, TimeoutError):
+                raise NetworkError(f"{link.name}: no answer to the login within {timeout_ms} ms") from None
+            if isinstance(error, MagicbyteError) and not isinstance(error, NetworkError):
+                raise NetworkError(str(error)) from error
+            raise
+        link.begin()
+        return link

@@ -12,7 +12,7 @@ from magicbyte.errors import InvalidConfigError
 from magicbyte.security.jaas import parse_jaas
 from magicbyte.security.sasl import PLAIN
 from magicbyte.security.scram import HASHES
-from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, resolved, stores
+from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, ClientSecurity, resolved, stores
 from magicbyte.security.tls import TlsSettings, server_context
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _OWN: Final = re.compile(
     r"listener\.name\.[a-z0-9_.-]+?\.((?:ssl|sasl)\..*|[a-z0-9-]+\.(?:sasl\.jaas\.config|connections\.max\.reauth\.ms))"
 )
 _TLS: Final = (*TRUSTSTORE, *KEYSTORE, "ssl.enabled.protocols", "ssl.cipher.suites")
+_OF_CLIENTS: Final = (*_TLS, "ssl.endpoint.identification.algorithm")
 _REAUTHENTICATION: Final = "connections.max.reauth.ms"
 _MAPPING: Final = "ssl.principal.mapping.rules"
 
@@ -42,7 +43,7 @@ def is_of_security(name: str) -> bool:
     own = _OWN.fullmatch(name)
     if own is not None and own[1].endswith((".sasl.jaas.config", f".{_REAUTHENTICATION}")):
         return True
-    return (name if own is None else own[1]) in (*_TLS, "ssl.client.auth", "sasl.enabled.mechanisms", _MAPPING)
+    return (name if own is None else own[1]) in (*_OF_CLIENTS, "ssl.client.auth", "sasl.enabled.mechanisms", _MAPPING)
 
 
 def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
@@ -66,7 +67,7 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
         context = server_context(settings, wanted or "none")
     if not protocol.startswith("SASL"):
         return ListenerSecurity(context)
-    mechanisms = tuple(each.strip() for each in (given("sasl.enabled.mechanisms") or "").split(",") if each.strip())
+    mechanisms = _mechanisms(prefix, static)
     known = (PLAIN, *HASHES)
     if not mechanisms or not set(mechanisms) <= set(known):
         raise InvalidConfigError(
@@ -76,6 +77,33 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
     passwords = _passwords(prefix, static) if PLAIN in mechanisms else {}
     lifetimes = {each: _lifetime_ms(f"{prefix}{each.lower()}.{_REAUTHENTICATION}", config) for each in mechanisms}
     return ListenerSecurity(context, mechanisms, passwords, lifetimes)
+
+
+def client_of(listener: Listener, config: BrokerConfig) -> ClientSecurity:
+    """Return how a broker reaches this listener of the others, by its own settings. Raises InvalidConfigError."""
+    prefix, protocol, static = f"listener.name.{listener.name.lower()}.", listener.security_protocol, config.static
+    found = {"security.protocol": protocol}
+    if protocol.endswith("SSL"):
+        found |= {each: static[name] for each in _OF_CLIENTS for name in (each, prefix + each) if name in static}
+    if protocol.startswith("SASL"):
+        mechanism = config.sasl_mechanism_inter_broker_protocol
+        if mechanism not in _mechanisms(prefix, static):
+            raise InvalidConfigError(
+                f"sasl.mechanism.inter.broker.protocol: {mechanism} is not among the sasl.enabled.mechanisms of "
+                f"listener {listener.name}"
+            )
+        found["sasl.mechanism"] = mechanism
+        login = f"{prefix}{mechanism.lower()}.sasl.jaas.config"
+        if login not in static:
+            raise InvalidConfigError(f"{login}: expected a login module with username and password of the broker")
+        found["sasl.jaas.config"] = static[login]
+    return ClientSecurity.of(found)
+
+
+def _mechanisms(prefix: str, static: Mapping[str, str]) -> tuple[str, ...]:
+    name = "sasl.enabled.mechanisms"
+    found = resolved(name, static.get(prefix + name, static.get(name, "")))
+    return tuple(each.strip() for each in found.split(",") if each.strip())
 
 
 def _lifetime_ms(name: str, config: BrokerConfig) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,6 +70,27 @@ def listeners(
     if not found:
         raise InvalidConfigError("listeners: expected one at least")
     return tuple(found)
+
+
+def inter_broker_listener(
+    known: Sequence[Listener], name: str | None, protocol: str | None
+) -> tuple[str | None, Listener]:
+    """Return the name of the listener that other brokers connect to, None where none is set, and the listener.
+
+    `protocol`: that of `security.inter.broker.protocol`, whose listener has its name. Without one, it is the first
+    listener without security. Raises InvalidConfigError.
+    """
+    setting, wanted = "inter.broker.listener.name", name
+    if protocol is not None:
+        if name is not None:
+            raise InvalidConfigError(f"{setting}: expected this or security.inter.broker.protocol, found both")
+        setting, wanted = "security.inter.broker.protocol", protocol
+    if wanted is None:
+        return None, next((each for each in known if each.security_protocol == "PLAINTEXT"), known[0])
+    found = next((each for each in known if each.name == wanted.upper()), None)
+    if found is None:
+        raise InvalidConfigError(f"{setting}: there is no listener {wanted}")
+    return found.name, found
 
 
 def _addresses(setting: str, addresses: str | None) -> list[tuple[str, str, int]]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.broker.cluster_view import NOBODY
-from magicbyte.broker.links import connect
 from magicbyte.broker.turns import Turns
 from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError, NetworkError
 from magicbyte.groups.effects import Marker, Producer
@@ -214,15 +213,14 @@ class MarkerSender:
     async def _link(self, broker_id: int, link: Connection | None) -> Connection:
         """Return a connection to another broker: the one that there is, or a new one. Raises NetworkError."""
         if link is not None:
-            if not link.is_closed:
+            if not link.is_closed and not link.is_stale:
                 return link
             await link.aclose()
         broker = self._broker
         address = None if broker.cache is None else broker.cache.inter_broker_address(broker_id)
         if address is None:
             raise NetworkError(f"broker {broker_id} is not there")
-        return await connect(
-            broker.network,
+        return await broker.links.connect(
             broker_id,
             *address,
             protocol=broker.config.inter_broker_protocol_version,

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import cluster
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.controller import ControllerService
-from magicbyte.broker.links import connect
 from magicbyte.errors import ErrorCode, MagicbyteError, MetadataError, NetworkError
 from magicbyte.metadata import layout
 from magicbyte.metadata.current import CurrentStore
@@ -109,7 +107,7 @@ class Membership:
             protocol=broker.config.inter_broker_protocol_version,
             spawn=broker.spawn,
             new_id=broker.new_uuid,
-            connect=partial(connect, broker.network),
+            connect=broker.links.connect,
         )
         self._registration = registration
         await self._register()
@@ -147,8 +145,7 @@ class Membership:
         if address is None:
             raise NetworkError("no controller is known")
         timeout_ms = config.controller_socket_timeout_ms
-        link = await connect(
-            broker.network,
+        link = await broker.links.connect(
             controller_id,
             *address,
             protocol=config.inter_broker_protocol_version,

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from magicbyte.broker.links import connect
 from magicbyte.errors import (
     ErrorCode,
     MagicbyteError,
@@ -352,10 +351,11 @@ class _LeaderFetcher:
     async def _send(self, request: Message, kind: type[M]) -> M:
         """Return the leader's response. Raises NetworkError."""
         config = self._broker.config
+        if self._link is not None and self._link.is_stale:
+            await self._disconnect()
         if self._link is None or self._link.is_closed:
             assert self._address is not None, "set with the first partition"
-            self._link = await connect(
-                self._broker.network,
+            self._link = await self._broker.links.connect(
                 self._leader_id,
                 *self._address,
                 protocol=self._protocol,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magicbyte.broker.settings import Setting, SettingType, boolean, integer
+from magicbyte.broker.settings import Setting, SettingType, boolean, integer, text
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
 from magicbyte.security.principal import Principal, parse_super_users
+from magicbyte.security.settings import PROTOCOLS
 
 AUTHORIZERS: Final[Sequence[str]] = (
     "kafka.security.authorizer.AclAuthorizer",
@@ -19,6 +20,12 @@ def _authorizer(text: str) -> str:
     if text and text not in AUTHORIZERS:
         raise InvalidConfigError(f"expected one of {', '.join(AUTHORIZERS)}, found {text!r}: no Java class is loaded")
     return text
+
+
+def _protocol(text: str) -> str:
+    if text.upper() not in PROTOCOLS:
+        raise ValueError(text)
+    return text.upper()
 
 
 def _super_users(text: str) -> frozenset[Principal]:
@@ -51,6 +58,21 @@ class SecuritySettings:
     )
     allow_everyone_if_no_acl_found = boolean(
         "allow.everyone.if.no.acl.found", False, "Whether a resource without any ACL is open to everyone."
+    )
+    security_inter_broker_protocol: Setting[str] = Setting(
+        "security.inter.broker.protocol",
+        SettingType.STRING,
+        None,
+        _protocol,
+        f"one of {', '.join(PROTOCOLS)}",
+        "How brokers of a cluster reach each other, at the listener of this name; in place of "
+        "inter.broker.listener.name.",
+    )
+    sasl_mechanism_inter_broker_protocol = text(
+        "sasl.mechanism.inter.broker.protocol",
+        "GSSAPI",
+        "How a broker logs in at the others, where their listener has SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, "
+        "with username and password of listener.name.NAME.MECHANISM.sasl.jaas.config.",
     )
     connections_max_reauth_ms = integer(
         "connections.max.reauth.ms",

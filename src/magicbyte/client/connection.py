@@ -96,16 +96,11 @@ class Connection:
             self = cls(stream, name=name or stream.peer, client_id=client_id)
             try:
                 async with asyncio.timeout(timeout_ms / 1000):
-                    if credentials.context is not None:
-                        self._stream = tls = TlsStream(stream, credentials.context, host=host)
-                        await tls.handshake()
+                    await self.encrypt(credentials, host)
                     self._may_ask_more = credentials.login is None
                     self.versions = RELEASE_0_8_2 if version is None else await self._negotiate(version)
-                    if credentials.login is not None:
-                        is_told = True  # what fails from here on is no matter of versions
-                        lifetime_ms = await log_in(self, credentials.login)
-                        if lifetime_ms:
-                            self._expires = self._loop.time() + lifetime_ms * _RENEWED_AT / 1000
+                    is_told = credentials.login is not None  # what fails from here on is no matter of versions
+                    await self.log_in(credentials)
             except BaseException as error:
                 await stream.aclose()
                 if isinstance(error, NetworkError) and version is not None and not is_told:
@@ -117,6 +112,19 @@ class Connection:
             self.begin()
             return self
         raise AssertionError("the last attempt asks nothing")
+
+    async def encrypt(self, credentials: Credentials, host: str) -> None:
+        """Speak TLS, if that is to be, before anything is sent. `open` does it. Raises SecurityError, NetworkError."""
+        if credentials.context is not None:
+            self._stream = tls = TlsStream(self._stream, credentials.context, host=host)
+            await tls.handshake()
+
+    async def log_in(self, credentials: Credentials) -> None:
+        """Log in, if that is to be, when the versions are known. `open` does it. Raises what `login.log_in` does."""
+        if credentials.login is not None:
+            lifetime_ms = await log_in(self, credentials.login)
+            if lifetime_ms:
+                self._expires = self._loop.time() + lifetime_ms * _RENEWED_AT / 1000
 
     def begin(self) -> None:
         """Send and receive from now on. `open` does it; others set `versions` before."""

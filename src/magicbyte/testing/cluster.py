@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from secrets import token_urlsafe
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -36,12 +37,14 @@ if TYPE_CHECKING:
     from magicbyte.net.stream import Stream
     from magicbyte.ports import Clock, MetadataStore, SessionListener
     from magicbyte.replication.state import PartitionState
+    from magicbyte.testing.security import Security
 
 T = TypeVar("T")
 
 _MOST_REPLICAS: Final = 3
 _PATIENCE_S: Final = 30.0
 _POLL_S: Final = 0.01
+_BROKER: Final = "broker"  # the user that brokers are to each other
 _DEFAULTS: Final = {
     "replica.fetch.wait.max.ms": "100",
     "replica.fetch.backoff.ms": "20",
@@ -76,9 +79,13 @@ class Cluster:
     """Brokers 1 to `brokers`, each on a free port of this machine that it keeps when it is started again.
 
     `settings` are Kafka's, of every broker; `directory`, an empty one, keeps the logs. `clock` is what
-    the brokers measure intervals and dates with: a `TurnedClock`, say. Every method may be called from any thread and
-    returns when it is done; in a coroutine, `await asyncio.to_thread(cluster.stop, 1)` keeps the loop running.
+    the brokers measure intervals and dates with: a `TurnedClock`, say. `security` and `users` are what
+    `Broker` takes: brokers reach each other so, too, as the super user `broker`, and the attribute `security` has the
+    settings of clients. Every method may be called from any thread and returns when it is done; in a
+    coroutine, `await asyncio.to_thread(cluster.stop, 1)` keeps the loop running.
     """
+
+    security: Security | None = None
 
     def __init__(
         self,
@@ -87,6 +94,8 @@ class Cluster:
         *,
         directory: Path | None = None,
         clock: Clock | None = None,
+        security: str | None = None,
+        users: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers: expected one at least, found {brokers}")
@@ -99,6 +108,7 @@ class Cluster:
         replicas = str(min(brokers, _MOST_REPLICAS))
         factors = dict.fromkeys(("offsets.topic.replication.factor", "default.replication.factor"), replicas)
         self._settings = {**_DEFAULTS, **factors, **(settings or {})}
+        self._secured = None if security is None else (security, dict(users or {}))
         self._count = brokers
         self._links = _Links()
         self._members: dict[int, _Member] = {}
@@ -238,7 +248,9 @@ class Cluster:
         replicas = layout.TopicNode.load(path, self._node(path)).replicas[partition.partition]
         if to not in replicas:
             raise UnknownTopicError(f"{partition}: expected a replica on broker {to}, found replicas {replicas}")
-        async with Client([each.address() for each in self._members.values() if each.is_running]) as client:
+        addresses = [each.address() for each in self._members.values() if each.is_running]
+        security = None if self.security is None else self.security.client(_BROKER if self.security.users else None)
+        async with Client(addresses, security=security) as client:
             order = (to, *(each for each in replicas if each != to))
             outcomes = await alter_reassignments(client, {partition: order})
             outcomes += await elect_leaders(client, ElectionType.PREFERRED, [partition])
@@ -277,24 +289,40 @@ class Cluster:
     async def _run(self, started: Future[None]) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         directory = self._directory or Path(tempfile.mkdtemp(prefix="magicbyte-"))
+        certificates = tempfile.mkdtemp(prefix="magicbyte-")
         try:
+            secured = self._secure(Path(certificates))
             for number in range(1, self._count + 1):
                 own = directory / f"broker-{number}"
-                member = _Member(number, self._settings, own, self._tree, self._clock, self._links)
+                member = _Member(number, secured | self._settings, own, self._tree, self._clock, self._links)
                 self._members[number] = member
             failures = await asyncio.gather(*(each.start() for each in self._members.values()), return_exceptions=True)
             for failure in failures:
                 if failure is not None:
                     raise failure
             await self._joined()
+            if self.security is not None:
+                self.security.add_users(self._tree.session())
             started.set_result(None)
             await self._ended.wait()
         finally:
             for each in self._members.values():
                 if each.is_running:
                     await (each.kill() if self._temporary else each.stop())
+            shutil.rmtree(certificates, ignore_errors=True)
             if self._temporary:
                 shutil.rmtree(directory, ignore_errors=True)
+
+    def _secure(self, folder: Path) -> dict[str, str]:
+        """Return the settings of secured listeners, nothing for others."""
+        if self._secured is None:
+            return {}
+        from magicbyte.testing.security import Security
+
+        protocol, users = self._secured
+        everybody = users | {_BROKER: token_urlsafe()} if users else users
+        self.security = Security(protocol, everybody, folder)
+        return self.security.cluster_settings(_BROKER)
 
     async def _joined(self) -> None:
         """Wait until every broker knows all of them, and the controller."""

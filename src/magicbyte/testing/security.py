@@ -56,6 +56,18 @@ class Security:
             found |= {"sasl.enabled.mechanisms": _MECHANISMS, own: f"{_MODULES[PLAIN]} required{named};"}
         return found
 
+    def cluster_settings(self, broker: str) -> dict[str, str]:
+        """Return the settings of a broker whose cluster is secured inside, too: it logs in as the user `broker`."""
+        found = self.broker_settings() | {"security.inter.broker.protocol": self.protocol}
+        if self.authority is not None:
+            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
+        if self.users:
+            own = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
+            login = f" username={_quoted(broker)} password={_quoted(self.users[broker])};"
+            found |= {own: found[own].removesuffix(";") + login, "sasl.mechanism.inter.broker.protocol": PLAIN}
+            found["super.users"] = f"User:{broker}"
+        return found
+
     def add_users(self, metadata: MetadataStore) -> None:
         """Let the users log in by SCRAM, too."""
         for name, password in self.users.items():
