@@ -13,91 +13,28 @@ healed, and then
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
-from magicbyte.errors import (
-    BrokerError,
-    ErrorCode,
-    LogDirectoryError,
-    MagicbyteError,
-    NetworkError,
-    NodeExistsError,
-    OffsetOutOfRangeError,
-)
-from magicbyte.metadata.layout import load_controller, load_state, state_path
+from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, OffsetOutOfRangeError
+from magicbyte.ports import TopicPartition
 from magicbyte.records.columns import Record
-from magicbyte.records.decode import decode
-from magicbyte.records.scan import scan
-from magicbyte.testing.checker import HistoryRules, Recorder, check
-from magicbyte.testing.world import TREE, SimulatedBroker, World
-
-log = logging.getLogger("magicbyte.history")
-TOPIC = "topic"
-FORMATS = {"0.9.0": 0, "0.10.2": 1, "0.11.0": 2, "1.1": 2, "2.4": 2, "2.8": 2}
-"""Values of `inter.broker.protocol.version`, and the newest magic that each allows."""
-WITHOUT_EPOCHS = ("0.9.0", "0.10.2")
-"""Followers that truncate by the high watermark lose acknowledged records (KIP-101): as Kafka of the time does."""
-HEALED_WITHIN_S = 180
+from simulation.cluster_faults import TOPIC, ClusterUnderFaults, UnsoundError, records_in
 
 
-class UnsoundError(AssertionError):
-    """What must hold after a history does not."""
-
-
-class History:
-    """One history. `protocol` and whether each message is flushed are drawn from the seed unless given."""
+class History(ClusterUnderFaults):
+    """One history of producers that send, and of consumers that poll."""
 
     def __init__(self, seed: int, *, sends: int = 200, brokers: int = 3, protocol: str | None = None) -> None:
-        self.world = World(seed, most_virtual_s=7200, most_turns=3_000_000)
-        self.random = self.world.random_of("history")
-        self.protocol = protocol or self.random.choice([each for each in FORMATS if each not in WITHOUT_EPOCHS])
-        self.is_durable = self.random.random() < 0.5
-        self.world.settings = {
-            "inter.broker.protocol.version": self.protocol,
-            "log.flush.interval.messages": "1" if self.is_durable else str(2**63 - 1),
-            "log.segment.bytes": self.random.choice(["2000", "20000", "1000000"]),
-            "min.insync.replicas": "2",
-            "replica.lag.time.max.ms": self.random.choice(["3000", "10000"]),
-            "leader.imbalance.check.interval.seconds": "20",
-            "controller.socket.timeout.ms": "5000",
-            "controlled.shutdown.max.retries": "2",
-            "offsets.topic.num.partitions": "4",
-            "unclean.leader.election.enable": "false",
-        }
-        if self.protocol in WITHOUT_EPOCHS:
-            self.world.settings["log.message.format.version"] = self.protocol
-        self.brokers = [self.world.broker(number) for number in range(brokers)]
-        for each in self.brokers:
-            each.session_timeout_ms = 6000
-        self.partitions = range(2)
+        super().__init__(seed, brokers=brokers, protocol=protocol)
         self.sends = sends
-        self.acknowledged: dict[tuple[int, int], str] = {}
-        self.faults = Counter[str]()
-        self.events: list[str] = []
-        self.recorder = Recorder(self.world.clock.monotonic_ms)
-        self.tree = self.world.tree.session()
-        self._is_over = False
-        self._is_busy = {each.id: asyncio.Lock() for each in self.brokers}
-
-    def run(self) -> None:
-        """Run it. Raises UnsoundError, AssertionError, StuckError."""
-        try:
-            self.world.run(self._run())
-        finally:
-            self.world.close()
 
     async def _run(self) -> None:
-        await asyncio.gather(*(each.start() for each in self.brokers))
-        async with self.world.client("admin") as client:
-            await create_topic(client, NewTopic(TOPIC, len(self.partitions), len(self.brokers)))
+        await self._start_all()
         producers = [self._produce(f"producer-{at}", self.sends // 2) for at in range(2)]
         consumers = [asyncio.create_task(self._consume(f"consumer-{at}")) for at in range(2)]
         faults = asyncio.create_task(self._fail())
@@ -108,9 +45,6 @@ class History:
         await self._judge()
 
     # ---- clients
-
-    def _client(self, name: str) -> Client:
-        return self.world.client(name, retry_ms=0, request_timeout_ms=3000, connect_timeout_ms=2000)
 
     async def _produce(self, name: str, count: int) -> None:
         """Send values, each once."""
@@ -165,167 +99,7 @@ class History:
         positions[partition] = found.next_offset
         return found.next_offset >= found.high_watermark
 
-    # ---- faults
-
-    async def _fail(self) -> None:
-        """Have things go wrong, several at a time."""
-        kinds: list[Callable[[], Awaitable[None]]] = [
-            self._down, self._down, self._pause, self._cut, self._cut, self._cut_from_tree, self._cut_one_way,
-            self._slow_link, self._reset, self._expire, self._lose_answer, self._turn_clock, self._slow_disk,
-            self._stop,
-        ]  # fmt: skip
-        going = list[asyncio.Task[None]]()
-        while not self._is_over:
-            await asyncio.sleep(self.random.uniform(0.5, 8))
-            going.append(asyncio.create_task(_done(self.random.choice(kinds)())))
-        await asyncio.gather(*going)
-
-    def _note(self, what: str, broker: SimulatedBroker | None = None, other: str = "") -> None:
-        state = "" if broker is None else self._role(broker)
-        self.faults[f"{what} {state}".rstrip()] += 1
-        name = "" if broker is None else broker.name
-        self.events.append(f"{self.world.virtual_s:.3f} {what} {name} {other} {state}")
-        log.info("---- %s %s %s %s", what, name, other, state)
-
-    def _role(self, broker: SimulatedBroker) -> str:
-        """Return what a broker is by the tree."""
-        controller = self.tree.exists("/controller")
-        roles = ["controller"] if controller and load_controller(controller.data) == broker.id else []
-        states = [self.tree.exists(state_path(TOPIC, each)) for each in self.partitions]
-        leaders = [load_state("", each.data).leader for each in states if each is not None]
-        return "+".join([*roles, "leader" if broker.id in leaders else "follower"])
-
-    async def _for_a_while(self, most_s: float = 20) -> None:
-        await asyncio.sleep(self.random.uniform(0.1, most_s))
-
-    async def _down(self) -> None:
-        broker = self.random.choice(self.brokers)
-        async with self._is_busy[broker.id]:
-            if self.is_durable and self.random.random() < 0.5:
-                self._note("power cut", broker)
-                broker.cut_power()
-            else:
-                self._note("kill", broker)
-                broker.kill()
-            await self._for_a_while()
-            await self._start(broker)
-
-    async def _stop(self) -> None:
-        broker = self.random.choice(self.brokers)
-        async with self._is_busy[broker.id]:
-            self._note("stop", broker)
-            try:
-                async with asyncio.timeout(60):
-                    await broker.stop()
-            except TimeoutError:
-                self._note("stop takes too long", broker)
-                broker.kill()
-            await self._for_a_while()
-            await self._start(broker)
-
-    async def _start(self, broker: SimulatedBroker) -> None:
-        while not broker.is_running:
-            try:
-                await broker.start()
-            except (NetworkError, NodeExistsError, LogDirectoryError) as error:
-                self.events.append(f"{self.world.virtual_s:.3f} {broker.name} does not start: {error}")
-                await asyncio.sleep(1)
-
-    async def _pause(self) -> None:
-        broker = self.random.choice(self.brokers)
-        async with self._is_busy[broker.id]:
-            self._note("pause", broker)
-            broker.pause()
-            await self._for_a_while()
-            broker.resume()
-
-    async def _cut(self) -> None:
-        one, other = self.random.sample(self.brokers, 2)
-        self._note("cut", one, other.name)
-        self.world.network.cut(one.name, other.name)
-        await self._for_a_while()
-        self.world.network.heal(one.name, other.name)
-
-    async def _cut_one_way(self) -> None:
-        one, other = self.random.sample(self.brokers, 2)
-        self._note("cut one way", one, other.name)
-        self.world.network.cut(one.name, other.name, one_way=True)
-        await self._for_a_while()
-        self.world.network.heal(one.name, other.name)
-
-    async def _cut_from_tree(self) -> None:
-        broker = self.random.choice(self.brokers)
-        self._note("cut from tree", broker)
-        self.world.network.cut(broker.name, TREE)
-        await self._for_a_while()
-        self.world.network.heal(broker.name, TREE)
-
-    async def _slow_link(self) -> None:
-        one, other = self.random.sample([*self.brokers], 2)
-        self._note("slow link", one, other.name)
-        self.world.network.delay(one.name, other.name, self.random.choice([20, 500, 5000]))
-        await self._for_a_while()
-        self.world.network.delay(one.name, other.name, 0)
-
-    async def _reset(self) -> None:
-        one, other = self.random.sample(self.brokers, 2)
-        self._note("reset", one, other.name)
-        self.world.network.reset(one.name, other.name)
-
-    async def _expire(self) -> None:
-        broker = self.random.choice(self.brokers)
-        if broker.sessions:
-            self._note("session expires", broker)
-            self.world.tree.expire_session(broker.sessions[-1])
-
-    async def _lose_answer(self) -> None:
-        broker = self.random.choice(self.brokers)
-        if broker.sessions:
-            self._note("answer of the tree is lost", broker)
-            broker.sessions[-1].loses_next_answer = True
-
-    async def _turn_clock(self) -> None:
-        broker = self.random.choice(self.brokers)
-        self._note("clock jumps", broker)
-        broker.clock.ahead_ms += self.random.choice([-86_400_000, -60_000, 60_000, 86_400_000])
-
-    async def _slow_disk(self) -> None:
-        broker = self.random.choice(self.brokers)
-        self._note("slow disk", broker)
-        broker.disk_ms = self.random.choice([50.0, 1000.0])
-        await self._for_a_while()
-        broker.disk_ms = None
-
     # ---- the end
-
-    async def _heal(self) -> None:
-        """Let everything work again, and wait until the cluster is whole."""
-        self.world.network.heal_all()
-        for each in self.brokers:
-            async with self._is_busy[each.id]:
-                await self._start(each)
-        end = self.world.virtual_s + HEALED_WITHIN_S
-        while (wrong := self._not_whole()) is not None:
-            if self.world.virtual_s > end:
-                raise UnsoundError(f"not healed after {HEALED_WITHIN_S} virtual seconds: {wrong}")
-            await asyncio.sleep(1)
-
-    def _not_whole(self) -> str | None:
-        for partition in self.partitions:
-            state = load_state("", self.tree.get(state_path(TOPIC, partition)).data)
-            if len(state.isr) < len(self.brokers):
-                return f"{TOPIC}-{partition}: {state}"
-            logs = {each.name: self._log(each, partition) for each in self.brokers}
-            if len(set(logs.values())) > 1:
-                return f"{TOPIC}-{partition}: logs differ: { {name: _outline(each) for name, each in logs.items()} }"
-        return None
-
-    def _log(self, broker: SimulatedBroker, partition: int) -> bytes:
-        """Return what the segments of a replica hold, one behind the other."""
-        folder = f"/data/{TOPIC}-{partition}/"
-        return b"".join(
-            content for path, content in broker.disk.walk() if path.startswith(folder) and path.endswith(".log")
-        )
 
     async def _judge(self) -> None:
         async with self.world.client("judge") as client:
@@ -335,7 +109,7 @@ class History:
                 while not await self._poll(client, "judge", partition, positions):
                     pass
         for partition in self.partitions:
-            found = _records(self._log(self.brokers[0], partition))
+            found = records_in(self._log(self.brokers[0], TopicPartition(TOPIC, partition)))
             values = [value for _, value in found]
             twice = [value for value, count in Counter(values).items() if count > 1]
             if twice:
@@ -347,25 +121,4 @@ class History:
                 raise UnsoundError(
                     f"{TOPIC}-{partition}: acknowledged and not at their offsets: {list(lost.items())[:5]}"
                 )
-        report = check(self.recorder.history, HistoryRules())
-        if not report.is_sound:
-            raise UnsoundError(str(report))
-
-
-async def _done(work: Awaitable[None]) -> None:
-    await work
-
-
-def _records(log: bytes) -> list[tuple[int, str]]:
-    table = scan(memoryview(log))
-    assert table.damage is None, table.damage
-    return [
-        (record.offset, bytes(record.value or b"").decode().rstrip())
-        for columns in decode(memoryview(log))
-        for record in columns
-    ]
-
-
-def _outline(log: bytes) -> str:
-    found = _records(log)
-    return f"{len(log)} bytes, {len(found)} records, the last {found[-1:]}"
+        self._check()

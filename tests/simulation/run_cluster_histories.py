@@ -16,7 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 from magicbyte.testing.loop import current_process
-from simulation.cluster_histories import FORMATS, History
+from simulation.cluster_faults import FORMATS
+from simulation.cluster_histories import History
 
 
 class ByVirtualTime(logging.Handler):
