@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -126,12 +126,19 @@ class Stores:
         metadata.transaction([change_of(metadata, USER, kept)])
 
 
+def properties(path: Path, settings: Mapping[str, str], before: str = "") -> Path:
+    """Write a properties file, with `before` in front of each name; return its path."""
+    lines = (f"{before}{name}={value}\n" for name, value in settings.items())
+    path.write_text("".join(lines).replace("\\", "\\\\"))  # a single one is an escape there
+    return path
+
+
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 @contextmanager
-def real_broker(version: str, folder: Path, stores: Stores, *properties: str) -> Iterator[tuple[str, str]]:
+def real_broker(version: str, folder: Path, stores: Stores, *settings: str) -> Iterator[tuple[str, str]]:
     """Run a real broker with a plain listener and one of SASL_SSL inside the block; yield the addresses of both.
 
     The user is known to PLAIN, and to SCRAM soon.
@@ -150,14 +157,14 @@ def real_broker(version: str, folder: Path, stores: Stores, *properties: str) ->
             f"advertised.listeners={listeners}",
             "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
         ]
-    stored = {"keystore.type": "PKCS12", "keystore.location": stores.broker_store, "keystore.password": STORE_PASSWORD}
-    settings = [f"ssl.{name}={value}" for name, value in {**stored, "key.password": STORE_PASSWORD}.items()]
-    settings.append(f"sasl.enabled.mechanisms={','.join(MECHANISMS)}")
+    store = {"keystore.type": "PKCS12", "keystore.location": stores.broker_store, "keystore.password": STORE_PASSWORD}
+    stored = [f"ssl.{name}={value}" for name, value in {**store, "key.password": STORE_PASSWORD}.items()]
+    stored.append(f"sasl.enabled.mechanisms={','.join(MECHANISMS)}")
     try:
         with pytest.MonkeyPatch.context() as patch:  # what a JVM takes, whoever starts it
             patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={jaas}")
             state = jvm.start(
-                version, folder / "broker", *more, *settings, *properties, port=plain, controller_port=controller
+                version, folder / "broker", *more, *stored, *settings, port=plain, controller_port=controller
             )
         _add_user(state)
         yield f"127.0.0.1:{plain}", f"127.0.0.1:{secured}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from click.testing import CliRunner
 
-from interop.secured import MECHANISMS, PASSWORD, WRONG, Stores, real_broker
+from interop.secured import MECHANISMS, PASSWORD, WRONG, Stores, properties, real_broker
 from magicbyte.cli.main import main
 from magicbyte.testing import Broker
 
@@ -36,12 +35,6 @@ def said(*words: str | Path, text: bytes = b"") -> str:
     return str(result.stdout)
 
 
-def written(path: Path, settings: Mapping[str, str], before: str = "") -> Path:
-    lines = (f"{before}{name}={value}\n" for name, value in settings.items())
-    path.write_text("".join(lines).replace("\\", "\\\\"))  # what a properties file means by one is an escape
-    return path
-
-
 def until_known(address: str, settings: Path) -> None:
     """Wait until the broker has read of its new user."""
     end = time.monotonic() + PATIENCE_S
@@ -54,7 +47,7 @@ def until_known(address: str, settings: Path) -> None:
 def test_commands_reach_a_real_secured_broker_by_each_login(version: str, tmp_path: Path) -> None:
     stores = Stores(tmp_path)
     settings = {
-        each: written(tmp_path / f"{each}.properties", stores.java("SASL_SSL") | stores.login("Java", each))
+        each: properties(tmp_path / f"{each}.properties", stores.java("SASL_SSL") | stores.login("Java", each))
         for each in MECHANISMS
     }
     with real_broker(version, tmp_path, stores) as (_, address):
@@ -76,7 +69,8 @@ def mirrored(address: str, stores: Stores, folder: Path) -> None:
     """Copy a topic from the real broker to one of ours, which is secured, too."""
     login = stores.java("SASL_SSL") | stores.login("Java", "SCRAM-SHA-256")
     both = (
-        written(folder / "source", login, "source.").read_text() + written(folder / "to", login, "target.").read_text()
+        properties(folder / "source", login, "source.").read_text()
+        + properties(folder / "to", login, "target.").read_text()
     )
     (folder / "mirror").write_text(both)
     with Broker(stores.broker_settings()) as ours:
@@ -84,7 +78,7 @@ def mirrored(address: str, stores: Stores, folder: Path) -> None:
         to = ours.address("LOGIN")
         run_mirror = ("mirror", "--from", address, "--to", to, "--config", folder / "mirror", "--topics", "PLAIN")
         said(*run_mirror, "--until-caught-up")
-        path = written(folder / "ours", login)
+        path = properties(folder / "ours", login)
         assert said("consume", "-b", to, "--config", path, "-t", "PLAIN", "-e") == "one\ntwo\n"
 
 
@@ -98,6 +92,6 @@ def refused(address: str, stores: Stores, folder: Path) -> None:
         "the broker speaks TLS at this port": {"security.protocol": "PLAINTEXT"},
     }
     for says, settings in tries.items():
-        result = run("topics", "list", "-b", address, "--config", written(folder / "refused", settings))
+        result = run("topics", "list", "-b", address, "--config", properties(folder / "refused", settings))
         assert result.exit_code == 2
         assert says in result.stderr
