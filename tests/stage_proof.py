@@ -121,7 +121,13 @@ def compacted(place: Place, pattern: str = "*") -> None:
     """The command beside `compact`."""
     shutil.copytree(place.logs, place.other)
     topics = fnmatch.filter({path.name.rpartition("-")[0] for path in place.logs.glob("*-[0-9]*")}, pattern)
-    command("compact", place.other, *(word for topic in sorted(topics) for word in ("--topic", topic)))
+    command(
+        "compact",
+        place.other,
+        "--in-place",
+        "--drop-unkeyed",
+        *(word for topic in sorted(topics) for word in ("--topic", topic)),
+    )
 
 
 def salvaged(place: Place) -> None:
@@ -132,7 +138,7 @@ def salvaged(place: Place) -> None:
 def retained(place: Place) -> None:
     """The command beside `retain`."""
     shutil.copytree(place.logs, place.other)
-    command("retain", place.other, "--bytes", str(place.retained_bytes), "--head-truncation")
+    command("retain", place.other, "--in-place", "--bytes", str(place.retained_bytes), "--head-truncation")
 
 
 def inventoried(place: Place, run: PipelineRun) -> None:

@@ -60,7 +60,7 @@ def snapshot(path: Path) -> dict[str, bytes]:
 
 
 def test_segments_older_than_a_time_go_and_the_log_stays_closed(logs: Path) -> None:
-    done = run("retain", logs, "--older-than", "5d")
+    done = run("retain", "--in-place", logs, "--older-than", "5d")
     assert done.exit_code == 0
     assert "segment 00000000000000000000: offsets 0 to 9" in done.stdout
     assert offsets(logs) == (10, 20)
@@ -69,18 +69,22 @@ def test_segments_older_than_a_time_go_and_the_log_stays_closed(logs: Path) -> N
 
 def test_a_dry_run_says_the_same_and_changes_nothing(logs: Path) -> None:
     before = snapshot(logs)
-    said = json.loads(run("retain", logs, "--older-than", "5d", "--dry-run", "--format", "json").stdout)
+    said = json.loads(run("retain", "--in-place", logs, "--older-than", "5d", "--dry-run", "--format", "json").stdout)
     assert snapshot(logs) == before
-    done = json.loads(run("retain", logs, "--older-than", "5d", "--format", "json").stdout)
+    done = json.loads(run("retain", "--in-place", logs, "--older-than", "5d", "--format", "json").stdout)
     assert {**said, "dryRun": False} == done
     assert done["removedBytes"] > 600
 
 
 def test_head_truncation_goes_on_to_the_record(logs: Path) -> None:
     said = json.loads(
-        run("retain", logs, "--older-than", "5d", "--head-truncation", "--dry-run", "--format", "json").stdout
+        run(
+            "retain", "--in-place", logs, "--older-than", "5d", "--head-truncation", "--dry-run", "--format", "json"
+        ).stdout
     )
-    done = json.loads(run("retain", logs, "--older-than", "5d", "--head-truncation", "--format", "json").stdout)
+    done = json.loads(
+        run("retain", "--in-place", logs, "--older-than", "5d", "--head-truncation", "--format", "json").stdout
+    )
     assert {**said, "dryRun": False} == done
     assert [each["head"] for each in done["partitions"][0]["removed"]] == [False, True]
     assert offsets(logs) == (14, 20)
@@ -102,7 +106,7 @@ def test_a_log_of_the_enriched_dialect_is_cut_without_being_asked(
         )
     log.close()
     said, done = (
-        json.loads(run("retain", folder, "--older-than", "7d", *also, "--format", "json").stdout)
+        json.loads(run("retain", "--in-place", folder, "--older-than", "7d", *also, "--format", "json").stdout)
         for also in (["--dry-run"], [])
     )
     assert {**said, "dryRun": False} == done
@@ -112,20 +116,20 @@ def test_a_log_of_the_enriched_dialect_is_cut_without_being_asked(
 
 
 def test_what_is_not_replicated_stays_however_old_it_is(logs: Path) -> None:
-    assert run("retain", logs, "--older-than", "0ms", "--head-truncation").exit_code == 0
+    assert run("retain", "--in-place", logs, "--older-than", "0ms", "--head-truncation").exit_code == 0
     assert offsets(logs) == (18, 20)
 
 
 def test_bytes_that_stay_are_at_least_those_asked_for(logs: Path) -> None:
     size = sum(path.stat().st_size for path in logs.glob("orders-0/*.log"))
-    assert run("retain", logs, "--bytes", str(size // 2)).exit_code == 0
+    assert run("retain", "--in-place", logs, "--bytes", str(size // 2)).exit_code == 0
     assert offsets(logs) == (10, 20)
-    assert run("retain", logs, "--bytes", str(size)).exit_code == 0
+    assert run("retain", "--in-place", logs, "--bytes", str(size)).exit_code == 0
     assert offsets(logs) == (10, 20)
 
 
 def test_the_log_starts_at_the_offset_that_was_asked_for(logs: Path) -> None:
-    assert run("retain", logs, "--before-offset", "13").exit_code == 0
+    assert run("retain", "--in-place", logs, "--before-offset", "13").exit_code == 0
     assert offsets(logs) == (13, 20)
     starts = checkpoints.parse_offset_checkpoint((logs / checkpoints.LOG_START).read_bytes())
     assert starts == {ORDERS: 13}
@@ -136,13 +140,13 @@ def test_a_folder_alone_is_taken_as_it_is(logs: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone" / "orders-0"
     alone.parent.mkdir()
     (logs / "orders-0").rename(alone)
-    assert run("retain", alone, "--older-than", "5d").exit_code == 0
+    assert run("retain", "--in-place", alone, "--older-than", "5d").exit_code == 0
     assert sorted(path.name for path in alone.glob("*.log")) == ["00000000000000000010.log"]
 
 
 def test_a_log_directory_in_use_is_refused(logs: Path) -> None:
     lock = FILES.lock(str(logs / ".lock"))
-    done = run("retain", logs, "--older-than", "5d")
+    done = run("retain", "--in-place", logs, "--older-than", "5d")
     lock.release()
     assert done.exit_code == 2
     assert "using this log directory" in done.stderr
@@ -151,7 +155,7 @@ def test_a_log_directory_in_use_is_refused(logs: Path) -> None:
 def test_a_log_directory_whose_broker_was_killed_is_refused(logs: Path) -> None:
     (logs / checkpoints.CLEAN_SHUTDOWN).unlink()
     before = snapshot(logs)
-    done = run("retain", logs, "--older-than", "5d")
+    done = run("retain", "--in-place", logs, "--older-than", "5d")
     assert done.exit_code == 2
     assert "not shut down cleanly" in done.stderr
     assert snapshot(logs) == before
@@ -159,7 +163,7 @@ def test_a_log_directory_whose_broker_was_killed_is_refused(logs: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--older-than", "5 days"], ["--bytes", "many"]])
 def test_limits_that_say_nothing_are_refused(logs: Path, arguments: list[str]) -> None:
-    done = run("retain", logs, *arguments)
+    done = run("retain", "--in-place", logs, *arguments)
     assert done.exit_code == 2
     assert "expected" in done.stderr
 
@@ -171,6 +175,26 @@ def test_a_damaged_log_without_indexes_is_not_cut_as_a_broker_would(logs: Path) 
     path.write_bytes(damaged)
     for each in path.parent.glob("*index"):
         each.unlink()
-    done = run("retain", logs, "--bytes", "1")
+    done = run("retain", "--in-place", logs, "--bytes", "1")
     assert (done.exit_code, path.name in done.stderr) == (1, True)
     assert path.read_bytes() == damaged
+
+
+def test_a_retained_copy_is_what_retention_in_place_makes_and_the_log_stays(logs: Path, tmp_path: Path) -> None:
+    before, out = snapshot(logs), tmp_path / "out"
+    done = json.loads(run("retain", logs, "--older-than", "5d", "--out", out, "--format", "json").stdout)
+    assert snapshot(logs) == before
+    assert [each["path"] for each in done["partitions"]] == [str(out / "orders-0")]
+    assert run("retain", "--in-place", logs, "--older-than", "5d").exit_code == 0
+    logs_of = {name: content for name, content in snapshot(logs).items() if name.startswith("orders-0/")}
+    assert {name: content for name, content in snapshot(out).items() if name.startswith("orders-0/")} == logs_of
+    assert offsets(out) == (10, 20)
+
+
+def test_of_a_killed_broker_it_is_said_what_leaves_a_clean_mark(logs: Path, tmp_path: Path) -> None:
+    (logs / checkpoints.CLEAN_SHUTDOWN).unlink()
+    for more in (["--in-place"], ["--out", str(tmp_path / "out")], ["--dry-run"]):
+        done = run("retain", logs, "--older-than", "5d", *more)
+        assert (done.exit_code, "salvage or convert" in done.stderr) == (2, True)
+    assert run("salvage", logs, "--out", tmp_path / "whole").exit_code == 0
+    assert run("retain", tmp_path / "whole", "--older-than", "5d", "--in-place").exit_code == 0

@@ -136,9 +136,9 @@ def test_a_compaction_that_was_killed_within_a_deletion_is_gone_on_with(logs: Pa
     folder, lost = logs / "orders-0", logs / "orders-1"
     (folder / f"{0:020}.log").rename(folder / f"{0:020}.log.deleted")
     (lost / f"{0:020}.log").unlink()
-    assert run("compact", folder).exit_code == 0
+    assert run("compact", "--in-place", folder).exit_code == 0
     assert not list(folder.glob(f"{0:020}.*"))
-    result = run("compact", lost)
+    result = run("compact", "--in-place", lost)
     assert (result.exit_code, "expected a file, as there is its" in result.stderr) == (1, True), (
         "here nothing tells why"
     )
@@ -350,7 +350,8 @@ def test_a_closed_stdout_is_nothing_to_a_command_that_writes_a_file(logs: Path, 
 
 PATHS = {
     "inventory": [], "cat": [], "dump": [], "verify": [], "salvage": ["--out", "new"],
-    "convert": ["--to", "v1", "--out", "new"], "rebuild-index": [], "compact": [], "retain": ["--bytes", "0"],
+    "convert": ["--to", "v1", "--out", "new"], "rebuild-index": [], "compact": ["--in-place"],
+    "retain": ["--bytes", "0", "--in-place"],
     "diff": ["LOG"], "tour": ["--no-spark"],
 }  # fmt: skip
 
@@ -406,7 +407,8 @@ def test_each_command_that_reads_much_shows_how_far_it_is(
 ) -> None:
     more = {
         "salvage": ["--out", str(tmp_path / "out")], "convert": ["--to", "v1", "--out", str(tmp_path / "out")],
-        "diff": [str(logs)], "compact": ["--topic", "orders"], "retain": ["--bytes", "1TiB"], "cat": ["-o", os.devnull],
+        "diff": [str(logs)], "compact": ["--topic", "orders", "--in-place"],
+        "retain": ["--bytes", "1TiB", "--in-place"], "cat": ["-o", os.devnull],
     }  # fmt: skip
     run("rebuild-index", logs, "--write")
     shown: list[str] = []
@@ -497,7 +499,7 @@ def test_a_dry_run_needs_no_permission_to_write(
         result = run(*arguments, "--dry-run", logs)
         assert result.exit_code == 0, result.stderr
         assert "would go" in result.stdout
-        assert run(*arguments, logs).exit_code == 2, "the test does forbid writing"
+        assert run(*arguments, "--in-place", logs).exit_code == 2, "the test does forbid writing"
     assert {each: (each.stat().st_mtime_ns, each.stat().st_ino) for each in (logs, *logs.rglob("*"))} == before
     (logs / ".lock").unlink()
     assert run(*arguments, "--dry-run", logs).exit_code == 0

@@ -54,7 +54,9 @@ class Compacted:
                 shutil.rmtree(self.data / f"{topic}-0")
         self.ends = self.write()
         names = [part for topic in self.topics for part in ("--topic", topic)]
-        self.done = run("compact", self.data, *names, "--kafka", version, "--segment-bytes", "20000")
+        self.done = run(
+            "compact", self.data, "--in-place", "--drop-unkeyed", *names, "--kafka", version, "--segment-bytes", "20000"
+        )
         self.left = {topic: self.records(topic) for topic in self.topics}
         log = folder / "broker" / "broker.log"
         before = log.stat().st_size if log.exists() else 0

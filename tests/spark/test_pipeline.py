@@ -83,8 +83,10 @@ def test_compaction_and_retention_are_the_commands_byte_for_byte(logs: Path, tmp
     done = run(pipeline(tmp_path, stages, source=logs))
     shutil.copytree(logs, tmp_path / "other")
     chosen = [word for topic in topics for word in ("--topic", topic)]
-    assert command("compact", str(tmp_path / "other"), *chosen).exit_code == 0
-    assert command("retain", str(tmp_path / "other"), "--bytes", "3000", "--head-truncation").exit_code == 0
+    assert command("compact", str(tmp_path / "other"), "--in-place", "--drop-unkeyed", *chosen).exit_code == 0
+    assert (
+        command("retain", str(tmp_path / "other"), "--in-place", "--bytes", "3000", "--head-truncation").exit_code == 0
+    )
     assert done.status == 0
     ours, theirs = contents(tmp_path / "out"), contents(tmp_path / "other")
     assert {name: each for name, each in ours.items() if "g0" in name} == {

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from magicbyte.archive.rebuild import recognise
 from magicbyte.archive.retain import held, known_high_watermark
 from magicbyte.archive.viewed import viewed_log
@@ -28,12 +30,14 @@ from magicbyte.log.files.filesystem import LocalFiles, exists, put_file
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
+from magicbyte.log.files.reader import SegmentReader, decode_chunk, stop_at_damage
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.loading import Mends
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.log.live.producers import producers_at
 from magicbyte.log.live.segment_names import snapshot_offsets
 from magicbyte.ports import Moment, TopicPartition
+from magicbyte.records.decode import DecodeOptions
 
 if TYPE_CHECKING:
     from magicbyte.log.cleaning.offset_marks import OffsetMarks
@@ -109,6 +113,18 @@ def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[Partition
         if _key(each) in known[_above(each)]:
             found.append(each)
     return found
+
+
+def unkeyed(partition: PartitionDirectory, options: CompactOptions) -> int:
+    """Return how many records without a key there are in what would be compacted. Raises CorruptRecordError."""
+    with looked_at(partition, options) as (_, selection):
+        end = selection.first_uncleanable
+    count, decoding = 0, DecodeOptions(values=False, headers=False)
+    for chunk in SegmentReader(partition).chunks():
+        for columns in decode_chunk(chunk, range(len(chunk.table)), decoding, stop_at_damage):
+            assert columns.key is not None
+            count += int(((np.asarray(columns.key.length) < 0) & (np.asarray(columns.offset) < end)).sum())
+    return count
 
 
 def _key(partition: PartitionDirectory) -> TopicPartition | None:

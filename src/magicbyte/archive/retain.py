@@ -157,7 +157,7 @@ def _content_of_mark(files: WritableFileSystem, marker: str) -> bytes:
         folder, _, name = marker.rpartition("/")
         raise LogDirectoryError(
             f"{folder}: its broker was not shut down cleanly: expected {name}; "
-            "let the broker start, mend its logs, and stop"
+            "let the broker start, mend its logs, and stop, or salvage or convert them: what these write has it"
         )
     return read_whole(files, marker)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.changing import change_options, check_mode, copies
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
-from magicbyte.errors import LogDirectoryError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
 
 if TYPE_CHECKING:
-    from magicbyte.archive.compact import Compacted
+    from magicbyte.archive.compact import Compacted, CompactOptions
     from magicbyte.log.cleaning.compaction_sets import Dropped
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.ports import TopicPartition
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 @click.command()
 @options.paths_argument
 @click.option("--topic", "topics", multiple=True, help="Compact this topic. Can be given several times.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@change_options
+@click.option("--drop-unkeyed", is_flag=True,
+              help="Let records without a key go, of logs that were never compacted.")  # fmt: skip
 @click.option("--from-start", is_flag=True, help="Do not rely on what was compacted before.")
 @click.option("--merge-sets/--no-merge-sets", default=None,
               help="Make one set of neighbours that are alike.  [default: in the enriched dialect]")  # fmt: skip
@@ -46,7 +50,10 @@ if TYPE_CHECKING:
 def compact(
     paths: tuple[str, ...],
     topics: tuple[str, ...],
+    out: Path | None,
+    in_place: bool,
     dry_run: bool,
+    drop_unkeyed: bool,
     from_start: bool,
     merge_sets: bool | None,
     delete_retention: int,
@@ -58,11 +65,11 @@ def compact(
     form: str,
     as_: TopicPartition | None,
 ) -> None:
-    """Keep only the latest record of each key in the logs of a stopped broker.
+    """Keep only the latest record of each key of a stopped broker's logs: in new ones, or --in-place.
 
-    Of a log directory those partitions are compacted that its cleaner has compacted before, or that --topic names; a
-    partition folder always. Offsets do not change, the last segment stays as it is. The log directory is locked
-    meanwhile.
+    Records without a key go; of a log that was never compacted only with --drop-unkeyed. Of a log directory those
+    partitions are compacted that its cleaner has compacted before, or that --topic names; a partition folder always.
+    Offsets do not change, the last segment stays as it is. The log directory is locked meanwhile.
 
     Exit status: 0 done, 1 a log is damaged and was left alone, 2 wrong use, or the broker runs or was killed.
     """
@@ -72,6 +79,7 @@ def compact(
     from magicbyte.log.files.index_writer import IndexRules
     from magicbyte.log.files.partitions import choose, in_use
 
+    check_mode(out=out, in_place=in_place, dry_run=dry_run)
     chosen = _meant(choose(in_use(discover(paths, as_)), topics), paths, topics)
     config = CompactionConfig(
         dedupe_buffer_bytes=dedupe_buffer,
@@ -88,9 +96,16 @@ def compact(
         from_start=from_start,
         rules=None if version is None else IndexRules.of(version),
     )
+    if not dry_run and not drop_unkeyed:
+        _refuse_unkeyed(chosen, how)
     done: list[Compacted] = []
-    with progress(3 * sum(each.size for each in chosen)) as advance:
-        for each in compact_logs(chosen, how, dry_run=dry_run, progress=advance):
+    total = sum(each.size for each in chosen)
+    with copies(chosen, out, dry_run=dry_run) as copied, progress(3 * total) as advance:
+        partitions = chosen if copied is None else copied.partitions
+        for each in compact_logs(partitions, how, dry_run=dry_run, progress=advance):
+            if copied is not None:
+                each.path = copied.final(each.path)
+                each.error = each.error and copied.relocate(each.error)
             done.append(each)
             if form == "text":
                 say(*_lines(each, dry_run=dry_run))
@@ -122,6 +137,22 @@ def _meant(
             f"{paths[0]}: no partition that was compacted before: expected --topic, or the folder of a partition"
         )
     return chosen
+
+
+def _refuse_unkeyed(partitions: list[PartitionDirectory], how: CompactOptions) -> None:
+    """Raise LogDirectoryError where a log that was never compacted has records that no compaction keeps."""
+    from magicbyte.archive.compact import compacted_before, unkeyed
+
+    known = {each.path for each in compacted_before(partitions)}
+    for each in partitions:
+        if each.path in known:
+            continue
+        with contextlib.suppress(CorruptRecordError):  # a damaged log is left as it is, and this is reported
+            if count := unkeyed(each, how):
+                raise LogDirectoryError(
+                    f"{each.name}: was never compacted, and {many(count, 'record')} without a key would go: "
+                    "--drop-unkeyed lets them go, --dry-run says what else"
+                )
 
 
 _REASONS = {

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.changing import change_options, check_mode, copies
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
+from magicbyte.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from magicbyte.archive.retain import Retained
@@ -40,7 +44,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
               help="Let the log start at this offset; of one partition.")  # fmt: skip
 @click.option("--head-truncation", is_flag=True,
               help="Cut the first segment that stays, too, at the first batch that stays.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Say what would go, and change nothing.")
+@change_options
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--kafka", "version", metavar="VERSION",
               help="Write new index files as this Kafka does.  [default: as those that are there]")  # fmt: skip
@@ -52,13 +56,15 @@ def retain(
     retention_bytes: int | None,
     before_offset: int | None,
     head_truncation: bool,
+    out: Path | None,
+    in_place: bool,
     dry_run: bool,
     topics: tuple[str, ...],
     version: str | None,
     form: str,
     as_: TopicPartition | None,
 ) -> None:
-    """Take old records away from the logs of a stopped broker, as its own retention would.
+    """Take old records away from a stopped broker's logs, as its retention would: in new ones, or --in-place.
 
     Whole segments go, from the first on, as long as every record in them is beyond a limit; ages are those of the
     records' timestamps. Nothing goes that was not replicated. The log directory is locked meanwhile.
@@ -72,6 +78,7 @@ def retain(
 
     if retention_ms is None and retention_bytes is None and before_offset is None:
         raise click.UsageError("expected --older-than, --bytes or --before-offset")
+    check_mode(out=out, in_place=in_place, dry_run=dry_run)
     partitions = choose(in_use(discover(paths, as_)), topics)
     if before_offset is not None and len(partitions) != 1:
         raise click.UsageError(f"--before-offset: expected one partition, found {len(partitions)}")
@@ -84,18 +91,24 @@ def retain(
         rules=None if version is None else IndexRules.of(version),
     )
     done: list[Retained] = []
-    with progress(sum(each.size for each in partitions)) as advance:
-        for each in retain_logs(partitions, limits, dry_run=dry_run, progress=advance):
-            done.append(each)
-            if form == "text":
-                say(*_lines(each, dry_run=dry_run))
-    total = sum(each.removed_bytes for each in done)
+    total = sum(each.size for each in partitions)
+    with copies(partitions, out, dry_run=dry_run) as copied, progress(total) as advance:
+        try:
+            for each in retain_logs(
+                partitions if copied is None else copied.partitions, limits, dry_run=dry_run, progress=advance
+            ):
+                done.append(each if copied is None else replace(each, path=copied.final(each.path)))
+                if form == "text":
+                    say(*_lines(each, dry_run=dry_run))
+        except CorruptRecordError as error:
+            raise error if copied is None else copied.relocate(error) from None
+    removed = sum(each.removed_bytes for each in done)
     if form == "json":
-        found = {"dryRun": dry_run, "partitions": [each.to_json() for each in done], "removedBytes": total}
+        found = {"dryRun": dry_run, "partitions": [each.to_json() for each in done], "removedBytes": removed}
         say_json(found)
     else:
         verb = "would go" if dry_run else "gone"
-        say(f"{many(len(done), 'partition')}: {size_text(total)} {verb}")
+        say(f"{many(len(done), 'partition')}: {size_text(removed)} {verb}")
 
 
 def _lines(done: Retained, *, dry_run: bool) -> list[str]:

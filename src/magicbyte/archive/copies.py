@@ -1,0 +1,101 @@
+"""Copies of partitions to change, so that the logs they are made of stay as they are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magicbyte.archive.retain import held
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import discover, parse_file
+from magicbyte.log.files.filesystem import LocalFiles, exists, put_file, sync_directory
+from magicbyte.log.files.outputs import inputs_of, refuse_overlap, whole_folder
+from magicbyte.log.live.log_directory import LOCK
+from magicbyte.ports import TopicPartition
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.directory import PartitionDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLogs:
+    """Partitions in a folder beside the output, which is called otherwise until all is done."""
+
+    partitions: list[PartitionDirectory]
+    folder: Path
+    source: Path
+    out: Path
+
+    def final(self, path: str) -> str:
+        """Return what a path in the folder is called at the end."""
+        return str(self.out / Path(path).relative_to(self.folder))
+
+    def relocate(self, error: CorruptRecordError) -> CorruptRecordError:
+        """Let an error name the file that the damaged one is a copy of; return it."""
+        if error.path is not None and Path(error.path).is_relative_to(self.folder):
+            error.path = str(self.source / Path(error.path).relative_to(self.folder))
+        return error
+
+
+@contextlib.contextmanager
+def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterator[CopiedLogs]:
+    """Give copies of partitions of one log directory, and of its checkpoints; at the end of the block they are `out`.
+
+    `out` gets its name when all is durable, and after an error nothing is there. Raises LogDirectoryError for a log
+    directory that is in use or was not closed, one that overlaps `out`, and an `out` that holds something.
+    """
+    files = LocalFiles()
+    for each in partitions:
+        if not isinstance(each.files, LocalFiles):
+            raise LogDirectoryError(f"{each.path}: expected a folder of this machine")
+    above = {str(Path(each.path).parent) for each in partitions}
+    if len(above) != 1:
+        raise LogDirectoryError(f"{out}: expected partitions of one log directory, found {' and '.join(sorted(above))}")
+    refuse_overlap(out, inputs_of((), partitions))
+    if out.is_dir() and any(out.iterdir()):
+        raise LogDirectoryError(f"{out}: expected a new directory, found one that is in use")
+    source = above.pop()
+    with held(files, source, dry_run=True), whole_folder(out) as folder:
+        names = set()
+        for each in partitions:
+            _copy(Path(each.path), folder / Path(each.path).name)
+            if each.topic is not None and each.partition is not None:
+                names.add(TopicPartition(each.topic, each.partition))
+        _copy_beside(files, source, folder, names)
+        copies = {Path(each.path).name: each for each in discover([str(folder)])}
+        renamed = [
+            replace(copies[Path(each.path).name], topic=each.topic, partition=each.partition) for each in partitions
+        ]
+        yield CopiedLogs(renamed, folder, Path(source), out)
+        (folder / LOCK).unlink(missing_ok=True)
+        sync_directory(folder)
+    sync_directory(out.parent)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the files of a partition folder, with their times, durably."""
+    target.mkdir()
+    for each in source.iterdir():
+        if each.is_file():
+            shutil.copy2(each, target / each.name)
+            with (target / each.name).open("rb") as file:
+                os.fsync(file.fileno())
+    sync_directory(target)
+
+
+def _copy_beside(files: LocalFiles, source: str, folder: Path, names: set[TopicPartition]) -> None:
+    """Copy what lies beside the partitions, as far as it is about these; the mark of a clean shutdown, too."""
+    for name in checkpoints.OFFSET_CHECKPOINTS:
+        if exists(files, f"{source}/{name}"):
+            offsets = parse_file(files, f"{source}/{name}", checkpoints.parse_offset_checkpoint)
+            chosen = {key: offset for key, offset in offsets.items() if key in names}
+            put_file(files, str(folder / name), checkpoints.format_offset_checkpoint(chosen))
+    for name in (checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN):
+        if exists(files, f"{source}/{name}"):
+            put_file(files, str(folder / name), Path(source, name).read_bytes())

@@ -1,0 +1,53 @@
+"""Commands that take something away from logs: from a copy, unless they are told to change the logs in place."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from magicbyte.cli.options import OutputPath
+
+if TYPE_CHECKING:
+    from magicbyte.archive.copies import CopiedLogs
+    from magicbyte.cli.options import F
+    from magicbyte.log.files.directory import PartitionDirectory
+
+
+def change_options(command: F) -> F:
+    """Add --out, --in-place and --dry-run: `out`, `in_place` and `dry_run`."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Say what would go, and write nothing."),
+        click.option("--in-place", is_flag=True, help="Change the logs themselves: what goes is gone."),
+        click.option("--out", type=OutputPath(folder=True), metavar="DIR",
+                     help="A new log directory for what stays; the logs themselves stay as they are."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def check_mode(*, out: Path | None, in_place: bool, dry_run: bool) -> None:
+    """Raise UsageError unless it is said where the result goes."""
+    if out is not None and in_place:
+        raise click.UsageError("--out and --in-place: expected one of them")
+    if out is None and not in_place and not dry_run:
+        raise click.UsageError(
+            "expected --out DIR for what stays, --in-place to change the logs themselves, or --dry-run"
+        )
+
+
+@contextlib.contextmanager
+def copies(
+    partitions: Collection[PartitionDirectory], out: Path | None, *, dry_run: bool
+) -> Iterator[CopiedLogs | None]:
+    """Give copies of the partitions where there is an output to make of them, else None."""
+    if out is None or dry_run:
+        yield None
+        return
+    from magicbyte.archive.copies import copied_logs
+
+    with copied_logs(partitions, out) as found:
+        yield found
