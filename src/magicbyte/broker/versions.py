@@ -130,8 +130,8 @@ async def api_versions(broker: Broker, request: Request[ApiVersionsRequest]) -> 
         request.connection.software_name, request.connection.software_version = name, version
     response = versions_response(broker.offer.listed)
     if level := broker.offer.transaction_version:
-        least = int(request.version < _FIRST_WITH_LEVEL_0)  # clients before could not read a 0
-        response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=least, max_version=level)]
+        if request.version >= _FIRST_WITH_LEVEL_0:  # clients before could not read a 0
+            response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=0, max_version=level)]
         response.finalized_features = [
             FinalizedFeatureKey(name=_FEATURE, min_version_level=level, max_version_level=level)
         ]
