@@ -309,7 +309,6 @@ def test_a_client_certificate_is_who_a_connection_speaks_for(tmp_path: Path) -> 
         ({"listeners": "SASL_PLAINTEXT://:0"}, "sasl.enabled.mechanisms: listener SASL_PLAINTEXT needs"),
         ({"listeners": "SASL_PLAINTEXT://:0", "sasl.enabled.mechanisms": "GSSAPI"}, "found GSSAPI"),
         ({"listeners": "SASL_PLAINTEXT://:0", "sasl.enabled.mechanisms": "PLAIN"}, "plain.sasl.jaas.config"),
-        ({"listeners": "SSL://:0", "ssl.principal.mapping.rules": "RULE:x/y/"}, "only DEFAULT is there yet"),
     ],
 )
 def test_a_listener_without_what_secures_it_stops_the_start(settings: dict[str, str], says: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from magicbyte.broker.listener_security import ListenerSecurity, security_of
+from magicbyte.broker.listener_security import CurrentSecurity, ListenerSecurity
 from magicbyte.broker.request import ClientConnection
 from magicbyte.broker.scram_users import credential_of
 from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
@@ -50,13 +50,14 @@ def entrances(broker: Broker) -> dict[str, Entrance]:
     Raises InvalidConfigError.
     """
     return {
-        each.name: partial(_enter, broker, each, security_of(each, broker.config))
+        each.name: partial(_enter, broker, each, CurrentSecurity(each, broker.config))
         for each in broker.config.listeners
         if each.security_protocol != "PLAINTEXT"
     }
 
 
-async def _enter(broker: Broker, listener: Listener, security: ListenerSecurity, stream: Stream, host: str) -> Entered:
+async def _enter(broker: Broker, listener: Listener, current: CurrentSecurity, stream: Stream, host: str) -> Entered:
+    security = await current.now(broker)
     subject: Sequence[Sequence[tuple[str, str]]] = ()
     if security.context is not None:
         stream = tls = TlsStream(stream, security.context, server_side=True)
@@ -72,7 +73,7 @@ async def _enter(broker: Broker, listener: Listener, security: ListenerSecurity,
         if login.expires_ms is not None:
             handler = _LimitedLogin(broker, login, incoming, handler)
     elif subject:
-        connection.principal = Principal("User", distinguished_name(subject))
+        connection.principal = Principal("User", security.rules.user_of(distinguished_name(subject)))
     return Entered(stream, incoming, handler)
 
 

@@ -6,19 +6,27 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import InvalidConfigError
+from magicbyte.printable import logger
 from magicbyte.security.jaas import parse_jaas
+from magicbyte.security.names import MappingRules
 from magicbyte.security.sasl import PLAIN
 from magicbyte.security.scram import HASHES
-from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, ClientSecurity, resolved, stores
+from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, ClientSecurity, files_named, resolved, stores
 from magicbyte.security.tls import TlsSettings, server_context
 
 if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.listeners import Listener
 
+log = logger(__name__)
+
+NO_RULES: Final = MappingRules(())
+_LOOK_MS: Final = 1000  # between two looks at the files
 _OWN: Final = re.compile(
     r"listener\.name\.[a-z0-9_.-]+?\.((?:ssl|sasl)\..*|[a-z0-9-]+\.(?:sasl\.jaas\.config|connections\.max\.reauth\.ms))"
 )
@@ -30,12 +38,67 @@ _MAPPING: Final = "ssl.principal.mapping.rules"
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """How a listener is secured. `passwords` are those of PLAIN, by user; `lifetimes_ms` of logins, by mechanism."""
+    """How a listener is secured. `rules` say who the owner of a certificate is, where there is no login.
+
+    `passwords` are those of PLAIN, by user; `lifetimes_ms` of logins, by mechanism.
+    """
 
     context: ssl.SSLContext | None
+    rules: MappingRules
     mechanisms: tuple[str, ...] = ()
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     lifetimes_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+class CurrentSecurity:
+    """How a listener is secured at the moment: what its files say counts for connections that come after a change."""
+
+    def __init__(self, listener: Listener, config: BrokerConfig) -> None:
+        """Read the files. Raises InvalidConfigError."""
+        self._listener, self._config = listener, config
+        self._looked_ms: int | None = None
+        self._paths = _files_of(listener, config.static)
+        self._stamp = self._look()
+        self._now = security_of(listener, config)
+
+    async def now(self, broker: Broker) -> ListenerSecurity:
+        """Return it; files are looked at once a second at most."""
+        now_ms = broker.clock.monotonic_ms()
+        if self._paths and (self._looked_ms is None or now_ms - self._looked_ms >= _LOOK_MS):
+            self._looked_ms = now_ms
+            await broker.reading.run(self._renew)
+        return self._now
+
+    def _renew(self) -> None:
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._now = security_of(self._listener, self._config)
+        except InvalidConfigError as error:
+            log.error("listener %s keeps what its files said before: %s", self._listener.name, error)  # noqa: TRY400 no fault of ours
+        else:
+            log.info("listener %s: files were read anew", self._listener.name)
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp_of(each) for each in self._paths]
+
+
+def _files_of(listener: Listener, static: Mapping[str, str]) -> list[str]:
+    """Return the files that the settings of a listener name."""
+    own = f"listener.name.{listener.name.lower()}."
+    found = [(name.removeprefix(own), text) for name, text in static.items() if is_of_security(name)]
+    paths = {text for name, text in found if name in ("ssl.keystore.location", "ssl.truststore.location")}
+    return sorted(paths.union(*(files_named(text) for _, text in found)))
+
+
+def _stamp_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def is_of_security(name: str) -> bool:
@@ -56,8 +119,6 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
         found = static.get(prefix + name, static.get(name))
         return None if found is None else resolved(name, found)
 
-    if given(_MAPPING) not in (None, "", "DEFAULT"):
-        raise InvalidConfigError(f"{_MAPPING}: only DEFAULT is there yet: the whole name of the certificate's owner")
     context = None
     if protocol.endswith("SSL"):
         trusted, own = stores({name: value for name in _TLS if (value := given(name)) is not None})
@@ -66,7 +127,7 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
         settings = TlsSettings(trusted, own, versions=versions, ciphers=given("ssl.cipher.suites"))
         context = server_context(settings, wanted or "none")
     if not protocol.startswith("SASL"):
-        return ListenerSecurity(context)
+        return ListenerSecurity(context, MappingRules.parse(given(_MAPPING) or "DEFAULT"))
     mechanisms = _mechanisms(prefix, static)
     known = (PLAIN, *HASHES)
     if not mechanisms or not set(mechanisms) <= set(known):
@@ -76,7 +137,7 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
         )
     passwords = _passwords(prefix, static) if PLAIN in mechanisms else {}
     lifetimes = {each: _lifetime_ms(f"{prefix}{each.lower()}.{_REAUTHENTICATION}", config) for each in mechanisms}
-    return ListenerSecurity(context, mechanisms, passwords, lifetimes)
+    return ListenerSecurity(context, NO_RULES, mechanisms, passwords, lifetimes)
 
 
 def client_of(listener: Listener, config: BrokerConfig) -> ClientSecurity:

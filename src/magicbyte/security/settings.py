@@ -155,6 +155,11 @@ def resolved(name: str, value: str, environment: Mapping[str, str] | None = None
     return _REFERENCE.sub(replace, value)
 
 
+def files_named(value: str) -> set[str]:
+    """Return the files that the references in a value name."""
+    return {match[2].rpartition(":")[0] for match in _REFERENCE.finditer(value) if match[1] == "file"}
+
+
 def _tls(found: Mapping[str, str]) -> TlsSettings:
     trusted, own = stores(found)
     if found.get("ssl.ca.location") or found.get("ssl.ca.pem"):
