@@ -103,6 +103,22 @@ def test_a_topic_grows_and_is_deleted() -> None:
     controlled(go)
 
 
+def test_a_topic_that_is_made_anew_as_soon_as_its_name_is_free_stays() -> None:
+    async def go(cluster: ControlledCluster) -> None:
+        cluster.register(1, 2)
+        await cluster.control(1)
+        cluster.create_topic("t", [1, 2])
+        await until(lambda: cluster.state("t"))
+        cluster.view.create(f"{layout.DELETE_TOPICS}/t")
+        cluster.view.exists(f"{layout.DELETE_TOPICS}/t", lambda *_: cluster.create_topic("t", [2]))  # the last to go
+        await until(lambda: cluster.view.exists(f"{layout.DELETE_TOPICS}/t") is None)
+        await until(lambda: cluster.brokers[2].roles)
+        assert cluster.state("t") == PartitionState(2, 0, (2,), 1)
+        assert cluster.topic("t").replicas == {0: [2]}
+
+    controlled(go)
+
+
 def test_the_next_controller_takes_over_and_the_one_before_tells_nothing_more() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2)

@@ -16,6 +16,7 @@ from magicbyte.errors import ErrorCode
 from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol import Message
+from magicbyte.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from magicbyte.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
@@ -30,6 +31,7 @@ from magicbyte.protocol.messages.alter_partition_reassignments import (
 )
 from magicbyte.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from magicbyte.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -94,6 +96,16 @@ def test_a_broker_alone_answers_as_the_only_broker_of_a_cluster(tmp_path: Path) 
                     assert (stopped.error_code, stopped.remaining_partitions) == (code, [])
             altered = await peer.ask(AlterPartitionRequest(broker_id=7), 0, AlterPartitionResponse)
             assert altered.error_code == ErrorCode.STALE_BROKER_EPOCH
+            unknown = await peer.ask(AllocateProducerIdsRequest(broker_id=7), 0, AllocateProducerIdsResponse)
+            assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+            blocks = [
+                await peer.ask(AllocateProducerIdsRequest(broker_id=own), 0, AllocateProducerIdsResponse)
+                for _ in range(2)
+            ]
+            assert [(each.error_code, each.producer_id_len) for each in blocks] == [(ErrorCode.NONE, 1000)] * 2
+            assert blocks[1].producer_id_start == blocks[0].producer_id_start + 1000
+            given = await peer.ask(InitProducerIdRequest(transactional_id=None), 0, InitProducerIdResponse)
+            assert given.producer_id == blocks[1].producer_id_start + 1000  # which no block has
             peer.close()
 
     run(go())
@@ -124,6 +136,7 @@ def test_a_candidate_that_is_not_elected_says_so() -> None:
             reassignment(t=(1,)),
             ListPartitionReassignmentsRequest(),
             AlterPartitionRequest(broker_id=1),
+            AllocateProducerIdsRequest(broker_id=1),
         ):
             answer = await ask(other, message, 0)
             if isinstance(answer, ElectLeadersResponse):

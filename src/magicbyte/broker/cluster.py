@@ -141,16 +141,21 @@ class ProducerIds:
 
     def take_block(self) -> None:
         """Have some more ids; what is left of those that there were is lost."""
+        self._next = self.block_for(self._broker_id)
+        self._end = self._next + layout.PRODUCER_ID_BLOCK
+
+    def block_for(self, broker_id: int) -> int:
+        """Note in the tree that a broker has the next `layout.PRODUCER_ID_BLOCK` ids; return the first of them."""
         while True:
             with contextlib.suppress(BadVersionError, NodeExistsError):  # another broker took a block in between
-                return self._take_block()
+                return self._block_for(broker_id)
 
-    def _take_block(self) -> None:
+    def _block_for(self, broker_id: int) -> int:
         node = self._metadata.exists(layout.PRODUCER_IDS)
         first = self._last_in_logs() + 1 if node is None else layout.load_last_producer_id(node.data) + 1
-        data = layout.dump_producer_ids(self._broker_id, first)
+        data = layout.dump_producer_ids(broker_id, first)
         change = (
             CreateNode(layout.PRODUCER_IDS, data) if node is None else SetNode(layout.PRODUCER_IDS, data, node.version)
         )
         self._metadata.transaction([change])
-        self._next, self._end = first, first + layout.PRODUCER_ID_BLOCK
+        return first

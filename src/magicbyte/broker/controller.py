@@ -161,6 +161,14 @@ class ControllerService:
 
     # ---- what only the controller can do
 
+    async def check_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Raise NotControllerError, or UnknownBrokerError or StaleBrokerEpochError for a request of such a broker."""
+
+        async def check(term: ControllerTerm) -> None:
+            term.check_broker(broker_id, broker_epoch)
+
+        await self._ask(check)
+
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Move the lead away from a broker; return the partitions where that is not possible (ControlledShutdown).
 

@@ -1,4 +1,4 @@
-"""ControlledShutdown, ElectLeaders, reassignments of partitions, AlterPartition: what only the controller does."""
+"""Requests that only the controller answers: shutdowns, elections, reassignments, in-sync replicas, producer ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from magicbyte.errors import (
     StaleBrokerEpochError,
     UnknownBrokerError,
 )
+from magicbyte.metadata import layout
 from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from magicbyte.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -71,9 +76,12 @@ class _Alone:
         topic = self._broker.topics.get(key.topic)
         return topic is not None and 0 <= key.partition < topic.partitions
 
-    async def shut_down(self, broker_id: int, _broker_epoch: int) -> list[TopicPartition]:
+    async def check_broker(self, broker_id: int, _broker_epoch: int) -> None:
         if broker_id != self._broker.node_id:
             raise UnknownBrokerError(f"broker {broker_id} is not registered")
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        await self.check_broker(broker_id, broker_epoch)
         return []
 
     async def elect(
@@ -238,6 +246,21 @@ async def alter_partition(broker: Broker, request: Request[AlterPartitionRequest
     )
 
 
+async def allocate_producer_ids(
+    broker: Broker, request: Request[AllocateProducerIdsRequest]
+) -> AllocateProducerIdsResponse:
+    """Give a broker a block of producer ids: Kafka's ask the controller from protocol 3.0 on (KIP-730)."""
+    message = request.message
+    try:
+        await _controller(broker).check_broker(message.broker_id, message.broker_epoch)
+    except UnknownBrokerError:
+        return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    except (NotControllerError, StaleBrokerEpochError) as error:
+        return AllocateProducerIdsResponse(error_code=error.code)
+    first = await broker.writing.run(broker.producer_ids.block_for, message.broker_id)
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=layout.PRODUCER_ID_BLOCK)
+
+
 def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePartitionData:
     if answer.known is None:
         # versions without topic ids do not know that replicas can be ineligible
@@ -260,4 +283,5 @@ HANDLERS: Final[Mapping[type, Handler]] = {
     AlterPartitionReassignmentsRequest: alter_partition_reassignments,
     ListPartitionReassignmentsRequest: list_partition_reassignments,
     AlterPartitionRequest: alter_partition,
+    AllocateProducerIdsRequest: allocate_producer_ids,
 }

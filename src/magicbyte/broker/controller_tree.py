@@ -304,10 +304,17 @@ class ControllerTree:
             return new
 
     async def remove_topic(self, topic: str) -> None:
-        """Take a topic out of the tree: its states, then itself, its settings and that it was to be deleted."""
-        top = layout.topic_path(topic)
+        """Take a topic out of the tree: its states, then itself, its settings and that it was to be deleted.
+
+        As soon as it is gone, anybody may make a topic of that name: another node at its path stays.
+        """
+        top, created = layout.topic_path(topic), None
         wanted = [top, layout.config_path("topics", topic), f"{layout.DELETE_TOPICS}/{topic}"]
         for _ in range(_ATTEMPTS):
+            (node,) = await self._nodes([top])
+            if node is not None and created not in (None, node.czxid):
+                return
+            created = None if node is None else node.czxid
             below = await self._below(top)
             for start in range(0, len(below), _MOST_CHANGES):
                 await self.delete(below[start : start + _MOST_CHANGES])
@@ -318,6 +325,8 @@ class ControllerTree:
                 await self._write([DeleteNode(each) for each in left])
             except (NoNodeError, NotEmptyError, UnknownOutcomeError) as error:
                 log.info("controller: deleting topic %s again: %s", topic, error)
+            else:
+                return
         log.error("controller: cannot delete the nodes of topic %s: others are made below them", topic)
 
     async def _below(self, top: str) -> list[str]:

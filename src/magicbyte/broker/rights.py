@@ -27,6 +27,7 @@ from magicbyte.protocol.messages import (
 )
 from magicbyte.protocol.messages import describe_producers as producers
 from magicbyte.protocol.messages import offset_for_leader_epoch as epochs
+from magicbyte.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from magicbyte.protocol.messages.alter_partition import AlterPartitionResponse
 from magicbyte.protocol.messages.controlled_shutdown import ControlledShutdownResponse
 from magicbyte.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
@@ -313,6 +314,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
     ),
     50: RequiredRights(DescribeUserScramCredentialsResponse, _cluster(AclOperation.DESCRIBE)),
     56: RequiredRights(AlterPartitionResponse, _ACT),
+    67: RequiredRights(AllocateProducerIdsResponse, _ACT),
     61: RequiredRights(
         producers.DescribeProducersResponse,
         rows=ResponseRows(

@@ -97,6 +97,7 @@ SERVED: Final[Mapping[int, Served]] = {
     60: Served("admin_cluster", range(3), _ONE, _FEW),
     61: Served("admin_cluster", range(1), 8 * _MIB, _MANY),
     65: Served("transactions", range(1), 4 * _MIB, _MANY),
+    67: Served("controller_requests", range(1), _ONE, _FEW),
     66: Served("transactions", range(2), _ONE, _FEW),  # later ones have patterns
 }
 """By API key."""
