@@ -75,16 +75,22 @@ class Members:
         return [each for each in self.brokers.values() if (found := self.replica(each, topic, index)) and found.leader]
 
     def leader(self, topic: str, index: int = 0) -> Broker:
-        """Return the broker that leads a partition now."""
-        (leader,) = self.leaders(topic, index)
-        return leader
+        """Return the broker that leads a partition now: one that was not told of its successor has an older epoch."""
+        return max(self.leaders(topic, index), key=lambda each: self._epoch(each, topic, index))
+
+    def _epoch(self, broker: Broker, topic: str, index: int) -> int:
+        partition = self.replica(broker, topic, index)
+        assert partition is not None
+        return partition.led().state.leader_epoch
 
     @staticmethod
     def replica(broker: Broker, topic: str, index: int = 0) -> ServedPartition | None:
         return broker.replicas.partitions.get((topic, index))
 
     def isr(self, topic: str, index: int = 0) -> set[int]:
-        """Return the in-sync replicas that the leader knows."""
+        """Return the in-sync replicas that the leader knows, none while there is no leader."""
+        if not self.leaders(topic, index):
+            return set()
         partition = self.replica(self.leader(topic, index), topic, index)
         assert partition is not None
         return set(partition.led().state.isr)
