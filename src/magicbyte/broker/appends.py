@@ -304,7 +304,7 @@ class Appends:
             return await self._write(partition, work, is_quick=False)
 
     def _taken(self, new: NewSet, rules: AppendRules, stored: _Stored) -> tuple[Appended, asyncio.Future[bool] | None]:
-        """Let readers have what was stored; return where it is, and what says that it is durable."""
+        """Report a stored batch to its partition; return its offsets, and a future of its durability."""
         prepared, first, last, spent = stored
         leader = new.partition.led()
         if first == NOTHING_STORED:
@@ -366,7 +366,7 @@ class Appends:
     def _written(
         self, partition: ServedPartition, first_offset: int, size: int, magic: int
     ) -> asyncio.Future[bool] | None:
-        """Let readers have what was written, now or when it is durable; return what says so."""
+        """Report a written batch to its partition, now or once it is durable; return a future of its durability."""
         partition.appended(first_offset, size, magic)
         if not partition.log.config.group_commit:
             partition.written(partition.log.log_end_offset, self._broker.clock.monotonic_ms())

@@ -21,7 +21,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 class Member:
     """A member. Times in ms. `joining` and `syncing` wait for an answer.
 
-    `protocols`: names and metadata, the one it likes best first.
+    `protocols`: names and metadata, in order of preference.
     """
 
     member_id: str

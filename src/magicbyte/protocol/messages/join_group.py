@@ -37,7 +37,7 @@ _T = struct.Struct(">?")
 
 @dataclass(slots=True, kw_only=True)
 class JoinGroupRequestProtocol:
-    """Ways to share out the work that this member knows, the one it likes best first.
+    """Ways to share out the work that this member knows, in order of preference.
 
     name: Name of the way, such as range or cooperative-sticky.
     metadata: What the way needs to know about the member; for consumers a ConsumerProtocolSubscription with an int16
@@ -90,7 +90,7 @@ class JoinGroupRequest(Message):
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
         a new identity whenever it restarts.
     protocol_type: Kind of group, as all its members must have it: consumer, or connect for Kafka Connect workers.
-    protocols: Ways to share out the work that this member knows, the one it likes best first.
+    protocols: Ways to share out the work that this member knows, in order of preference.
     reason: Why the member joins again, for the coordinator's log; null if it does not say.
     """
 

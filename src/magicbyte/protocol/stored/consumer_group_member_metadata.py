@@ -66,7 +66,7 @@ class ConsumerGroupMemberMetadataKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ClassicProtocol:
-    """Ways to share out the work that it knows, the one it likes best first.
+    """Ways to share out the work that it knows, in order of preference.
 
     name: Name of the way, such as range.
     metadata: What it sent for that way: a ConsumerProtocolSubscription with an int16 version in front.
@@ -104,7 +104,7 @@ class ClassicMemberMetadata:
     """Set for a member that still speaks the classic protocol, while the group moves to the new one.
 
     session_timeout_ms: After so many milliseconds without a heartbeat it counts as dead.
-    supported_protocols: Ways to share out the work that it knows, the one it likes best first.
+    supported_protocols: Ways to share out the work that it knows, in order of preference.
     """
 
     session_timeout_ms: int = 0  # int32, versions 0+

@@ -1,0 +1,105 @@
+"""An alarm for prose: the length of sentences in the documents, and phrases that must not come back.
+
+Run as a program it prints the figures of each shelf. An alarm, not a target: a short sentence can be a riddle.
+"""
+
+import re
+from collections.abc import Iterable
+from operator import le
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if "protocol" not in page.parts]  # that is generated
+TARGET: Final = (17, 30)
+"""Words in a sentence at the 50th and the 90th percentile."""
+BOUND: Final = (18, 37)
+"""What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
+PLAIN: Final = (
+    "docs/README.md", "docs/decisions/README.md",
+    "docs/formats/internal-topics.md", "docs/formats/log-directory.md", "docs/formats/message-v0.md",
+    "docs/formats/message-v1.md", "docs/formats/record-batch-v2.md", "docs/internals/how-to-add.md",
+    "docs/reference/configuration.md", "docs/schema/grammar.md",
+)  # fmt: skip
+"""Pages that have reached the target, and stay there."""
+RIDDLES: Final = (
+    r"\bit is looked (?:which|whether|how)\b",
+    r"\bis let be\b",
+    r"\blet readers have\b",
+    r"\bwho do not mind each other\b",
+    r"\bthe one it likes best\b",
+    r"\bnone of \d+ there is like it\b",
+    r"\bof a hundred, the slowest\b",
+    r"\bwhat only decompression tells\b",
+    r"\bin silence\b",
+)
+"""Phrases of the dialect that STYLE's table of before and after replaces, as patterns."""
+_NOT_PROSE = re.compile(r"^```.*?^```|^\|.*?$|^#.*?$|<!--.*?-->|^!\[.*?$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_CODE = re.compile(r"`[^`]*`")
+_ITEM = re.compile(r"^\s*(?:[-*]|\d+\.) ", re.MULTILINE)
+_END = re.compile(r"(?<=[.!?])[)*\"]*\s+(?=[A-Z`\"*(\[])")
+_WORD = re.compile(r"[A-Za-z0-9][^\s]*")
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a page in Markdown, without code, tables and headings; code within a line is one word."""
+    prose = _CODE.sub("code", _LINK.sub(r"\1", _NOT_PROSE.sub("\n\n", text)))
+    paragraphs = re.split(r"\n\s*\n", _ITEM.sub("\n\n", prose))
+    return [each for paragraph in paragraphs for each in _END.split(" ".join(paragraph.split())) if each]
+
+
+def percentiles(texts: Iterable[str]) -> tuple[int, int]:
+    """Return the words in a sentence at the 50th and the 90th percentile."""
+    counts = sorted(words for text in texts for each in sentences(text) if (words := len(_WORD.findall(each))) > 2) or [
+        0
+    ]
+    return counts[len(counts) // 2], counts[len(counts) * 9 // 10]
+
+
+def shelf(page: Path) -> str:
+    return "/".join(page.relative_to(ROOT).parts[:-1][:2]) or "."
+
+
+def test_a_sentence_is_told_from_the_next_one() -> None:
+    text = (
+        "# No\n\nOne is `a. B` here. Two, e.g. this,\nis [long. Link](x.md).\n\n| no | yes |\n\n- an item\n- item two\n"
+    )
+    assert sentences(text) == ["One is code here.", "Two, e.g. this, is long.", "Link.", "an item", "item two"]
+
+
+def test_sentences_of_the_documents_are_no_longer_than_they_were() -> None:
+    found = percentiles(page.read_text(encoding="utf-8") for page in PAGES)
+    assert all(map(le, found, BOUND)), f"words in a sentence: {found}, the bound is {BOUND}"
+
+
+@pytest.mark.parametrize("page", PLAIN)
+def test_a_page_that_was_rewritten_stays_plain(page: str) -> None:
+    found = percentiles([(ROOT / page).read_text(encoding="utf-8")])
+    assert all(map(le, found, TARGET)), f"words in a sentence: {found}, the target is {TARGET}"
+
+
+@pytest.mark.parametrize("riddle", RIDDLES)
+def test_a_riddle_does_not_come_back(riddle: str) -> None:
+    pattern = re.compile(riddle.replace(" ", r"\s+"), re.IGNORECASE)
+    sources = [path for path in sorted((ROOT / "src").rglob("*.py")) if path.parts[-2] != "cli"]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in (*PAGES, *sources)
+        if (match := pattern.search(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+if __name__ == "__main__":
+    shelves: dict[str, list[str]] = {}
+    for each in PAGES:
+        shelves.setdefault(shelf(each), []).append(each.read_text(encoding="utf-8"))
+    for name, texts in sorted(shelves.items()):
+        print(f"{name:18} {len(texts):4} pages {percentiles(texts)}")
+    print(f"{'all':18} {len(PAGES):4} pages {percentiles(text for texts in shelves.values() for text in texts)}")
+    for each in PAGES:
+        print(f"{each.relative_to(ROOT)!s:50} {percentiles([each.read_text(encoding='utf-8')])}")
