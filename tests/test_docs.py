@@ -236,6 +236,7 @@ def test_a_broker_that_a_page_starts_listens_and_ends(page: str, tmp_path: Path)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     lines = [line for line in commands(text) if line.startswith("magicbyte serve")]
     assert lines
+    assert run("tour", "--unpack", tmp_path / "tour").exit_code == 0
     for line in lines:
         given = re.sub(r"(--listen 127\.0\.0\.1):\d+", r"\1:0", line)
         with_port = given if "--listen" in given or "--config" in given else f"{given} --listen 127.0.0.1:0"

@@ -37,6 +37,7 @@ OUTPUTS: dict[Place, list[str]] = {
     ("cat", "output"): ["cat", "INPUT", "-o", "OUTPUT"],
     ("compact", "out"): ["compact", "INPUT", "--topic", "orders", "--out", "OUTPUT"],
     ("retain", "out"): ["retain", "INPUT", "--bytes", "0", "--out", "OUTPUT"],
+    ("serve", "overlay"): ["serve", "--dir", "INPUT", "--overlay", "OUTPUT"],
     ("rescue", "work"): ["rescue", "INPUT", "--to", "./rescued", "--work", "OUTPUT"],
     ("salvage", "out"): ["salvage", "INPUT", "--out", "OUTPUT"],
     ("convert", "out"): ["convert", "INPUT", "--to", "v1", "--out", "OUTPUT"],

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+import golden_data
 from cli.command import run
+from magicbyte.log.files.filesystem import LocalLock
 
 SERVE = [sys.executable, "-m", "magicbyte", "serve"]
 
@@ -68,6 +71,92 @@ def test_the_commands_of_the_page_on_metrics_work_as_printed(tmp_path: Path) -> 
     finally:
         process.terminate()
         process.communicate(timeout=20)
+
+
+# ---- directories of other brokers
+
+
+def started(*arguments: str | Path) -> tuple[subprocess.Popen[str], str]:
+    """Start a broker; return it and its address."""
+    command = [*SERVE, *map(str, arguments), "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("listening on "), process.communicate(timeout=20)
+    return process, line.split()[2]
+
+
+def ended(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def consumed(bootstrap: str, topic: str) -> int:
+    done = run("consume", "-b", bootstrap, "-t", topic, "-e", "-J")
+    assert done.exit_code == 0, done.stderr
+    return len(done.stdout.splitlines())
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """Return the log directory of a real broker, with one topic."""
+    case = golden_data.log_case("0.10.2.2/basic-gzip")
+    shutil.copytree(case.partition_dir(), tmp_path / "kafka" / "basic-gzip-0")
+    return tmp_path / "kafka"
+
+
+def content(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(each.relative_to(folder)): (each.stat().st_mtime_ns, each.read_bytes())
+        for each in folder.rglob("*")
+        if each.is_file()
+    }
+
+
+def test_a_directory_of_another_broker_is_served_only_if_that_is_said(foreign: Path) -> None:
+    before = content(foreign)
+    done = run("serve", "--dir", foreign, "--listen", "127.0.0.1:0")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert "1 partition, such as basic-gzip-0" in done.stderr
+    assert "--adopt" in done.stderr
+    assert "--overlay" in done.stderr
+    assert content(foreign) == before
+    count = len(golden_data.log_case("0.10.2.2/basic-gzip").records())
+    for arguments in (["--adopt"], []):  # from then on it is ours
+        process, bootstrap = started("--dir", foreign, *arguments)
+        assert consumed(bootstrap, "basic-gzip") == count
+        ended(process)
+
+
+def test_an_overlay_takes_what_is_written_and_the_directory_stays(foreign: Path, tmp_path: Path) -> None:
+    before, count = content(foreign), len(golden_data.log_case("0.10.2.2/basic-gzip").records())
+    for each in foreign.rglob("*"):
+        each.chmod(0o555 if each.is_dir() else 0o444)
+    for turn in range(2):  # the second one goes on with the overlay
+        process, bootstrap = started("--dir", foreign, "--overlay", tmp_path / "over")
+        assert consumed(bootstrap, "basic-gzip") == count + turn
+        command = [*SERVE[:-1], "produce", "-b", bootstrap, "-t", "basic-gzip"]
+        assert subprocess.run(command, input=b"line\n", timeout=60).returncode == 0
+        assert consumed(bootstrap, "basic-gzip") == count + turn + 1
+        ended(process)
+        assert content(foreign) == before
+    for each in (foreign / "basic-gzip-0", *foreign.glob("*/*")):
+        each.chmod(0o755)
+
+
+def test_no_overlay_is_made_of_what_is_in_use_or_over_something_else(foreign: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    done = run("serve", "--dir", foreign, "--overlay", tmp_path / "full")
+    assert (done.exit_code, "expected a new directory" in done.stderr) == (2, True)
+    done = run("serve", "--dir", tmp_path / "nothing", "--overlay", tmp_path / "over")
+    assert (done.exit_code, "expected a log directory" in done.stderr) == (2, True)
+    lock = LocalLock(str(foreign / ".lock"))
+    done = run("serve", "--dir", foreign, "--overlay", tmp_path / "over")
+    lock.release()
+    assert (done.exit_code, "a broker is using" in done.stderr) == (2, True)
+    assert not (tmp_path / "over").exists()
 
 
 @pytest.mark.parametrize(

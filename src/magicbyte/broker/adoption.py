@@ -14,7 +14,9 @@ from magicbyte.groups.config import LATEST, needed_protocol
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.files.checkpoints import PARTITION_METADATA
 from magicbyte.log.files.filesystem import exists
+from magicbyte.log.files.names import folder_name, is_named_by_offset
 from magicbyte.metadata import layout
+from magicbyte.metadata.sqlite import FILE_NAME
 from magicbyte.printable import logger
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
@@ -22,6 +24,7 @@ from magicbyte.releases import TOPIC_IDS, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.log.live.log_directory import LogDirectory
@@ -54,6 +57,14 @@ class Kept(NamedTuple):
 
 _WRITTEN_BY: Final = (Kept(Format.V0, (0, 9, 0)), Kept(Format.V1, (0, 10, 0)), Kept(Format.V2, (0, 11, 0)))
 """By magic byte: the oldest brokers that write it, from the first on that have groups."""
+
+
+def foreign_partitions(directory: Path) -> list[str]:
+    """Return the partition folders of a directory without metadata of ours: no broker of ours has served it."""
+    if not directory.is_dir() or (directory / FILE_NAME).exists():
+        return []
+    folders = [each for each in directory.iterdir() if each.is_dir() and folder_name(each.name) is not None]
+    return sorted(each.name for each in folders if any(is_named_by_offset(file.name) for file in each.iterdir()))
 
 
 def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> None:

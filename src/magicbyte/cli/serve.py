@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli.logs import log_options, set_up
-from magicbyte.cli.options import key_values
+from magicbyte.cli.options import OutputPath, key_values
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
+from magicbyte.errors import LogDirectoryError
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -37,6 +38,11 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
               help="Offer what that Kafka release does, 0.8.2 to 4.1: as.version.")  # fmt: skip
 @click.option("--repair", is_flag=True,
               help="Open logs that are damaged, too: what cannot be kept of them goes to DIR/quarantine.")  # fmt: skip
+@click.option("--adopt", is_flag=True,
+              help="Serve a directory that no broker of ours has served: it is ours from then on.")  # fmt: skip
+@click.option("--overlay", type=OutputPath(folder=True), metavar="DIR",
+              help="Serve a copy of the directory, which stays as it is. DIR is made where it is not there; its files "
+              "share blocks with the others on file systems that can do that.")  # fmt: skip
 @log_options
 @click.option("-v", "--verbose", is_flag=True, help="Say more of what happens: --log-level info.")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
@@ -47,6 +53,8 @@ def serve(
     http: str | None,
     as_version: str | None,
     repair: bool,
+    adopt: bool,
+    overlay: Path | None,
     log_level: str,
     log_format: str,
     verbose: bool,
@@ -56,15 +64,51 @@ def serve(
 
     Settings have Kafka's names. Later ones win: the file's, then those of the options, then KEY=VALUE. Ends cleanly
     with Ctrl-C or SIGTERM.
-    """
-    from magicbyte.broker.config import BrokerConfig
 
+    A broker changes its directory: it adds records, mends and deletes files. One with logs of another broker is
+    served with --adopt, or with --overlay, which leaves it as it is.
+    """
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
-    config = BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
+    config = _config(path, given)
+    if overlay is not None:
+        _lay_over(Path(config.log_directory), overlay)
+        config = _config(path, given | {"log.dirs": str(overlay)})
+    elif not adopt and config.zookeeper_connect is None:  # a cluster's brokers take each other's directories over
+        _refuse_foreign(Path(config.log_directory))
     for warning in config.warnings():
         say(f"warning: {warning}", err=True)
     asyncio.run(_run(config, repairs=repair))
+
+
+def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
+    from magicbyte.broker.config import BrokerConfig
+
+    return BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Raise LogDirectoryError for a directory with logs of another broker."""
+    from magicbyte.broker.adoption import foreign_partitions
+    from magicbyte.cli.render import many
+
+    if found := foreign_partitions(directory):
+        raise LogDirectoryError(
+            f"{directory}: no broker of ours has served it, and it holds {many(len(found), 'partition')}, such as "
+            f"{found[0]}: serving changes it: --adopt does so all the same, --overlay DIR serves a copy"
+        )
+
+
+def _lay_over(directory: Path, overlay: Path) -> None:
+    """Make the overlay, unless an earlier run has: then it goes on with it."""
+    from magicbyte.archive.copies import lay_over
+    from magicbyte.metadata.sqlite import FILE_NAME
+
+    if (overlay / FILE_NAME).exists():
+        return
+    if not directory.is_dir():
+        raise LogDirectoryError(f"{directory}: expected a log directory to lay {overlay} over")
+    lay_over(directory, overlay)
 
 
 def _given(directory: Path | None, listen: str | None, others: Mapping[str, str | None]) -> dict[str, str]:
