@@ -18,6 +18,7 @@ from magicbyte.client.groups import Committed, committed_offsets
 from magicbyte.client.transactions import TransactionalProducer
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.records.columns import Record
+from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
@@ -41,9 +42,9 @@ def produce(bootstrap: str, text: bytes, *arguments: str) -> int:
     return CliRunner().invoke(main, command, input=text).exit_code
 
 
-def consumed(version: str, bootstrap: str, isolation: str, count: int) -> list[str]:
+def consumed(version: str, bootstrap: str, isolation: str, count: int, topic: str = "lines") -> list[str]:
     """Return the first `count` values that the console consumer prints, which waits for them."""
-    arguments = ["--bootstrap-server", bootstrap, "--topic", "lines", "--partition", "0", "--offset", "earliest",
+    arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest",
                  "--isolation-level", isolation, "--max-messages", str(count)]  # fmt: skip
     command = kafka_oracle.tool_command(version, CONSUMERS[version], arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -87,3 +88,24 @@ def test_the_console_consumer_reads_what_is_committed(real: tuple[str, str]) -> 
     assert consumed(version, bootstrap, "read_committed", len(committed)) == committed
     everything = [*committed[:52], "c", "with offsets", "aborted", "fenced", "last"]
     assert consumed(version, bootstrap, "read_uncommitted", len(everything)) == everything
+
+
+def test_a_mirror_in_transactions_is_read_whole_or_refused_where_progress_may_be_unstable(
+    real: tuple[str, str],
+) -> None:
+    version, bootstrap = real
+    with Broker() as source:
+        here = source.bootstrap_servers
+        arguments = ["mirror", "--from", here, "--to", bootstrap, "--topics", "copied", "--until-caught-up"]
+        for number in range(3):
+            text = b"".join(b"%d\n" % (10 * number + at) for at in range(10))
+            made = CliRunner().invoke(
+                main, ["produce", "-b", here, "-t", "copied", "--create", "-z", "lz4"], input=text
+            )
+            assert made.exit_code == 0, made.output
+            mirrored = CliRunner().invoke(main, [*arguments, "--transactional-id", "mirror"])
+            if version == "0.11.0.3":
+                assert "brokers before 2.5 do not tell whether a progress is still being committed" in mirrored.stderr
+                return
+            assert mirrored.exit_code == 0, mirrored.output
+    assert consumed(version, bootstrap, "read_committed", 30, "copied") == [str(number) for number in range(30)]

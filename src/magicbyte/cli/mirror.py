@@ -110,6 +110,8 @@ def _target(context: click.Context, target: str) -> Client | Path:
               help="What the target's listener takes for enriched topics.")  # fmt: skip
 @click.option("--sync-groups", is_flag=True, help="Take the offsets of the source's consumer groups along, for those "
               "that have no members at the target.")  # fmt: skip
+@click.option("--transactional-id", metavar="ID", help="Write records and progress in transactions, whose ids begin "
+              "with this one: a mirror that starts fences the one before.")  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", callback=_http,
               help="Serve metrics for Prometheus there, at /metrics.")  # fmt: skip
 @click.option("--until-caught-up", is_flag=True, help="End when all is copied that the source has at the beginning.")
@@ -129,6 +131,7 @@ def mirror(
     from_dialect: str,
     to_dialect: str,
     sync_groups: bool,
+    transactional_id: str | None,
     http: tuple[str, int] | None,
     until_caught_up: bool,
     explain: bool,
@@ -158,10 +161,15 @@ def mirror(
         merge=merge,
         identical=identical,
         sync_groups=sync_groups,
+        transactional_id=transactional_id,
     )
     here, there = _client(context, "source", "--from", source), _target(context, target)
     if sync_groups and (identical or isinstance(there, Path)):
         raise click.UsageError("--sync-groups: not with identical copies, whose groups need no other offsets")
+    if transactional_id is not None and (identical or isinstance(there, Path) or sync_groups or park is not None):
+        raise click.UsageError(
+            "--transactional-id: not with --identical, a log directory, --sync-groups or --on-oversize=park"
+        )
     asyncio.run(_run(here, there, choice, until_caught_up=until_caught_up, explain=explain, http=http))
 
 

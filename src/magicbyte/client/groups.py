@@ -20,6 +20,7 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 _FETCH: Final = range(1, 8)  # version 0 is ZooKeeper's; from 8 on many groups are asked for at once
 _FETCH_ALL: Final = range(2, 8)
+STABLE: Final = range(7, 8)  # versions of OffsetFetch that tell of transactions that are open
 _COMMIT: Final = range(1, 10)  # from version 10 on topics have ids in place of names
 _ZOOKEEPER: Final = range(1)
 _OFFSET_FETCH: Final = 9  # API key
@@ -34,9 +35,16 @@ class Committed(NamedTuple):
 
 
 async def committed_offsets(
-    client: Client, group: str, partitions: Iterable[TopicPartition] | None, *, zookeeper: bool = False
+    client: Client,
+    group: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    zookeeper: bool = False,
+    stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
     """Return what a group has committed for `partitions`, without those for which it has nothing; None: for all.
+
+    `stable`: wait for transactions with offsets of the group to end, which brokers from 2.5 on tell.
 
     `zookeeper`: what old consumers committed to ZooKeeper, of which brokers before 4.0 tell. Brokers before 0.10.2 are
     asked for every partition that there is where `partitions` is None. Raises BrokerError.
@@ -49,8 +57,10 @@ async def committed_offsets(
     ]  # fmt: skip
 
     async def ask(node: BrokerNode) -> dict[TopicPartition, Committed]:
-        request = OffsetFetchRequest(group_id=group, topics=topics)
+        request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
         versions = _ZOOKEEPER if zookeeper else _FETCH if topics is not None else _FETCH_ALL
+        if stable:
+            versions = STABLE
         response = await client.ask(node, request, OffsetFetchResponse, versions=versions)
         if response.error_code:
             raise BrokerError(f"offsets of group {group}", response.error_code, broker=str(node))

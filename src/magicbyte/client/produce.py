@@ -11,7 +11,7 @@ from magicbyte.client.compressed import as_produced
 from magicbyte.client.produce_frames import IsAddressed, Produced, SetsRequest, SetsResponse
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ProtocolError, UnsupportedForMessageFormatError
+from magicbyte.errors import BrokerError, ErrorCode, ProtocolError, UnsupportedForMessageFormatError
 from magicbyte.protocol import APIS
 from magicbyte.protocol.message import Records
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 512 << 10  # of records before they are compressed; brokers take sets of about 1 MB
 ACKS_ALL: Final = -1
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""Refusals of a set that the target will never take, and has not taken."""
 
 _MAGIC_2, _MAGIC_1, _MAGIC_0 = range(3, 13), range(2, 3), range(2)  # by version of the request; 13 wants topic ids
 _ZSTD = range(7, 13)

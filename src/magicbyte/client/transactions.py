@@ -21,12 +21,14 @@ from magicbyte.client.groups import Committed, TopicPartition, by_topic
 from magicbyte.client.produce import (
     ACKS_ALL,
     DEFAULT_PRODUCE,
+    TOO_LARGE,
     ProduceOptions,
     numbered,
     send_in_transaction,
     sets_of,
 )
 from magicbyte.client.produce_frames import Produced
+from magicbyte.codecs import Codec
 from magicbyte.errors import (
     BrokerError,
     ErrorCode,
@@ -36,6 +38,7 @@ from magicbyte.errors import (
     UnknownOutcomeError,
     UnsupportedVersionError,
 )
+from magicbyte.protocol.message import Records
 from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from magicbyte.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -156,10 +159,40 @@ class TransactionalProducer:
         Raises BrokerError, NetworkError, and what `encode` does.
         """
         options = replace(options, format=Format.V2, acks=ACKS_ALL)
-        columns, place = numbered(records, self._client.clock), (topic, partition)
+        columns = numbered(records, self._client.clock)
+
+        def make(header: BatchHeader) -> tuple[Iterable[Records], int]:
+            return sets_of(columns, Format.V2, options, header), len(columns)
+
+        return await self._send((topic, partition), make, options)
+
+    async def send_made(
+        self, topic: str, partition: int, make: Callable[[BatchHeader], tuple[Records, int]], codec: Codec
+    ) -> Produced:
+        """Produce one batch to a partition: `make` makes it from what its header is to say, and counts its records.
+
+        Raises BrokerError and NetworkError, and what `make` does. A batch that is too large is refused and does not end
+        the transaction.
+        """
+
+        def made(header: BatchHeader) -> tuple[Iterable[Records], int]:
+            data, count = make(header)
+            return [data], count
+
+        (answer,) = await self._send((topic, partition), made, ProduceOptions(codec), harmless=TOO_LARGE)
+        return answer
+
+    async def _send(
+        self,
+        place: TopicPartition,
+        make: Callable[[BatchHeader], tuple[Iterable[Records], int]],
+        options: ProduceOptions,
+        harmless: frozenset[ErrorCode] = frozenset(),
+    ) -> list[Produced]:
+        """Produce sets to a partition, behind those that were sent to it before."""
         await self._prepare()
         async with self._turns.setdefault(place, asyncio.Lock()):
-            with self._failing():
+            with self._failing(harmless):
                 await self._join(place)
                 sequence = self._sequences.get(place, 0)
                 header = BatchHeader(
@@ -168,12 +201,12 @@ class TransactionalProducer:
                     producer_epoch=self._epoch,
                     base_sequence=sequence,
                 )
-                sets = sets_of(columns, Format.V2, options, header)
+                sets, count = make(header)
                 answers = [
-                    await send_in_transaction(self._client, self.transactional_id, topic, partition, each, options)
+                    await send_in_transaction(self._client, self.transactional_id, *place, each, options)
                     for each in sets
                 ]
-                self._sequences[place] = sequence + len(columns) & 0x7FFFFFFF
+                self._sequences[place] = sequence + count & 0x7FFFFFFF
                 return answers
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
@@ -212,13 +245,13 @@ class TransactionalProducer:
             )
 
     @contextlib.contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Have the transaction aborted if what is done inside the block fails, or is cancelled."""
+    def _failing(self, harmless: frozenset[ErrorCode] = frozenset()) -> Iterator[None]:
+        """Have the transaction aborted if the block fails with other than harmless codes, or is cancelled."""
         try:
             with self._advising():
                 yield
-        except BaseException:
-            self._failed = True
+        except BaseException as error:
+            self._failed |= not isinstance(error, BrokerError) or error.code not in harmless
             raise
 
     @contextlib.contextmanager

@@ -18,7 +18,7 @@ from typing import Final
 
 from magicbyte.client.fetch import MAX_BYTES, ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
-from magicbyte.client.produce import send_made
+from magicbyte.client.produce import TOO_LARGE, send_made
 from magicbyte.compiled.kernel import WORTH_LOADING, expect
 from magicbyte.errors import (
     BrokerError,
@@ -30,13 +30,13 @@ from magicbyte.mirror.flow import Flow, ahead, first_of
 from magicbyte.mirror.offset_map import Track
 from magicbyte.mirror.offset_topic import note
 from magicbyte.mirror.outbox import Outboxes, Sending
-from magicbyte.mirror.oversize import LARGE, TOO_LARGE, OnOversize, Parked, halves, is_single, smaller, without
+from magicbyte.mirror.oversize import LARGE, OnOversize, Parked, halves, is_single, smaller, without
 from magicbyte.mirror.progress import Lane, MirrorPlace
 from magicbyte.mirror.resume import Resumed, count_ahead, resume
 from magicbyte.mirror.rewrite import (
     Made,
     Parcel,
-    behind,
+    end_of,
     forward,
     parcels,
     records_of,
@@ -44,7 +44,6 @@ from magicbyte.mirror.rewrite import (
 from magicbyte.mirror.route import Route
 from magicbyte.mirror.spread import ParcelLoad, Portion, by_key, straight
 from magicbyte.printable import logger
-from magicbyte.records.entry import parse_entry
 
 log = logger(__name__)
 
@@ -249,10 +248,7 @@ class _Copying:
         if self._stop.is_set():
             return
         if len(found.table):
-            row = len(found.table) - 1
-            last = parse_entry(found.data[found.table.position[row] :], self.route.dialect)
-            assert last is not None, "the scan has seen all of it"
-            self._reached = max(self._reached, min(behind(found, row, last), end))
+            self._reached = end_of(found, self.route.dialect, self._reached, end)
             self._parked = {each for each in self._parked if each >= self._reached}
             if self._flow is None or not self._flow.reach(self._reached):
                 self._take_arrivals()

@@ -17,6 +17,7 @@ from magicbyte.mirror.oversize import Park
 from magicbyte.mirror.plan import Choice, TopicMirrorPlan, make_topics, plan
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
 from magicbyte.mirror.route import Route
+from magicbyte.mirror.transactional import TransactionalCopier
 from magicbyte.printable import logger
 
 log = logger(__name__)
@@ -40,7 +41,7 @@ class Mirror(Rounds):
             assert isinstance(source, Client), "files have no coordinator to ask"
             self._groups = GroupSync(source, target, choice.group)
         self._groups_again_at = 0.0
-        self._copiers: dict[tuple[str, int], PartitionCopier] = {}
+        self._copiers: dict[tuple[str, int], PartitionCopier | TransactionalCopier] = {}
 
     async def plan(self) -> list[TopicMirrorPlan]:
         """Return what would be done, and do nothing. Raises what `plan` of plan.py does."""
@@ -50,7 +51,11 @@ class Mirror(Rounds):
         outboxes = Outboxes(self._target, group)
 
         async def copy(wanted: TopicMirrorPlan, partition: int) -> None:
-            await self._copier(wanted, partition).catch_up(outboxes)
+            copier = self._copier(wanted, partition)
+            if isinstance(copier, TransactionalCopier):
+                await copier.catch_up()
+            else:
+                await copier.catch_up(outboxes)
 
         return copy
 
@@ -90,7 +95,8 @@ class Mirror(Rounds):
     async def _made(self) -> list[TopicMirrorPlan]:
         """Return the plan, whose topics are all there now."""
         planned = await make_topics(self._target, self.plan, self.stop)
-        self._has_map = bool(planned) and (self._has_map or await make_offset_topic(self._target))
+        if self._choice.transactional_id is None:
+            self._has_map = bool(planned) and (self._has_map or await make_offset_topic(self._target))
         return planned
 
     async def run(self) -> None:
@@ -98,9 +104,9 @@ class Mirror(Rounds):
         await super().run()
         await self._sync_groups()
 
-    def _copier(self, wanted: TopicMirrorPlan, partition: int) -> PartitionCopier:
+    def _copier(self, wanted: TopicMirrorPlan, partition: int) -> PartitionCopier | TransactionalCopier:
         """Return who copies a partition: the one there is, unless the way has changed since."""
-        key = wanted.name, partition
+        key, mirror_id = (wanted.name, partition), self._choice.transactional_id
         route = Route(
             self._source,
             self._target,
@@ -109,7 +115,7 @@ class Mirror(Rounds):
             self._choice.group,
             wanted.storage,
             committed=wanted.committed,
-            once=wanted.once,
+            once=wanted.once and mirror_id is None,
             to=wanted.to,
             origin=wanted.origin,
             partitions=wanted.partitions,
@@ -119,8 +125,10 @@ class Mirror(Rounds):
             park=self._park,
             merge=self._choice.merge,
             has_map=self._has_map,
+            transactional_id=None if mirror_id is None else f"{mirror_id}.{wanted.to}-{partition}",
         )
         before = self._copiers.get(key)
         if before is None or before.route != route:
-            self._copiers[key] = PartitionCopier(route, self.stop, Copied() if before is None else before.copied)
+            kind = PartitionCopier if mirror_id is None else TransactionalCopier
+            self._copiers[key] = kind(route, self.stop, Copied() if before is None else before.copied)
         return self._copiers[key]

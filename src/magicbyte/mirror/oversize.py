@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from magicbyte.codecs import Codec
-from magicbyte.errors import ErrorCode
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.rewrite import Parcel, records_of
 from magicbyte.mirror.spread import ParcelLoad, Portion
@@ -27,7 +26,6 @@ from magicbyte.records.layout import Dialect
 log = logger(__name__)
 
 LARGE: Final = "it is larger than the target takes"
-TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 
 class OnOversize(enum.Enum):

@@ -14,6 +14,7 @@ from typing import Final
 from magicbyte.client import Client, admin
 from magicbyte.client.client import Topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets
+from magicbyte.client.groups import STABLE
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import newest_format
 from magicbyte.client.source import Source
@@ -53,6 +54,7 @@ _DIFFERENCES: Final = ("message.timestamp.before.max.ms", "message.timestamp.aft
 _LEAST_SEGMENT: Final = 1 << 20  # bytes
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic says
+_OFFSET_FETCH: Final = 9
 _PRODUCE, _FETCH, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 0, 1, 19, 22, 32, 37
 _OLD_PRODUCE, _ZSTD, _COMMITTED = range(3), range(7, 13), range(4, 13)
 _PEEK: Final = FetchOptions(max_bytes=1 << 16, max_wait_ms=0)
@@ -89,6 +91,10 @@ class Choice:
     """Whether the target, brokers of ours, is to get the bytes of the source with their offsets."""
     sync_groups: bool = False
     """Whether the offsets of the source's consumer groups are taken along."""
+    transactional_id: str | None = None
+    """What the ids of transactions begin with, one for each partition, that hold records and progress. None: there are
+    none.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +277,7 @@ class _MirrorPlanner:
         if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
             stored = Format.V1  # its brokers convert it; magic 2 could have headers, which would be lost
         storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
+        self._check_transactions(to, storage)
         mode, why = await self._mode(topic, to, there, storage, origin, dialect)
         replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
         return TopicMirrorPlan(
@@ -288,6 +295,21 @@ class _MirrorPlanner:
             dialect=dialect,
             configs=configs,
         )
+
+    def _check_transactions(self, to: str, storage: Storage) -> None:
+        """Raise MirrorError where transactions are asked for and the target cannot hold them."""
+        if self.choice.transactional_id is None:
+            return
+        if self.theirs.latest(APIS[_OFFSET_FETCH], STABLE) is None:
+            raise MirrorError(
+                "--transactional-id: brokers before 2.5 do not tell whether a progress is still being committed: "
+                "mirror without it"
+            )
+        if storage.format is not Format.V2:
+            raise MirrorError(
+                f"{to}: the target stores {storage}, which holds no transactions: set message.format.version there to "
+                "0.11.0 or later, or mirror without --transactional-id"
+            )
 
     def _origin(self, topic: Topic, there: Topic | None) -> Origin:
         """Return where a topic comes from: the source, and the clusters that it is mirrored from there."""

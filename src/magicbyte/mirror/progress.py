@@ -87,19 +87,23 @@ class Book:
         """The consumer group."""
         return f"{self.group}.keyed-{self.partition}" if self.keyed else self.group
 
-    async def load(self, client: Client, partitions: int) -> MirrorPlace | None:
+    async def load(self, client: Client, partitions: int, *, stable: bool = False) -> MirrorPlace | None:
         """Return the place, None where there is none yet. `partitions`: how many the topic has at the target.
 
-        Raises MirrorError for what others committed, or a place of which a part is missing.
+        `stable`: it is committed in transactions. Raises MirrorError for what others committed, or a place of which a
+        part is missing.
         """
         lanes = range(partitions) if self.keyed else [self.partition]
-        found = await committed_offsets(client, self.name, [(self.topic, each) for each in lanes])
+        found = await committed_offsets(client, self.name, [(self.topic, each) for each in lanes], stable=stable)
         return _place(found, f"group {self.name}, {self.topic}-{self.partition}") if found else None
 
     async def save(self, client: Client, place: MirrorPlace) -> None:
         """Keep the place, all of it at once. Raises BrokerError and NetworkError."""
-        offsets = {(self.topic, each): Committed(place.offset, place.metadata(each)) for each in place.lanes}
-        await commit_offsets(client, self.name, offsets)
+        await commit_offsets(client, self.name, self.offsets(place))
+
+    def offsets(self, place: MirrorPlace) -> dict[tuple[str, int], Committed]:
+        """Return the offsets that keep a place."""
+        return {(self.topic, each): Committed(place.offset, place.metadata(each)) for each in place.lanes}
 
 
 class BegunTopic(NamedTuple):

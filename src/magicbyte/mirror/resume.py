@@ -36,7 +36,8 @@ async def resume(route: Route) -> Resumed:
 
     Raises MirrorError where going on would lose records or copy some twice, BrokerError and NetworkError.
     """
-    known = await route.book(route.partition).load(route.target, route.lanes)
+    stable = route.transactional_id is not None
+    known = await route.book(route.partition).load(route.target, route.lanes, stable=stable)
     start, end = await bounds(route.source, route.topic, route.partition)
     if known is None:
         found = Resumed(await _begin(route, start))

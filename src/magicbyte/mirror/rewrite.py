@@ -185,6 +185,16 @@ def behind(found: ClosedSets, row: int, entry: Entry) -> int:
     return offset_behind(found.table, row, found.high_watermark)
 
 
+def end_of(found: ClosedSets, dialect: Dialect, start: int, end: int) -> int:
+    """Return where to go on behind what was fetched from `start` on, markers and aborted sets, too: `end` at most."""
+    if not len(found.table):
+        return start
+    row = len(found.table) - 1
+    last = parse_entry(found.data[found.table.position[row] :], dialect)
+    assert last is not None, "the scan has seen all of it"
+    return max(start, min(behind(found, row, last), end))
+
+
 def _joined(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
     """Return two parcels as one, if they are of plain messages that may go together."""
     if isinstance(run.entry, RecordBatch) or isinstance(parcel.entry, RecordBatch):
@@ -239,21 +249,25 @@ def forward(
     identity: ProducerIdentity = NOBODY,
     skip: int = 0,
     records: RecordColumns | None = None,
+    *,
+    transactional: bool = False,
 ) -> Made:
     """Return a parcel as it is produced, without its first `skip` records, which are at the target already.
 
-    With `records`, which are some of the parcel's, these are made a set instead. Raises CorruptRecordError for bytes
+    With `records`, which are some of the parcel's, these are made a set instead. `transactional`: as a part of a
+    transaction of `identity`. Raises CorruptRecordError for bytes
     that fail their checksum; UnsupportedForMessageFormatError for record headers that the target cannot hold, and for a
     closed set of which a part is to be skipped.
     """
     if records is not None or parcel.why is not None:
         records = records_of(parcel) if records is None else records
-        return _opened(records, parcel.entry.codec, storage, identity, skip)
+        return _opened(records, parcel.entry.codec, storage, identity, skip, transactional=transactional)
     if isinstance(parcel.entry, EnrichedMessage):
         assert parcel.entry.num_messages is not None, "else it is opened"
         made = Made(closed_enriched(parcel.entry), 1, parcel.entry.codec, parcel.entry.num_messages)
     elif isinstance(parcel.entry, RecordBatch):
-        made = Made(closed_batch(parcel.entry, identity), 2, parcel.entry.codec, parcel.entry.record_count)
+        data = closed_batch(parcel.entry, identity, transactional=transactional)
+        made = Made(data, 2, parcel.entry.codec, parcel.entry.record_count)
     else:
         made = _closed_messages(parcel)
     if 0 < skip < made.records:
@@ -261,7 +275,7 @@ def forward(
     return made
 
 
-def closed_batch(batch: RecordBatch, identity: ProducerIdentity = NOBODY) -> Records:
+def closed_batch(batch: RecordBatch, identity: ProducerIdentity = NOBODY, *, transactional: bool = False) -> Records:
     """Return a batch with a producer's header, and the bytes of its records as they are: a view of them.
 
     The largest timestamp stays what it is: of a batch whose times were those of the append the target corrects it.
@@ -269,8 +283,8 @@ def closed_batch(batch: RecordBatch, identity: ProducerIdentity = NOBODY) -> Rec
     batch.verify()
     records = batch.records_section
     covered = _COVERED.pack(
-        batch_attributes(batch.codec), batch.last_offset_delta, batch.base_timestamp, batch.max_timestamp, *identity,
-        batch.record_count,
+        batch_attributes(batch.codec, is_transactional=transactional), batch.last_offset_delta, batch.base_timestamp,
+        batch.max_timestamp, *identity, batch.record_count,
     )  # fmt: skip
     crc = crc32c(records, crc32c(covered))
     return [_BEFORE.pack(0, batch.batch_length, -1, 2, crc) + covered, records]
@@ -318,7 +332,15 @@ def records_of(parcel: Parcel) -> RecordColumns:
     return columns.slice(bisect_left(columns.offset, parcel.first), len(columns))
 
 
-def _opened(records: RecordColumns, codec: Codec, storage: Storage, identity: ProducerIdentity, skip: int) -> Made:
+def _opened(
+    records: RecordColumns,
+    codec: Codec,
+    storage: Storage,
+    identity: ProducerIdentity,
+    skip: int,
+    *,
+    transactional: bool,
+) -> Made:
     """Return records as one set in the target's format, with `codec` if that can be."""
     total, target = len(records), storage.format
     columns = records.slice(min(skip, total), total)
@@ -327,7 +349,10 @@ def _opened(records: RecordColumns, codec: Codec, storage: Storage, identity: Pr
     if codec is Codec.ZSTD and not (storage.zstd and target is Format.V2):
         codec = Codec.GZIP
     header = BatchHeader(
-        producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=identity.sequence
+        is_transactional=transactional,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        base_sequence=identity.sequence,
     )
     batches = [(len(columns), header)] if len(columns) else []
     numbered = _numbered(columns, timed=target is not Format.ENRICHED)

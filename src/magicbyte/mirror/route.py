@@ -40,7 +40,9 @@ class Route:
     merge: bool = False
     """Whether others may have written to the target before."""
     has_map: bool = False
-    """Whether the target keeps a map of offsets. There is none where keys decide."""
+    """Whether the target keeps a map of offsets. There is none where keys decide, nor in transactions."""
+    transactional_id: str | None = None
+    """Of the transactions that hold records and progress; None: there are none."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -1,0 +1,158 @@
+"""Copies one partition in transactions, each of which holds records and the place behind them.
+
+Readers of committed records at the target see both or neither, so there is nothing to find out after a crash: the place
+that is committed is where to go on. Of two mirrors with one transactional id the later one fences the earlier one. Sets
+go one by one, so it is slower than a `PartitionCopier`, and there is no map of offsets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import replace
+
+from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
+from magicbyte.client.offsets import LATEST, bounds, list_offset
+from magicbyte.client.produce import TOO_LARGE
+from magicbyte.client.transactions import TransactionalProducer
+from magicbyte.compiled.kernel import WORTH_LOADING, expect
+from magicbyte.errors import BrokerError, CorruptRecordError, MirrorError
+from magicbyte.mirror.copier import FETCH_BYTES, Copied
+from magicbyte.mirror.flow import ahead
+from magicbyte.mirror.oversize import smaller
+from magicbyte.mirror.progress import Lane, MirrorPlace
+from magicbyte.mirror.resume import resume
+from magicbyte.mirror.rewrite import Made, Parcel, ProducerIdentity, end_of, forward, parcels
+from magicbyte.mirror.route import Route
+from magicbyte.mirror.spread import ParcelLoad, Portion, by_key, straight
+from magicbyte.protocol.message import Records
+from magicbyte.records.encode import BatchHeader
+
+
+class TransactionalCopier:
+    """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the piece at hand."""
+
+    def __init__(self, route: Route, stop: asyncio.Event, copied: Copied) -> None:
+        self.copied = copied
+        self.route = route
+        self.saved: MirrorPlace | None = None
+        self._stop = stop
+        self._producer: TransactionalProducer | None = None
+        self._at_boundary = True
+
+    async def catch_up(self) -> None:
+        """Copy what the source has now. The first call, and one after a failure, finds out where to go on.
+
+        Raises MirrorError where going on would lose records, CorruptRecordError for damage at the source, BrokerError,
+        also when another mirror has taken over, and NetworkError.
+        """
+        try:
+            if self._producer is None or self.saved is None:
+                self._producer, self.saved = await self._begin()
+            await self._copy(self._producer, self.saved)
+        except BaseException as error:
+            self._producer = None
+            if isinstance(error, CorruptRecordError):
+                error.locate(path=str(self.route))
+            raise
+
+    async def _begin(self) -> tuple[TransactionalProducer, MirrorPlace]:
+        """Fence the mirror before, and return the place that it has committed, or the first one, committed."""
+        route = self.route
+        assert route.transactional_id is not None, "else another one copies"
+        producer = await TransactionalProducer.begin(route.target, route.transactional_id)
+        found = await resume(route)
+        if found.skip:
+            raise MirrorError(
+                f"{route}: group {route.group} does not know of the last {sum(found.skip.values())} records at the "
+                "target: let the mirror without transactions catch up first (--until-caught-up)"
+            )
+        lanes = {partition: Lane(lane.target) for partition, lane in found.place.lanes.items()}
+        for partition in route.targets:
+            if partition not in lanes:  # of partitions that were added
+                lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1])
+        place = replace(found.place, lanes=lanes)
+        # Before the first record: what is at the target without any place is somebody else's.
+        await self._keep(producer, place)
+        await producer.commit()
+        self.copied.lost += found.lost
+        self._at_boundary = found.at_boundary
+        return producer, place
+
+    async def _keep(self, producer: TransactionalProducer, place: MirrorPlace) -> None:
+        book = self.route.book(self.route.partition)
+        await producer.commit_offsets(book.name, book.offsets(place))
+
+    async def _copy(self, producer: TransactionalProducer, place: MirrorPlace) -> None:
+        """Send what the source has from a place on, in a transaction for each answer to a fetch."""
+        route = self.route
+        end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
+        assert end is not None, "every partition has an end"
+        self.copied.lag = max(end - place.offset, 0)
+        options = FetchOptions(FETCH_BYTES, committed=route.committed, dialect=route.dialect)
+        sets = read_sets(route.source, route.topic, route.partition, place.offset, end, options)
+        async with aclosing(ahead(sets)) as each:
+            async for found in each:
+                if self._stop.is_set():
+                    break
+                if len(found.data) >= FETCH_BYTES // 2:
+                    expect(WORTH_LOADING)  # as the broker had more, and the kernels pay
+                copied: list[tuple[Parcel, list[Made]]] = []
+                async with producer.transaction():
+                    for load in self._loads(found, place):
+                        made, place = await self._send(producer, load, place)
+                        copied.append((load.parcel, made))
+                    place = replace(place, offset=end_of(found, route.dialect, place.offset, end))
+                    await self._keep(producer, place)
+                self.saved, self._at_boundary = place, True
+                for parcel, made in copied:
+                    self.copied.add(parcel, made)
+                self.copied.lag = max(end - place.offset, 0)
+
+    def _loads(self, found: ClosedSets, place: MirrorPlace) -> Iterator[ParcelLoad]:
+        """Yield what is to be sent of some sets, and to which partitions."""
+        route, lanes = self.route, len(place.lanes)
+        each = parcels(found, place.offset, route.storage, at_boundary=self._at_boundary)
+        if route.lanes:
+            return by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
+        return straight(each, route.partition)
+
+    async def _send(
+        self, producer: TransactionalProducer, load: ParcelLoad, place: MirrorPlace
+    ) -> tuple[list[Made], MirrorPlace]:
+        """Send a parcel to the partitions that it is for; return the sets, and the place with its lanes behind them."""
+        sent: list[Made] = []
+        lanes, waiting = dict(place.lanes), list(load.portions)
+        while waiting:
+            portion = waiting.pop(0)
+            try:
+                made, offset = await self._produce(producer, load.parcel, portion)
+            except BrokerError as error:
+                if error.code not in TOO_LARGE:
+                    raise
+                waiting = [*self._less(load.parcel, portion, error), *waiting]
+                continue
+            lanes[portion.partition] = Lane(offset + made.records)
+            sent.append(made)
+        return sent, replace(place, lanes=lanes)
+
+    async def _produce(self, producer: TransactionalProducer, parcel: Parcel, portion: Portion) -> tuple[Made, int]:
+        """Send a set; return it, and its offset at the target."""
+        sets: list[Made] = []
+
+        def make(header: BatchHeader) -> tuple[Records, int]:
+            identity = ProducerIdentity(header.producer_id, header.producer_epoch, header.base_sequence)
+            sets.append(forward(parcel, self.route.storage, identity, records=portion.records, transactional=True))
+            return sets[0].data, sets[0].records
+
+        answer = await producer.send_made(self.route.to, portion.partition, make, parcel.entry.codec)
+        return sets[0], answer.base_offset
+
+    def _less(self, parcel: Parcel, portion: Portion, error: BrokerError) -> list[Portion]:
+        """Return the parts of a portion that the target refused as too large."""
+        less = smaller(parcel, portion, self.route.on_oversize)
+        if not isinstance(less, list):
+            where = f"{self.route}, offsets {parcel.first} to {parcel.next_offset - 1}"
+            raise MirrorError(f"{where}: a set of {len(parcel.data)} bytes is more than the target takes") from error
+        return less
