@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import click
 
 from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, parsed
+from magicbyte.cli.output import say
 from magicbyte.cli.templates import unescape
 from magicbyte.errors import MagicbyteError, ProtocolError, UnknownTopicError, UnsupportedVersionError
 from magicbyte.public.sources import explained
@@ -183,11 +184,11 @@ def _in_transactions(
         runner.run(producer.commit())
     except BaseException:
         if most is not None:
-            click.echo(f"{committed} records were committed before", err=True)
+            say(f"{committed} records were committed before", err=True)
         try:
             runner.run(producer.abort())
         except MagicbyteError as error:
-            click.echo(f"the brokers abort the open transaction within {timeout} s: {error}", err=True)
+            say(f"the brokers abort the open transaction within {timeout} s: {error}", err=True)
         raise
 
 
