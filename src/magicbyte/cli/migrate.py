@@ -137,8 +137,8 @@ async def _check(asked: _Asked) -> Check:
                 facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
     notes += await _look_at_clients(facts.sightings, [*pages, *asked.pages], asked.request_logs)
     if asked.days is not None:
-        oldest_ms = SystemClock().now_ms() - asked.days * _DAY_MS
-        if count := facts.sightings.forget_before(oldest_ms):
+        now_ms = SystemClock().now_ms()  # dates are compared with dates
+        if count := facts.sightings.forget_before(now_ms - asked.days * _DAY_MS):
             notes.append(f"{count} kinds of requests are left out: the last was more than {asked.days} days ago")
     if not len(facts.sightings):
         notes.append("clients are not known: that takes --http of magicbyte brokers, --request-log or --metrics")
