@@ -1,5 +1,6 @@
 """Promises about the repository as a whole: its locks, its rooms, what an import costs, and the two root scripts."""
 
+import itertools
 import os
 import re
 import shutil
@@ -9,6 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from magicbyte.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -33,8 +36,8 @@ def names(requirements: list[str]) -> set[str]:
 # ---- locks
 
 
-def test_there_is_a_lock_to_build_one_to_run_and_one_to_develop() -> None:
-    assert [lock.stem for lock in LOCKS] == ["build", "dev", "run"]
+def test_there_is_a_lock_to_build_and_one_for_each_stage_of_the_set_up() -> None:
+    assert [lock.stem for lock in LOCKS] == ["build", "dev", "light", "run", "spark"]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
@@ -49,19 +52,35 @@ def test_a_lock_names_no_address(lock: Path) -> None:
     assert "://" not in lock.read_text()
 
 
-def test_the_development_lock_agrees_with_the_one_to_run() -> None:
-    run, dev = pinned(ROOT / "requirements/run.txt"), pinned(ROOT / "requirements/dev.txt")
-    assert run.items() <= dev.items()
+@pytest.mark.parametrize(("smaller", "larger"), list(itertools.pairwise(["light", "run", "spark", "dev"])))
+def test_the_lock_of_a_stage_holds_the_versions_of_the_stage_before_it(smaller: str, larger: str) -> None:
+    held, holds = (
+        {(name.partition(" ;")[0], *options) for name, options in pinned(ROOT / f"requirements/{each}.txt").items()}
+        for each in (smaller, larger)
+    )
+    assert held <= holds
+
+
+def test_the_light_stage_is_without_the_large_packages() -> None:
+    light = names(list(pinned(ROOT / "requirements/light.txt")))
+    assert not light & {"numba", "llvmlite", "pyarrow", "pyspark", "s3fs", "cryptography"}
 
 
 def test_the_locks_hold_what_the_project_asks_for() -> None:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
-    run = names(list(pinned(ROOT / "requirements/run.txt")))
-    assert names(project["dependencies"] + extras["spark"]) <= run
-    assert names([name for extra in extras.values() for name in extra]) <= names(
-        list(pinned(ROOT / "requirements/dev.txt"))
-    )
+    light, spark, dev = (names(list(pinned(ROOT / f"requirements/{each}.txt"))) for each in ("light", "spark", "dev"))
+    of_all = names([name for extra in extras.values() for name in extra]) - {"magicbyte"}
+    assert names(project["dependencies"]) <= light
+    assert names(extras["spark"]) - {"magicbyte"} <= spark
+    assert of_all <= dev
+
+
+def test_every_extra_is_known_to_what_says_that_it_is_missing() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert set(EXTRAS) == set(extras) - {"dev"}
+    for extra, package in EXTRAS.items():
+        assert package in names(extras[extra])
 
 
 # ---- rooms
@@ -174,11 +193,11 @@ def start(clone: Path, *arguments: str, path: str | None = None) -> subprocess.P
 @pytest.mark.slow
 def test_a_set_up_clone_is_left_as_it_is_even_when_moved_until_its_lock_changes(clone: Path) -> None:
     said, complaints = start(clone, "there").communicate()
-    assert (said, len(complaints.splitlines())) == ("hello there\n", 2), complaints
+    assert (said, len(complaints.splitlines())) == ("hello there\n", 1), complaints
     moved = clone.rename(clone.parent / "moved")
     assert start(moved, "again").communicate() == ("hello again\n", "")
-    (moved / "requirements/run.txt").write_text("# changed\n")
-    assert len(start(moved).communicate()[1].splitlines()) == 2
+    (moved / "requirements/light.txt").write_text("# changed\n")
+    assert len(start(moved).communicate()[1].splitlines()) == 1
     assert start(moved).communicate() == ("hello\n", "")
 
 
@@ -191,7 +210,7 @@ def test_two_first_runs_at_once_after_one_that_was_killed_both_succeed(clone: Pa
     (clone / ".venv/bin/python").symlink_to("nowhere")
     runs = [start(clone, "one"), start(clone, "two")]
     assert [run.communicate()[0] for run in runs] == ["hello one\n", "hello two\n"]
-    assert sorted(path.name for path in state.iterdir()) == ["run.txt"]
+    assert sorted(path.name for path in state.iterdir()) == ["light.txt"]
 
 
 def test_a_virtual_environment_of_the_users_own_is_left_alone(clone: Path) -> None:

@@ -10,7 +10,7 @@ lock() {
 }
 fits() { # PYTHON PLATFORM: every package of the locks has a wheel there
     uv pip compile --quiet --no-deps --only-binary :all: --no-binary pyspark \
-        --python-version "$1" --python-platform "$2" -o /dev/null requirements/run.txt requirements/dev.txt >/dev/null
+        --python-version "$1" --python-platform "$2" -o /dev/null requirements/dev.txt >/dev/null
 }
 
 # The last numba with wheels for Macs with Intel processors (there: Python 3.11 to 3.13).
@@ -28,9 +28,14 @@ cryptography>48.0.0; sys_platform != "darwin" or platform_machine != "x86_64"
 END
 
 printf 'pip\nsetuptools\n' | lock "$@" -o requirements/build.txt -
-lock "$@" --extra cluster --extra spark -o requirements/run.txt pyproject.toml "$intel_mac"
-lock "$@" --extra cluster --extra s3 --extra spark --extra dev -c requirements/run.txt -o requirements/dev.txt \
-    pyproject.toml "$intel_mac" "$intel_mac_dev"
+# From the largest to the smallest: each is held to the versions of the one before it.
+lock "$@" --extra dev -o requirements/dev.txt pyproject.toml "$intel_mac" "$intel_mac_dev"
+smaller() { # NAME LARGER EXTRAS…: a lock that is part of another
+    lock --no-emit-package magicbyte -c "requirements/$2.txt" -o "requirements/$1.txt" $3 pyproject.toml
+}
+smaller spark dev "--extra cluster --extra fast --extra arrow --extra s3 --extra security --extra spark"
+smaller run spark "--extra cluster --extra fast --extra arrow --extra s3 --extra security"
+smaller light run "--extra cluster"
 
 for python in 3.11 3.12 3.13 3.14; do
     for platform in x86_64-manylinux_2_28 aarch64-manylinux_2_28 aarch64-apple-darwin x86_64-pc-windows-msvc; do

@@ -1,4 +1,7 @@
-"""Make .venv from the committed locks: `python tools/set_up.py run` to use magicbyte, `dev` to work on it as well.
+"""Make .venv from the committed locks: `python tools/set_up.py STAGE`. Each stage holds those before it.
+
+`light` is what most commands need, `run` adds Numba, Arrow and the extras of stores, `spark` is all that there is to
+use, `dev` is to work on it as well. A stage that was reached is kept up when locks change.
 
 The standard library is enough. Packages come as wheels, so no compiler is needed; the one exception is pyspark, a
 source archive without anything to compile, which the pinned setuptools of requirements/build.txt unpacks.
@@ -22,10 +25,13 @@ PYTHON = VENV / "bin" / "python"
 STATE = VENV / "magicbyte"  # a copy of each installed lock: ./magicbyte and ./test compare them, nothing more
 UNFINISHED = STATE / "unfinished"
 
-LOCKS = {
-    "run": "installing the packages of magicbyte and Spark, about 600 MB to download",
-    "dev": "installing the development tools, about 50 MB to download",
+STAGES = {
+    "light": "installing the packages of magicbyte, about 40 MB to download",
+    "run": "installing Numba, Arrow and S3, about 120 MB to download",
+    "spark": "installing Spark, 450 MB to download",
+    "dev": "installing Spark and the development tools, about 650 MB to download",
 }
+WITH_SPARK = ("spark", "dev")  # which is built from its source archive, and whose workers would all compile kernels
 PIP = (str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install")
 LOCKED = ("--no-user", "--no-compile", "--progress-bar=off", "--require-hashes", "--only-binary=:all:")
 
@@ -36,7 +42,7 @@ def main(stage: str) -> None:
         with Path(__file__).open("r+b") as lock:  # NFS locks only what is open for writing
             hold(lock.fileno())
             if not VENV.exists() or STATE.exists():
-                set_up([name for name in LOCKS if stage in (name, "dev")], lock.fileno())
+                set_up(stage, lock.fileno())
             elif quiet([str(PYTHON), "-P", "-c", "import magicbyte"], lock.fileno()).returncode:
                 raise SystemExit(
                     "magicbyte: .venv is not of our making: delete it, or .venv/bin/pip install -e '.[spark,dev]'"
@@ -54,36 +60,39 @@ def hold(lock: int) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def set_up(names: Sequence[str], lock: int) -> None:
-    """Install the locks `names` where .venv has another version of them or none."""
+def set_up(stage: str, lock: int) -> None:
+    """Install the lock of `stage`, or of the highest stage that was reached before, where .venv has not all of it."""
+    order = list(STAGES)
+    highest = max([stage, *(each for each in order if (STATE / f"{each}.txt").exists())], key=order.index)
     if VENV.exists() and (UNFINISHED.exists() or not os.access(PYTHON, os.X_OK)):
         shutil.rmtree(VENV)
-    due = [name for name in names if read(STATE / f"{name}.txt") != read(lock_file(name))]
-    if not due:
+    names = order[: order.index(highest) + 1]  # the last one's lock holds those of the others
+    if all(read(STATE / f"{name}.txt") == read(lock_file(name)) for name in names):
         return
     STATE.mkdir(parents=True, exist_ok=True)
     UNFINISHED.touch()  # from here on a crash means: start anew
     if not PYTHON.exists():
         run([sys.executable, "-I", "-m", "venv", str(VENV)], lock)
-    for name in due:
-        say(f"{LOCKS[name]} (once)")
-        if name == "run":
-            run([*PIP, *LOCKED, "-r", str(lock_file("build"))], lock)
-        run([*PIP, *LOCKED, "--no-binary=pyspark", "--no-build-isolation", "-r", str(lock_file(name))], lock)
+    say(f"{STAGES[highest]} (once)")
+    if highest in WITH_SPARK:
+        run([*PIP, *LOCKED, "-r", str(lock_file("build"))], lock)
+    run([*PIP, *LOCKED, "--no-binary=pyspark", "--no-build-isolation", "-r", str(lock_file(highest))], lock)
     for site_packages in VENV.glob("lib/python*/site-packages"):
         # Relative to the folder it is in, so that a clone can be moved.
         (site_packages / "magicbyte.pth").write_text(os.path.relpath(ROOT / "src", site_packages) + "\n")
-    compile_ahead(lock)
-    for name in due:
+    compile_ahead(lock, kernels=highest in WITH_SPARK)
+    for name in names:
         shutil.copyfile(lock_file(name), STATE / f"{name}.txt")
     UNFINISHED.unlink()
 
 
-def compile_ahead(lock: int) -> None:
-    """Compile bytecode and kernels now, so that commands start fast. Failing here only costs time later."""
-    say("compiling")
+def compile_ahead(lock: int, *, kernels: bool) -> None:
+    """Compile bytecode, and kernels, now, so that commands start fast. Failing here only costs time later."""
     # Some packages carry files that are no Python; compileall mentions them and goes on.
     quiet([str(PYTHON), "-I", "-m", "compileall", "-q", "-j0", str(VENV / "lib"), str(ROOT / "src")], lock)
+    if not kernels:
+        return
+    say("compiling")
     warmed = quiet([str(PYTHON), "-P", "-m", "magicbyte", "warm"], lock)
     if warmed.returncode:
         reason = warmed.stdout.strip().rpartition("\n")[2]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Finds a Python that can make .venv and hands over to set_up.py: sh tools/set_up.sh run|dev
+# Finds a Python that can make .venv and hands over to set_up.py: sh tools/set_up.sh light|run|spark|dev
 # Each candidate is tried, not only looked up: a version manager's shim may be there and still not run.
 without_venv=
 for name in python3 python3.14 python3.13 python3.12 python3.11; do

@@ -476,6 +476,14 @@ class UnsupportedVersionError(MagicbyteError):
         return f"{self.what} has no version {self.version}: known are {known}"
 
 
+class MissingExtraError(MagicbyteError):
+    """A package is missing that an extra of the distribution brings. `what` needs it."""
+
+    def __init__(self, extra: str, package: str, what: str) -> None:
+        super().__init__(f"{what} needs {package}: pip install 'magicbyte[{extra}]'")
+        self.extra = extra
+
+
 class MirrorError(MagicbyteError):
     """A mirror cannot go on without losing records or copying some twice; the message says where, and why."""
 

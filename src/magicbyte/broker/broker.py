@@ -35,7 +35,8 @@ from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, se
 from magicbyte.broker.topics import Topics
 from magicbyte.broker.trimming import Trimming
 from magicbyte.clock import SystemClock
-from magicbyte.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.extras import require
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.filesystem import LocalFiles
@@ -523,10 +524,8 @@ def _zookeeper(config: BrokerConfig) -> OpenSession | None:
     """Return what opens a session of the ZooKeeper that the settings name."""
     if config.zookeeper_connect is None:
         return None
-    try:
-        from magicbyte.metadata.zookeeper import ZooKeeperStore
-    except ModuleNotFoundError as error:
-        raise InvalidConfigError("zookeeper.connect needs an extra: pip install 'magicbyte[cluster]'") from error
+    require("cluster", "zookeeper.connect")
+    from magicbyte.metadata.zookeeper import ZooKeeperStore
 
     return partial(ZooKeeperStore, config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ import click
 from magicbyte import __version__
 from magicbyte.cli.output import complain, say_text
 from magicbyte.errors import CorruptRecordError, MagicbyteError
+from magicbyte.extras import install_by, missing_extra
 from magicbyte.net.descriptors import raise_limit
 
 if TYPE_CHECKING:
@@ -130,8 +133,16 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn what may go wrong into one line and an exit status."""
         raise_limit()
+        if clone := os.environ.get("MAGICBYTE_CLONE"):
+            install_by(functools.partial(_set_up, clone))
         with _told():
             return super().invoke(ctx)
+
+
+def _set_up(clone: str, extra: str) -> None:
+    """Bring the packages of a clone, which ./magicbyte set up, as far as `extra` needs them. It says what it does."""
+    stage = "spark" if extra == "spark" else "run"
+    subprocess.run(["sh", f"{clone}/tools/set_up.sh", stage], stdin=subprocess.DEVNULL, stdout=2, check=False)
 
 
 @contextlib.contextmanager
@@ -150,6 +161,12 @@ def _told() -> Iterator[None]:
     except MagicbyteError as error:
         status = WRONG_USE
         complain(error)
+    except ModuleNotFoundError as error:
+        missing = missing_extra(error)
+        if missing is None:
+            raise
+        status = WRONG_USE
+        complain(missing)
     except _Terminated:
         status = TERMINATED
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ import click
 
 from magicbyte.cli.output import complain, say, say_text
 from magicbyte.cli.render import many
+from magicbyte.extras import require
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
@@ -67,10 +68,9 @@ def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferr
     from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
     from magicbyte.metadata.transfer import transfer
 
-    try:
-        from magicbyte.metadata.zookeeper import ZooKeeperStore
-    except ImportError as error:
-        raise click.UsageError("this takes kazoo: pip install 'magicbyte[cluster]'") from error
+    require("cluster", "ZooKeeper")
+    from magicbyte.metadata.zookeeper import ZooKeeperStore
+
     path = directory / FILE_NAME
     if to_zookeeper and not path.exists():
         raise click.UsageError(f"{directory} has no {FILE_NAME}: no broker of ours was here")

@@ -17,6 +17,7 @@ from magicbyte.cli.options import OutputPath, key_values
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import LogDirectoryError
+from magicbyte.extras import obtain
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -68,6 +69,8 @@ def serve(
     A broker changes its directory: it adds records, mends and deletes files. One with logs of another broker is
     served with --adopt, or with --overlay, which leaves it as it is.
     """
+
+    obtain("fast")  # in a clone it is not there before it is asked for
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
     config = _config(path, given)

@@ -14,8 +14,10 @@ def warm() -> None:
 
     Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers.
     """
+    from magicbyte import extras
     from magicbyte.compiled import kernel
 
+    extras.require("fast", "machine code of the kernels")
     for room in ("magicbyte.codecs", "magicbyte.records", "magicbyte.log"):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             if module.name.endswith("kernels") or ".kernels." in module.name:

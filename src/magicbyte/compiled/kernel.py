@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, overload
 
 from magicbyte.compiled import image
+from magicbyte.extras import obtain, present
 
 
 class Ints(Protocol):
@@ -53,6 +54,9 @@ WORTH_LOADING = 8 << 20
 """Bytes of records above which loading Numba (about a second) costs less than the plain twin (about 50 ns a byte)."""
 WORTH_CALLING = 4096
 """Bytes of records above which kernels that are loaded are faster than their plain twins."""
+
+WORTH_INSTALLING = 256 << 20
+"""Bytes of records above which installing Numba costs less than the plain twins, where it is not there but could be."""
 
 _CHOICE: Any = os.environ.encodekey("MAGICBYTE_KERNELS")
 _PLAIN, _COMPILED = (os.environ.encodevalue(each) for each in ("plain", "compiled"))
@@ -120,17 +124,31 @@ def worth_compiling(size: int) -> bool:
     choice = _environment.get(_CHOICE)
     if choice in (_PLAIN, _COMPILED):
         return bool(choice == _COMPILED)
-    return not _warming and size >= (WORTH_CALLING if _loaded else WORTH_LOADING)
+    if _warming or size < (WORTH_CALLING if _loaded else WORTH_LOADING):
+        return False
+    return _loaded or _obtainable(size)
 
 
 def expect(size: int) -> None:
     """Announce that about `size` bytes of records will come, in pieces: if they are many, load the kernels."""
     global _loaded
-    _loaded = _loaded or size >= WORTH_LOADING
+    _loaded = _loaded or (size >= WORTH_LOADING and _obtainable(size))
+
+
+def can_compile() -> bool:
+    """Say whether Numba is there. Without it all that records go through are the plain twins."""
+    return present("fast")
+
+
+def _obtainable(size: int) -> bool:
+    """Say whether there is Numba for `size` bytes of records. For very many it is installed where that can be done."""
+    return obtain("fast") if size >= WORTH_INSTALLING else can_compile()
 
 
 def is_warm() -> bool:
-    """Say whether `warm` would compile nothing: every kernel that is imported has its image."""
+    """Say whether `warm` would compile nothing: every kernel that is imported has its image, or cannot have one."""
+    if not can_compile():
+        return True
     paths = [_image_path(each._origin) for each in list(_all)]
     return all(path is not None and path.exists() for path in paths)
 
@@ -138,9 +156,11 @@ def is_warm() -> bool:
 def warm() -> int:
     """Compile every kernel that is imported, or load it from the cache; return their number.
 
-    Meanwhile other threads take the plain twins: none waits for a kernel.
+    Meanwhile other threads take the plain twins: none waits for a kernel. Without Numba there is nothing to do.
     """
     global _warming
+    if not can_compile():
+        return 0
     _warming = True
     try:
         for each in _all:

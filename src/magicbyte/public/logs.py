@@ -119,12 +119,12 @@ class Log:
 
         Arguments, memory and errors as in `records`. Keys and values are not copied on their way.
         """
-        import pyarrow as pa
-
         from magicbyte.records.columns import arrow_schema
 
-        query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
         schema = arrow_schema(headers=True)
+        import pyarrow as pa
+
+        query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
         columns = self._columns(query, packed=True)
         batches = (each.to_arrow(schema, topic=name, partition=number) for name, number, each in columns)
         return pa.RecordBatchReader.from_batches(schema, batches)

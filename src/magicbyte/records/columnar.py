@@ -58,9 +58,9 @@ class ArrowWriter(_Writer):
     """Writes a stream of Arrow batches; what is in it can be read while it grows."""
 
     def __init__(self, stream: BinaryIO) -> None:
+        self._schema = arrow_schema(headers=True)
         import pyarrow as pa
 
-        self._schema = arrow_schema(headers=True)
         self._writer: Any = pa.ipc.new_stream(stream, self._schema)
 
     def write(self, columns: RecordColumns, topic: str | None, partition: int | None) -> None:
@@ -87,10 +87,10 @@ class ParquetWriter(_Writer):
     """
 
     def __init__(self, stream: BinaryIO, *, codec: str = "zstd") -> None:
+        whole = arrow_schema(headers=True)
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        whole = arrow_schema(headers=True)
         self._at = whole.names.index("topic")
         self._others = whole.remove(self._at)
         self._writer: Any = pq.ParquetWriter(

@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.compiled.kernel import Ints, worth_compiling
+from magicbyte.extras import require
 from magicbyte.records.kernels.cells import pack_cells
 
 if TYPE_CHECKING:
@@ -265,7 +266,11 @@ class RecordColumns:
 
 
 def arrow_schema(*, headers: bool = False) -> pa.Schema:
-    """Return the schema of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType."""
+    """Return the schema of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
+
+    Raises MissingExtraError without pyarrow. All ways to Arrow begin here.
+    """
+    require("arrow", "an Arrow or Parquet output")
     import pyarrow as pa
 
     fields = [

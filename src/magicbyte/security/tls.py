@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from magicbyte.errors import InvalidConfigError
+from magicbyte.extras import require
 
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -150,13 +151,10 @@ def _kind(store: Store) -> str:
 
 def _unpacked(store: Store) -> tuple[str, list[str]]:
     """Return key and certificates of a PKCS12 store as PEM, the key protected by its own password if it has one."""
-    try:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.serialization import pkcs12
-    except ImportError:
-        raise InvalidConfigError(
-            f"{store.location}: a PKCS12 store needs the library 'cryptography': pip install 'magicbyte[security]'"
-        ) from None
+    require("security", f"{store.location}: a PKCS12 store")
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
     assert store.location is not None
     password = None if store.password is None else store.password.encode()
     try:

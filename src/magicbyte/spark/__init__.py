@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.compiled import kernel
 from magicbyte.errors import MagicbyteError
+from magicbyte.extras import require
 from magicbyte.net.descriptors import raise_limit
 
 if TYPE_CHECKING:
@@ -91,8 +92,7 @@ def check_installed() -> None:
             "Spark needs Java 17 or later, and no `java` is in PATH: install it (Debian: apt-get install "
             "default-jre-headless) or set JAVA_HOME"
         )
-    if importlib.util.find_spec("pyspark") is None:
-        raise SparkUnavailableError("Spark needs PySpark: pip install 'magicbyte[spark]'")
+    require("spark", "Spark")
 
 
 def not_started(error: Exception, master: str) -> SparkUnavailableError:

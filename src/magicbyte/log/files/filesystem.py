@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.extras import require
 from magicbyte.ports import Buffer, FileEntry, FileSystem, Held, Lock, ReadableFile, WritableFile, WritableFileSystem
 
 if TYPE_CHECKING:
@@ -497,6 +498,8 @@ def remote_of(url: str) -> Any:
     """Return fsspec's file system for a URL. Raises LogDirectoryError for one that it cannot open."""
     from fsspec.core import url_to_fs
 
+    if url.startswith(("s3://", "s3a://")):
+        require("s3", url)
     try:
         remote, _ = url_to_fs(url)
     except (ImportError, ValueError) as error:

@@ -1,0 +1,74 @@
+"""Packages that an extra brings: what is said, or done, where one is missing."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.command import run
+from magicbyte import extras
+from magicbyte.compiled import kernel
+from magicbyte.errors import MissingExtraError
+
+
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """Packages that cannot be found, to be added to."""
+    found, absent = importlib.util.find_spec, set[str]()
+    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None if name in absent else found(name))
+    monkeypatch.setattr(extras, "sys", type("Loaded", (), {"modules": {}}))
+    yield absent
+    extras.install_by(None)
+
+
+@pytest.mark.parametrize(("extra", "package"), extras.EXTRAS.items())
+def test_a_missing_package_is_one_line_that_names_its_extra(extra: str, package: str, missing: set[str]) -> None:
+    missing.add(package)
+    with pytest.raises(MissingExtraError) as caught:
+        extras.require(extra, "this")
+    assert str(caught.value) == f"this needs {package}: pip install 'magicbyte[{extra}]'"
+
+
+def test_a_missing_package_is_installed_once_where_that_can_be_done(missing: set[str]) -> None:
+    asked: list[str] = []
+    missing.update(("numba", "pyarrow"))
+
+    def install(extra: str) -> None:
+        asked.append(extra)
+        missing.discard("pyarrow")
+
+    extras.install_by(install)
+    extras.require("arrow", "Arrow")
+    assert not extras.obtain("fast")
+    assert not extras.obtain("fast")
+    assert asked == ["arrow", "fast"]
+
+
+def test_without_numba_the_plain_twins_serve(missing: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "_loaded", False)
+    monkeypatch.delenv("MAGICBYTE_KERNELS", raising=False)
+    missing.add("numba")
+    kernel.expect(1 << 40)
+    assert not kernel.worth_compiling(1 << 40)
+    assert (kernel.is_warm(), kernel.warm()) == (True, 0)
+
+
+def test_numba_is_installed_for_very_large_logs_alone(missing: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "_loaded", False)
+    missing.add("numba")
+    extras.install_by(lambda _extra: missing.clear())
+    kernel.expect(kernel.WORTH_INSTALLING - 1)
+    assert missing
+    kernel.expect(kernel.WORTH_INSTALLING)
+    assert not missing
+
+
+def test_a_command_says_in_a_line_which_extra_it_needs(missing: set[str], tmp_path: Path) -> None:
+    assert run("tour", "--unpack", tmp_path / "tour").exit_code == 0
+    missing.add("pyarrow")
+    result = run(
+        "cat", tmp_path / "tour/logs/kafka-4.3.1/basic-zstd-0", "--format", "parquet", "-o", tmp_path / "records"
+    )
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "magicbyte: an Arrow or Parquet output needs pyarrow: pip install 'magicbyte[arrow]'\n"
