@@ -24,7 +24,7 @@ _installer: Callable[[str], None] | None = None
 
 
 def install_by(installer: Callable[[str], None] | None) -> None:
-    """Have an extra that is missing installed by `installer`, which takes its name: the command of a clone does that."""
+    """Have extras that are missing installed by `installer`, which takes a name: the command of a clone does that."""
     global _installer
     _installer = installer
     _tried.clear()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import itertools
 import os
@@ -21,12 +20,14 @@ import click
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import say
 from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourStage
+from magicbyte.extras import present
 
 if TYPE_CHECKING:
     from magicbyte.archive.inventory import PartitionInventory
 
 BUNDLED = "logs"
 JAVA = "The Spark query needs Java 17 or later; on Debian or Ubuntu: sudo apt install default-jre-headless"
+PYARROW = "Arrow and Parquet need pyarrow: pip install 'magicbyte[arrow]'"
 PYSPARK = "The Spark query needs PySpark: pip install 'magicbyte[spark]'"
 
 _ENOUGH = 400  # records, or batches, that are looked at to find good examples
@@ -308,6 +309,9 @@ class Tour:
     def parquet(self) -> None:
         """Write all records to a Parquet file, and count them with pyarrow."""
         self.stage.heading("To Arrow and Parquet")
+        if not present("arrow"):
+            self.stage.say(PYARROW)
+            return
         skip = ("--on-damage", "skip") if any(each.damage for each in self.found) else ()
         self.stage.run("cat", *self.paths, *skip, "--format", "parquet", "-o", "records.parquet", wrap=True)
         self.stage.run_script(self.folder / "count_records.py", COUNT)
@@ -316,7 +320,7 @@ class Tour:
         """Query the logs with Spark."""
         self.stage.heading("Spark")
         sound = self._sound()
-        if importlib.util.find_spec("pyspark") is None:
+        if not present("spark"):
             self.stage.say(PYSPARK)
         elif not _runs_java():
             self.stage.say(JAVA)

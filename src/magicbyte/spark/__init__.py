@@ -6,7 +6,6 @@ Needs `pip install magicbyte[spark]` and a Java runtime.
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import shutil
 import sys
