@@ -16,6 +16,7 @@ from inspect import iscoroutine
 from pathlib import Path
 from typing import cast
 
+import click
 import pytest
 from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
@@ -33,7 +34,8 @@ PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 OFFLINE = (
-    "commands/convert.md", "commands/diff.md", "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
+    "commands/cat.md", "commands/dump.md", "commands/tour.md", "commands/convert.md", "commands/diff.md",
+    "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
     "commands/rescue.md", "commands/retain.md", "commands/compact.md", "guides/old-logs.md", "guides/data-engineers.md",
     "guides/protocol-designers.md", "guides/client-authors.md", "python/api.md", "python/checker.md",
 )  # fmt: skip
@@ -44,7 +46,13 @@ WITH_BROKER = (
 )  # fmt: skip
 """Pages whose blocks of `console` are typed beside a broker."""
 MIRRORS = ("commands/mirror.md", "commands/mirror-modes.md", "commands/mirror-groups.md")
-SERVING = ("broker/overview.md", "guides/client-authors.md", "python/testing.md", "commands/mirror-modes.md")
+SERVING = (
+    "broker/overview.md",
+    "commands/serve.md",
+    "guides/client-authors.md",
+    "python/testing.md",
+    "commands/mirror-modes.md",
+)
 ELSEWHERE = {
     "commands/cluster.md": "tests/cli/test_topics_reassign.py",
     "reference/metrics.md": "tests/cli/test_serve.py",
@@ -56,6 +64,8 @@ ELSEWHERE = {
 }
 NOT_RUN = {
     "./magicbyte tour": "sets up an environment; tests/cli/test_tour.py runs the tour",
+    "magicbyte tour": "half a minute of everything: tests/cli/test_tour.py runs it",
+    "magicbyte warm": "compiles for a while: tests/cli/test_main.py runs it",
     "./test": "runs all of these tests",
     "./magicbyte --help": "sets up an environment",
     ".venv/bin/ruff": "a check of the code, which every push passes",
@@ -282,6 +292,17 @@ def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
             carry_over = cast("Callable[[str, list[Record], int], Coroutine[None, None, None]]", names["carry_over"])
             asyncio.run(carry_over(broker.bootstrap_servers, [Record(0, -1, 0, None, b"carried")], 1))
             assert asyncio.run(copy(broker.bootstrap_servers, "output")) == [b"carried"]
+
+
+@pytest.mark.parametrize("name", ["cat", "dump", "serve", "tour", "warm"])
+def test_the_page_of_a_command_has_all_of_its_options(name: str) -> None:
+    text = (ROOT / f"docs/commands/{name}.md").read_text(encoding="utf-8")
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    names = [option for each in options for option in (*each.opts, *each.secondary_opts)]
+    assert [option for option in names if f"`{option}" not in text] == []
+    assert re.findall(r"^## (.*)", text, re.MULTILINE)[-2:] == ["Exit status", "Limits"]
 
 
 DATA = re.compile(r"magicbyte (consume|cat|inventory|diff|\w+ (list|describe))")
