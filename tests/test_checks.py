@@ -19,8 +19,11 @@ NUMBERS = {
     "The enriched dialect": 16,
     "Replication": 16,
     "Migration of a running cluster": 4,
+    "Transactions": 82,
 }
 """How many checks each list has."""
+NOT_PROVED = {"Transactions": {51}}
+"""Those that the page says are not."""
 
 
 def rows(section: str) -> list[tuple[list[int], str]]:
@@ -38,7 +41,8 @@ def functions_of(path: str) -> set[str]:
 @pytest.mark.parametrize("section", NUMBERS)
 def test_every_number_has_one_row(section: str) -> None:
     found = [number for numbers, _ in rows(section) for number in numbers]
-    assert sorted(found) == list(range(1, NUMBERS[section] + 1))
+    wanted = set(range(1, NUMBERS[section] + 1)) - NOT_PROVED.get(section, set())
+    assert sorted(found) == sorted(wanted)
 
 
 @pytest.mark.parametrize("section", NUMBERS)

@@ -113,6 +113,19 @@ def test_55_what_was_not_added_is_refused_in_the_code_of_each_version(tmp_path: 
     run(work())
 
 
+def test_56_records_wait_at_their_producer_while_no_coordinator_can_be_asked(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            for partition in list(broker.transactions.coordinator.terms):
+                broker.transactions.coordinator.resign(partition)
+            assert [(await send(peer, pair, A, 0, b"a", version=each))[0] for each in (9, 11)] == [19, 19]
+            assert (await read(peer, A, committed=False)).values == []
+
+    run(work())
+
+
 def test_77_what_comes_late_leaves_nothing_hanging(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path) as (_, peer):

@@ -29,6 +29,11 @@ from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.client import Client
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
+from magicbyte.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.entry import entries
@@ -112,6 +117,29 @@ def test_28_leaders_of_all_partitions_write_the_markers(tmp_path: Path) -> None:
                 seen = await read(reader, place)
                 assert (seen.values, seen.aborted) == ([b"kept", b"dropped"], [(pair.producer_id, 2)])
                 reader.close()
+
+    run(work())
+
+
+def test_73_the_leader_tells_of_open_transactions_and_a_follower_that_it_is_none(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with transacting(tmp_path) as members:
+            _, peer = await coordinator(members)
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            await write(members, pair, A, 0, b"a")
+            request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=(0,))])
+            said = dict[bool, list[tuple[int, list[int]]]]()
+            for broker in members.brokers.values():
+                asked = await Peer.of(broker)
+                (topic,) = (await asked.ask(request, 0, DescribeProducersResponse)).topics
+                (part,) = topic.partitions
+                starts = [each.current_txn_start_offset for each in part.active_producers]
+                said.setdefault(broker is members.leader(*A), []).append((part.error_code, starts))
+                asked.close()
+            assert said == {True: [(0, [0])], False: [(6, []), (6, [])]}
+            await ended(peer, pair)
+            peer.close()
 
     run(work())
 

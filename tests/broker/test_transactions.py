@@ -58,6 +58,7 @@ from magicbyte.records.decode import decode
 from magicbyte.records.entry import entries
 from magicbyte.transactions import answers
 from magicbyte.transactions.answers import FIRST_OF_BROKERS
+from magicbyte.transactions.effects import SendMarkers
 from magicbyte.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
 
 SETTINGS = {
@@ -133,6 +134,53 @@ def test_committed_records_are_read_and_aborted_ones_are_not(tmp_path: Path) -> 
                 "Empty 0", "Ongoing 0", "PrepareCommit 0", "CompleteCommit 0", "Ongoing 0", "PrepareAbort 0",
                 "CompleteAbort 0",
             ]  # fmt: skip
+
+    run(work())
+
+
+def test_60_61_committed_records_are_read_up_to_the_open_transaction_with_the_aborted_ones_named(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (_, peer):
+            pair = await begin(peer)
+            for commit in (False, True):
+                await add(peer, pair, A)
+                await send(peer, pair, A, 0 if not commit else 2, b"a", b"b")
+                await ended(peer, pair, commit=commit)
+            await add(peer, pair, A)
+            await send(peer, pair, A, 4, b"open")
+            aborted = [(pair.producer_id, 0)]
+            assert await read(peer, A) == ([b"a", b"b", b"a", b"b"], 6, aborted)
+            assert (await read(peer, A, offset=1)).aborted == aborted
+            assert (await read(peer, A, offset=3)).aborted == []
+            assert (await read(peer, A, offset=6)).values == []
+            await ended(peer, pair)
+
+    run(work())
+
+
+def test_27_readers_stop_in_front_of_a_transaction_whose_end_is_answered_until_its_marker_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            sender, held = broker.transactions._sender, list[SendMarkers]()
+            pair = await begin(peer)
+            await add(peer, pair, A)
+            await send(peer, pair, A, 0, b"a")
+            with monkeypatch.context() as patched:
+                patched.setattr(sender, "send", held.append)
+                assert await end(peer, pair) == 0
+                while not held:
+                    await asyncio.sleep(0.01)
+            assert await read(peer, A) == ([], 0, [])
+            assert await end(peer, pair) == 51
+            sender.send(held[0])
+            while (code := await end(peer, pair)) == 51:
+                await asyncio.sleep(0.01)
+            assert code == 0
+            assert await read(peer, A) == ([b"a"], 2, [])
 
     run(work())
 

@@ -181,8 +181,8 @@ class Read(NamedTuple):
     aborted: list[tuple[int, int]]
 
 
-async def read(peer: Peer, place: tuple[str, int], *, committed: bool = True) -> Read:
-    part = FetchPartition(partition=place[1], fetch_offset=0, partition_max_bytes=1 << 20)
+async def read(peer: Peer, place: tuple[str, int], *, committed: bool = True, offset: int = 0) -> Read:
+    part = FetchPartition(partition=place[1], fetch_offset=offset, partition_max_bytes=1 << 20)
     topics = [FetchTopic(topic=place[0], partitions=[part])]
     request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics, isolation_level=int(committed))
     found = (await peer.ask(request, 11, FetchResponse)).responses[0].partitions[0]

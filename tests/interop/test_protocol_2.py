@@ -6,7 +6,7 @@ What is compared: the answers, step by step, and the records of `__transaction_s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,25 +66,25 @@ NOT_YET = {ErrorCode(each) for each in (3, 5, 6, 13, 14, 15, 16, 19, 51)}
 Said = tuple[str, object]
 
 
-@pytest.fixture
-def ours() -> Iterator[Broker]:
-    with Broker({**SETTINGS, "as.version": RELEASE}) as broker:
-        yield broker
-
-
-def test_a_java_producer_goes_by_protocol_2_and_carries_over_exactly_once(ours: Broker) -> None:
-    address = ours.bootstrap_servers
-    filler = Producer({"bootstrap.servers": address})
-    for value in VALUES:
-        filler.produce("from", value, partition=0)
-    assert filler.flush(PATIENCE_S) == 0
-    jvm.run("Transfer", address, "from", "to", "g", "transfer", str(len(VALUES)), version=REAL)
-    assert values(address, "to") == VALUES
-    assert len(values(address, "to", "read_uncommitted")) > len(VALUES)
-    assert committed_by(address, "g") == len(VALUES)
-    asked = {(each.api_key, each.version) for each in ours.served.metrics.asked}
-    assert {(0, 12), (26, 5), (28, 5)} <= asked
-    assert not {key for key, _ in asked} & {24, 25}, "partitions join by their records"
+@pytest.mark.parametrize("release", [RELEASE, "3.9"])
+def test_a_java_producer_goes_by_the_protocol_of_the_release_and_carries_over_exactly_once(release: str) -> None:
+    with Broker({**SETTINGS, "as.version": release}) as broker:
+        address = broker.bootstrap_servers
+        filler = Producer({"bootstrap.servers": address})
+        for value in VALUES:
+            filler.produce("from", value, partition=0)
+        assert filler.flush(PATIENCE_S) == 0
+        jvm.run("Transfer", address, "from", "to", "g", "transfer", str(len(VALUES)), version=REAL)
+        assert values(address, "to") == VALUES
+        assert len(values(address, "to", "read_uncommitted")) > len(VALUES)
+        assert committed_by(address, "g") == len(VALUES)
+        asked = {(each.api_key, each.version) for each in broker.served.metrics.asked}
+    if release == RELEASE:
+        assert {(0, 12), (26, 5), (28, 5)} <= asked
+        assert not {key for key, _ in asked} & {24, 25}, "partitions join by their records"
+    else:
+        assert {(0, 11), (24, 3), (25, 4), (26, 4), (28, 4)} <= asked
+        assert not asked & {(0, 12), (26, 5), (28, 5)}
 
 
 class Script:
@@ -256,10 +256,11 @@ def conversation(address: str) -> list[Said]:
     return asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
 
-def test_a_real_broker_and_ours_say_and_store_the_same(ours: Broker, tmp_path: Path) -> None:
+def test_a_real_broker_and_ours_say_and_store_the_same(tmp_path: Path) -> None:
     given = [f"{name}={value}" for name, value in SETTINGS.items()]
     with jvm.broker(REAL, tmp_path, *given) as state:
         theirs = conversation(state["bootstrap"])
-    mine = conversation(ours.bootstrap_servers)
+    with Broker({**SETTINGS, "as.version": RELEASE}) as broker:
+        mine = conversation(broker.bootstrap_servers)
     assert dict(mine) == dict(theirs)
     assert len(mine) == len(theirs)

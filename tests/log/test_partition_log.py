@@ -533,6 +533,23 @@ def test_a_transaction_is_stable_when_the_high_watermark_has_passed_its_marker(f
     assert found == [0, 0, end + 1]
 
 
+def test_readers_stop_at_the_first_open_transaction_as_the_index_of_the_aborted_one_says(folder: Path) -> None:
+    log = open_log(folder)
+    for producer, offset in ((1, 100), (2, 103)):
+        add(log, offset=offset, producer_id=producer, producer_epoch=0, base_sequence=0, attributes=16)
+    add(log, offset=109)
+    marker = build_marker(
+        ControlType.ABORT, base_offset=110, timestamp=NOW, producer_id=1, producer_epoch=0, coordinator_epoch=0,
+        partition_leader_epoch=0,
+    )  # fmt: skip
+    log.append(record_set(marker, log.config.rules), Moment.fixed(NOW))
+    add(log, offset=111)
+    log.high_watermark = 112
+    assert log.last_stable_offset == 103
+    (aborted,) = aborted_transactions(log, 0, 112)
+    assert (aborted.first_offset, aborted.last_offset, aborted.last_stable_offset) == (100, 110, 103)
+
+
 def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and_is_not_written(folder: Path) -> None:
     log = open_log(folder)
     rules = AppendRules.of({})

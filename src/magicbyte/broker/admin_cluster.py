@@ -101,6 +101,7 @@ async def describe_producers(broker: Broker, request: Request[DescribeProducersR
 async def _producers(broker: Broker, topic: str, index: int) -> PartitionResponse:
     try:
         partition = await broker.replicas.opened(topic, index)
+        partition.led()
         async with partition.lock:  # nobody writes
             entries = partition.log.producers.snapshot().producers
     except MagicbyteError as error:
