@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.raw_logins import Raw, error_of
-from tests.broker.serving import Clock
 
+from broker.raw_logins import Raw, error_of
+from broker.serving import Clock
 from magicbyte.broker.broker import Broker as Served
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.client import Client

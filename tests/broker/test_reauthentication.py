@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.broker.raw_logins import HANDSHAKE_V0, HANDSHAKE_V1, Raw, error_of
-from tests.broker.serving import Clock
 
+from broker.raw_logins import HANDSHAKE_V0, HANDSHAKE_V1, Raw, error_of
+from broker.serving import Clock
 from magicbyte.broker.broker import Broker as Served
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.client import Client

@@ -15,6 +15,8 @@ from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.offer import OWN
 from magicbyte.broker.versions import SERVED
+from magicbyte.client import Client
+from magicbyte.client.produce import send
 from magicbyte.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
 from magicbyte.protocol import APIS, Message, write_request
 from magicbyte.protocol.messages import add_partitions_to_txn as extend
@@ -62,6 +64,7 @@ from magicbyte.protocol.messages.describe_transactions import DescribeTransactio
 from magicbyte.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.protocol.outcomes import codes_of
+from magicbyte.records.columns import Record
 from magicbyte.security.acls import AccessControlEntry, AclOperation, Pattern, Permission, ResourcePattern, ResourceType
 from magicbyte.security.principal import ANONYMOUS
 
@@ -385,6 +388,31 @@ def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
         told = await peer.ask(new, 11, fetch.FetchResponse)
         assert [part.error_code for each in told.responses for part in each.partitions] == [NO_TOPIC]
         assert told.session_id == 0
+
+    serving(tmp_path, work)
+
+
+@pytest.mark.parametrize("epoch", [-1, 0], ids=["without a session", "in a session"])
+def test_a_right_that_is_taken_away_while_a_reader_waits_for_records_is_gone_when_they_come(
+    tmp_path: Path, epoch: int
+) -> None:
+    async def work(broker: Broker, peer: Peer) -> None:
+        await give(broker, AclOperation.READ)
+        await give(broker, AclOperation.WRITE)
+        topics = [fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])]
+        message = fetch.FetchRequest(session_epoch=epoch, topics=topics, max_wait_ms=600_000, min_bytes=1)
+        waiting = asyncio.create_task(peer.ask(message, 11, fetch.FetchResponse))
+        partition = await broker.replicas.known_partition("t", 0)
+        assert partition is not None
+        while not partition.waiting:
+            await asyncio.sleep(0.001)
+        await give(broker, AclOperation.READ, permission=Permission.DENY)
+        async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
+            await send(client, "t", 0, [Record(0, 0, 0, None, b"secret")])
+        told = await waiting
+        assert [part.error_code for each in told.responses for part in each.partitions] == [NO_TOPIC]
+        assert told.session_id == 0
+        assert not any(part.records for each in told.responses for part in each.partitions)
 
     serving(tmp_path, work)
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.raw_logins import HANDSHAKE_V0, Raw, error_of
 
+from broker.raw_logins import HANDSHAKE_V0, Raw, error_of
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import read_records

@@ -18,13 +18,14 @@ from magicbyte.broker.scram_users import credential_of
 from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
 from magicbyte.net.server import Entered, Handler, Incoming, PeerLimits
 from magicbyte.net.tls import TlsStream
+from magicbyte.printable import logger
 from magicbyte.protocol import Message, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
 from magicbyte.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from magicbyte.security.names import distinguished_name
 from magicbyte.security.principal import Principal
-from magicbyte.security.sasl import PLAIN
+from magicbyte.security.sasl import OAUTHBEARER, PLAIN
 from magicbyte.security.server import LoginRefusedError, PlainServer, ScramServer, ServerMechanism
 
 if TYPE_CHECKING:
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
     from magicbyte.net.server import Answer, Entrance
     from magicbyte.net.stream import Stream
     from magicbyte.protocol.messages.request_header import RequestHeader
+    from magicbyte.security.oauth import TokenRules
 
 M = TypeVar("M", bound=Message)
+
+log = logger(__name__)
 
 HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
@@ -148,6 +152,9 @@ class _Login:
         conversation: ServerMechanism
         if mechanism == PLAIN:
             conversation = PlainServer(self._security.passwords.get)
+        elif mechanism == OAUTHBEARER:
+            assert self._security.tokens is not None, "read at the start"
+            conversation = self._bearer_conversation(self._security.tokens)
         else:
             known = partial(credential_of, self._broker.metadata, mechanism)
             conversation = ScramServer(mechanism, known, secrets.token_urlsafe(24))
@@ -208,7 +215,7 @@ class _Login:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             await self._answer(SaslAuthenticateResponse(error_code=code, error_message=str(error)), header)
             raise self._refused(conversation, error) from None
-        lifetime_ms = 0 if conversation.user is None else self._begin_session()
+        lifetime_ms = 0 if conversation.user is None else self._begin_session(conversation)
         response = SaslAuthenticateResponse(error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms)
         await self._answer(response, header)
 
@@ -220,7 +227,7 @@ class _Login:
             await self._hold_back()
             raise self._refused(conversation, error) from None
         if conversation.user is not None:
-            self._begin_session()
+            self._begin_session(conversation)
         await self._stream.write([len(answer).to_bytes(4, "big"), answer])
 
     async def _evaluated(self, conversation: ServerMechanism, token: bytes) -> bytes:
@@ -230,11 +237,22 @@ class _Login:
             raise LoginRefusedError(f"Cannot change principals during re-authentication from {change}")
         return answer
 
-    def _begin_session(self) -> int:
+    def _begin_session(self, conversation: ServerMechanism) -> int:
         """Return for how many ms the login holds from now on, 0: for ever."""
-        lifetime_ms = self._security.lifetimes_ms.get(self._mechanism, 0)
-        self.expires_ms = self._broker.clock.monotonic_ms() + lifetime_ms if lifetime_ms else None
+        most_ms = self._security.lifetimes_ms.get(self._mechanism) or None
+        limits_ms = [each for each in (most_ms, conversation.lifetime_ms) if each is not None]
+        lifetime_ms = min(limits_ms, default=0)
+        self.expires_ms = self._broker.clock.monotonic_ms() + lifetime_ms if limits_ms else None
         return lifetime_ms
+
+    def _bearer_conversation(self, rules: TokenRules) -> ServerMechanism:
+        from magicbyte.security.oauth import OAuthServer
+
+        def tell(why: str) -> None:
+            self._broker.complaints.line(log, self._connection.host, "refused tokens", "%s: a token is refused: %s",
+                                         self.peer, why)  # fmt: skip
+
+        return OAuthServer(rules, self._broker.clock.now_ms, tell)
 
     def _read(self, kind: type[M], frame: memoryview, header: RequestHeader, at: int) -> M:
         version = header.request_api_version

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlparse
 
 from magicbyte.errors import InvalidConfigError
 from magicbyte.printable import logger
 from magicbyte.security.jaas import parse_jaas
 from magicbyte.security.names import MappingRules
-from magicbyte.security.sasl import PLAIN
+from magicbyte.security.sasl import OAUTHBEARER, PLAIN
 from magicbyte.security.scram import HASHES
 from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, ClientSecurity, files_named, resolved, stores
 from magicbyte.security.tls import TlsSettings, server_context
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.listeners import Listener
+    from magicbyte.security.oauth import TokenRules
 
 log = logger(__name__)
 
@@ -33,7 +35,14 @@ _OWN: Final = re.compile(
 _TLS: Final = (*TRUSTSTORE, *KEYSTORE, "ssl.enabled.protocols", "ssl.cipher.suites")
 _OF_CLIENTS: Final = (*_TLS, "ssl.endpoint.identification.algorithm")
 _REAUTHENTICATION: Final = "connections.max.reauth.ms"
+_JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+_ISSUER: Final = "sasl.oauthbearer.expected.issuer"
+_SKEW: Final = "sasl.oauthbearer.clock.skew.seconds"
+_PRINCIPAL_CLAIM: Final = "sasl.oauthbearer.sub.claim.name"
+_TOKENS: Final = (_JWKS, _AUDIENCE, _ISSUER, _SKEW, _PRINCIPAL_CLAIM)
 _MAPPING: Final = "ssl.principal.mapping.rules"
+_READ_HERE: Final = (*_OF_CLIENTS, *_TOKENS, "ssl.client.auth", "sasl.enabled.mechanisms", _MAPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,7 @@ class ListenerSecurity:
     """How a listener is secured. `rules` say who the owner of a certificate is, where there is no login.
 
     `passwords` are those of PLAIN, by user; `lifetimes_ms` of logins, by mechanism.
+    `tokens`: what those of OAUTHBEARER must be.
     """
 
     context: ssl.SSLContext | None
@@ -48,6 +58,7 @@ class ListenerSecurity:
     mechanisms: tuple[str, ...] = ()
     passwords: Mapping[str, str] = field(default_factory=dict, repr=False)
     lifetimes_ms: Mapping[str, int] = field(default_factory=dict)
+    tokens: TokenRules | None = None
 
 
 class CurrentSecurity:
@@ -90,6 +101,7 @@ def _files_of(listener: Listener, static: Mapping[str, str]) -> list[str]:
     own = f"listener.name.{listener.name.lower()}."
     found = [(name.removeprefix(own), text) for name, text in static.items() if is_of_security(name)]
     paths = {text for name, text in found if name in ("ssl.keystore.location", "ssl.truststore.location")}
+    paths |= {path for name, text in found if name == _JWKS and (path := _path_of(text)) is not None}
     return sorted(paths.union(*(files_named(text) for _, text in found)))
 
 
@@ -106,7 +118,7 @@ def is_of_security(name: str) -> bool:
     own = _OWN.fullmatch(name)
     if own is not None and own[1].endswith((".sasl.jaas.config", f".{_REAUTHENTICATION}")):
         return True
-    return (name if own is None else own[1]) in (*_OF_CLIENTS, "ssl.client.auth", "sasl.enabled.mechanisms", _MAPPING)
+    return (name if own is None else own[1]) in _READ_HERE
 
 
 def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
@@ -129,7 +141,7 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
     if not protocol.startswith("SASL"):
         return ListenerSecurity(context, MappingRules.parse(given(_MAPPING) or "DEFAULT"))
     mechanisms = _mechanisms(prefix, static)
-    known = (PLAIN, *HASHES)
+    known = (PLAIN, *HASHES, OAUTHBEARER)
     if not mechanisms or not set(mechanisms) <= set(known):
         raise InvalidConfigError(
             f"sasl.enabled.mechanisms: listener {listener.name} needs one or more of {', '.join(known)}, found "
@@ -137,7 +149,31 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
         )
     passwords = _passwords(prefix, static) if PLAIN in mechanisms else {}
     lifetimes = {each: _lifetime_ms(f"{prefix}{each.lower()}.{_REAUTHENTICATION}", config) for each in mechanisms}
-    return ListenerSecurity(context, NO_RULES, mechanisms, passwords, lifetimes)
+    tokens = _tokens(given) if OAUTHBEARER in mechanisms else None
+    return ListenerSecurity(context, NO_RULES, mechanisms, passwords, lifetimes, tokens)
+
+
+def _tokens(given: Callable[[str], str | None]) -> TokenRules:
+    """Return what tokens must be. Reads the file of the keys. Raises InvalidConfigError."""
+    from magicbyte.security.oauth import TokenRules, load_keys
+
+    path = _path_of(given(_JWKS) or "")
+    if path is None:
+        raise InvalidConfigError(f"{_JWKS}: expected file:///PATH, a JWKS file")
+    try:
+        keys = load_keys(path, Path(path).read_bytes())
+    except OSError as error:
+        raise InvalidConfigError(f"{_JWKS}: {path}: {error.strerror}") from None
+    audiences = frozenset(each.strip() for each in (given(_AUDIENCE) or "").split(",") if each.strip())
+    skew = given(_SKEW) or "30"
+    if not skew.isascii() or not skew.isdigit() or len(skew) > 6:
+        raise InvalidConfigError(f"{_SKEW}: expected a number of seconds, found {skew[:80]!r}")
+    return TokenRules(keys, audiences, given(_ISSUER), int(skew) * 1000, given(_PRINCIPAL_CLAIM) or "sub")
+
+
+def _path_of(url: str) -> str | None:
+    parts = urlparse(url)
+    return unquote(parts.path) if parts.scheme == "file" and parts.path else None
 
 
 def client_of(listener: Listener, config: BrokerConfig) -> ClientSecurity:

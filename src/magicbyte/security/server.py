@@ -26,10 +26,14 @@ _FINAL: Final = re.compile(
 
 
 class ServerMechanism(Protocol):
-    """The broker's half of one login. `user` is who it is, when it is complete; None before."""
+    """The broker's half of one login. `user` is who it is, when it is complete; None before.
+
+    `lifetime_ms`: how long that holds, None where nothing says so.
+    """
 
     name: str
     user: str | None
+    lifetime_ms: int | None
 
     def evaluate(self, token: bytes) -> bytes:
         """Return the answer to a token. Raises LoginRefusedError, and ProtocolError for what ends the connection."""
@@ -43,6 +47,7 @@ class PlainServer:
     """PLAIN. `password_of` returns a user's password, None for one that is not there."""
 
     name = PLAIN
+    lifetime_ms: int | None = None
 
     def __init__(self, password_of: Callable[[str], str | None]) -> None:
         self._password_of = password_of
@@ -119,6 +124,8 @@ class Credential:
 
 class ScramServer:
     """The broker's half. `credential_of` returns a user's, None for one that has none; `nonce`: as the client's."""
+
+    lifetime_ms: int | None = None
 
     def __init__(self, mechanism: str, credential_of: Callable[[str], Credential | None], nonce: str) -> None:
         self.name = mechanism
