@@ -16,14 +16,14 @@ from collections import Counter
 from pathlib import Path
 
 from magicbyte.testing.loop import current_process
-from simulation.cluster_faults import FORMATS
+from simulation.cluster_faults import FORMATS, ClusterUnderFaults
 from simulation.cluster_histories import History
 
 
 class ByVirtualTime(logging.Handler):
     """Prints log records with the virtual time and the process that logs."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: ClusterUnderFaults) -> None:
         super().__init__(logging.INFO)
         self._history = history
 

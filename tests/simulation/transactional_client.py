@@ -1,14 +1,14 @@
 """A transactional producer of transaction protocol 1, as small as it can be, which says what it does not know.
 
 By itself it is careful: where an answer is lost, it asks for a new epoch before it goes on, so nothing that is still on
-its way can do harm. `resends`: it sends the request again on another connection instead, as Kafka's Java client does
+its way can do harm. `resends`: requests that it sends again on another connection instead, as Kafka's Java client does
 (KAFKA-17754).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, TypeVar
 
 from magicbyte.client import Client
@@ -82,7 +82,7 @@ class TransactionalClient:
         transactional_id: str,
         timeout_ms: int,
         *,
-        resends: bool,
+        resends: Collection[str],
         phase: Callable[[str, BrokerNode], Awaitable[None]],
     ) -> None:
         self.client, self.transactional_id, self.timeout_ms = client, transactional_id, timeout_ms
@@ -104,7 +104,7 @@ class TransactionalClient:
             self.pair = (found.producer_id, found.producer_epoch)
             return found.error_code
 
-        await self._coordinated("init", request, InitProducerIdResponse, code, versions=range(5), resends=True)
+        await self._coordinated("init", request, InitProducerIdResponse, code, versions=range(5), is_harmless=True)
         self._sequences.clear()
 
     async def add(self, places: Iterable[TopicPartition]) -> None:
@@ -209,7 +209,7 @@ class TransactionalClient:
 
         await self._coordinated(
             "fetch offsets", request, OffsetFetchResponse, code,
-            versions=range(7, 8), key=GROUP_ID, kind=GROUP, resends=True,
+            versions=range(7, 8), key=GROUP_ID, kind=GROUP, is_harmless=True,
         )  # fmt: skip
         return offset
 
@@ -225,7 +225,7 @@ class TransactionalClient:
         versions: range,
         key: str | None = None,
         kind: int = TRANSACTION,
-        resends: bool = False,
+        is_harmless: bool = False,
     ) -> None:
         """Ask a coordinator until it says yes."""
         name = self.transactional_id if key is None else key
@@ -236,7 +236,7 @@ class TransactionalClient:
         def forget() -> None:
             self.client.forget_coordinator(name, kind)
 
-        patience = 1_000_000 if resends or self._resends else 0
+        patience = 1_000_000 if is_harmless or what in self._resends else 0
         await self._asked(what, request, response, code, find, forget, versions, patience=patience)
 
     async def _asked(

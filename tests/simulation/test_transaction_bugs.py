@@ -1,0 +1,348 @@
+"""The histories of transactions prove themselves: each of these mistakes, made on purpose, is found by them.
+
+So is what is wrong with transaction protocol 1 itself (KAFKA-17754), wherever clients send requests again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from magicbyte.broker.coordinating import Coordinating
+from magicbyte.broker.transactions import Transactions
+from magicbyte.errors import AppendRefusedError, ErrorCode
+from magicbyte.groups import loading as group_loading
+from magicbyte.groups import offsets
+from magicbyte.groups.effects import Reply
+from magicbyte.groups.terms import CoordinatorTerms
+from magicbyte.log.append.producer_check import ProducerChecks
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.log.live.producers import LogProducers
+from magicbyte.log.live.segment_indexes import LiveIndexes
+from magicbyte.testing.loop import StuckError
+from magicbyte.transactions.answers import answer
+from magicbyte.transactions.coordinator import Coordinator
+from magicbyte.transactions.effects import SendMarkers
+from magicbyte.transactions.loading import Loading
+from magicbyte.transactions.transaction import Transaction, by_topic
+from simulation.transaction_histories import TransactionHistory
+
+Patch = pytest.MonkeyPatch
+MOST_SEEDS = 20
+PLANTED: dict[str, tuple[int, Callable[[Patch], None]]] = {}
+"""By name: the first seed that finds it, and how it is planted."""
+
+
+def planted(first_seed: int) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def take(function: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        PLANTED[function.__name__] = first_seed, function
+        return function
+
+    return take
+
+
+# ---- the coordinator of transactions
+
+
+@planted(0)
+def a_producer_that_begins_keeps_the_epoch(patch: Patch) -> None:
+    real = Transaction.renewed
+
+    def renewed(self: Transaction, *given: Any) -> Any:
+        found = real(self, *given)
+        return (
+            None if found is None else (replace(found[0], producer_epoch=max(self.value.producer_epoch, 0)), found[1])
+        )
+
+    patch.setattr(Transaction, "renewed", renewed)
+
+
+@planted(0)
+def an_old_epoch_may_still_end_transactions(patch: Patch) -> None:
+    real = Coordinator._of
+
+    def of(self: Coordinator, *who: Any) -> Any:
+        code, found = real(self, *who)
+        return ErrorCode.NONE if code is ErrorCode.PRODUCER_FENCED else code, found
+
+    patch.setattr(Coordinator, "_of", of)
+
+
+@planted(0)
+def a_fence_that_does_not_raise_the_epoch(patch: Patch) -> None:
+    real = Coordinator._fence
+
+    def fence(self: Coordinator, transaction: Transaction, *more: Any) -> Any:
+        transaction.epoch_was_raised = True
+        return real(self, transaction, *more)
+
+    patch.setattr(Coordinator, "_fence", fence)
+
+
+@planted(0)
+def a_decision_that_a_new_coordinator_does_not_carry_out(patch: Patch) -> None:
+    real = Coordinator.loaded
+
+    def loaded(*given: Any) -> Any:
+        return [each for each in real(*given) if not isinstance(each, SendMarkers)]
+
+    patch.setattr(Coordinator, "loaded", loaded)
+
+
+@planted(0)
+def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
+    real = Coordinator.loaded
+
+    def loaded(*given: Any) -> Any:
+        return [replace(each, commits=True) if isinstance(each, SendMarkers) else each for each in real(*given)]
+
+    patch.setattr(Coordinator, "loaded", loaded)
+
+
+@planted(0)
+def a_new_coordinator_forgets_when_transactions_time_out(patch: Patch) -> None:
+    real = Coordinator.loaded
+
+    def loaded(self: Coordinator, partition: int, term: int, found: Any, now: Any) -> Any:
+        effects = real(self, partition, term, found, now)
+        for each in found:
+            self.deadlines.cancel(each)
+        return effects
+
+    patch.setattr(Coordinator, "loaded", loaded)
+
+
+@planted(0)
+def a_new_coordinator_takes_the_first_record_for_the_last(patch: Patch) -> None:
+    real = Loading.read
+
+    def read(self: Loading, data: memoryview) -> int:
+        before = dict(self._last)
+        last = real(self, data)
+        self._last.update(before)
+        return last
+
+    patch.setattr(Loading, "read", read)
+    patch.setattr("magicbyte.broker.coordinating.READ_BYTES", 300)
+
+
+@planted(0)
+def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
+    real = Coordinator.end
+
+    def end(self: Coordinator, caller: Any, request: Any, now: Any) -> Any:
+        effects = real(self, caller, request, now)
+        if isinstance(effects[0], Reply):
+            return effects
+        (store,) = effects
+        return [answer(caller, request, ErrorCode.NONE), replace(store, then=replace(store.then, answer=None))]
+
+    patch.setattr(Coordinator, "end", end)
+
+
+@planted(0)
+def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
+    real = Coordinator.end
+
+    def end(self: Coordinator, caller: Any, request: Any, now: Any) -> Any:
+        effects = real(self, caller, request, now)
+        if isinstance(effects[0], Reply):
+            return effects
+        one = self.transactions[request.transactional_id]
+        return [*effects, replace(self._markers(one, tuple(sorted(one.places))), commits=request.committed)]
+
+    patch.setattr(Coordinator, "end", end)
+
+
+@planted(0)
+def a_transaction_that_is_complete_with_its_first_marker(patch: Patch) -> None:
+    real = Coordinator.marked
+
+    def marked(self: Coordinator, sent: SendMarkers, place: Any, code: ErrorCode) -> Any:
+        one = self.transactions.get(sent.transactional_id)
+        if one is not None and place in one.unmarked:
+            one.unmarked = {place}
+        return real(self, sent, place, code)
+
+    patch.setattr(Coordinator, "marked", marked)
+
+
+@planted(0)
+def a_marker_that_is_not_sent_again(patch: Patch) -> None:
+    real = Coordinator.marked
+
+    def marked(self: Coordinator, sent: SendMarkers, place: Any, _code: ErrorCode) -> Any:
+        return real(self, sent, place, ErrorCode.NONE)
+
+    patch.setattr(Coordinator, "marked", marked)
+
+
+@planted(0)
+def a_transaction_that_forgets_its_earlier_partitions(patch: Patch) -> None:
+    real = Transaction.extended
+
+    def extended(self: Transaction, places: Any, date_ms: int) -> Any:
+        return replace(real(self, places, date_ms), partitions=by_topic(places))
+
+    patch.setattr(Transaction, "extended", extended)
+
+
+@planted(0)
+def offsets_that_are_not_added_to_the_transaction(patch: Patch) -> None:
+    def add_offsets(_self: Coordinator, caller: Any, request: Any, _now: Any) -> Any:
+        return [answer(caller, request, ErrorCode.NONE)]
+
+    patch.setattr(Coordinator, "add_offsets", add_offsets)
+
+
+@planted(0)
+def states_that_count_before_the_replicas_have_them(patch: Patch) -> None:
+    real = Coordinating._outcomes
+
+    async def outcomes(self: Any, partition: int, appended: Any, timeout_ms: int) -> Any:
+        if isinstance(self, Transactions):
+            return [each if isinstance(each, ErrorCode) else ErrorCode.NONE for each in appended]
+        return await real(self, partition, appended, timeout_ms)
+
+    patch.setattr(Coordinating, "_outcomes", outcomes)
+
+
+@planted(0)
+def coordinators_that_answer_before_they_have_loaded(patch: Patch) -> None:
+    real = CoordinatorTerms.refusal
+
+    def refusal(self: CoordinatorTerms, partition: int) -> ErrorCode:
+        code = real(self, partition)
+        return ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
+
+    patch.setattr(CoordinatorTerms, "refusal", refusal)
+
+
+# ---- offsets of groups
+
+
+@planted(0)
+def offsets_that_count_before_the_commit(patch: Patch) -> None:
+    real = offsets.committed
+
+    def committed(coordinator: Any, then: Any, code: ErrorCode) -> Any:
+        found = real(coordinator, then, code)
+        group = coordinator.groups.get(then.group_id)
+        if group is not None and not code:
+            group.offsets.update(then.offsets)
+        return found
+
+    patch.setattr(offsets, "committed", committed)
+
+
+@planted(0)
+def offsets_that_count_though_their_transaction_was_aborted(patch: Patch) -> None:
+    real = offsets.ended
+
+    def ended(coordinator: Any, then: Any, *more: Any) -> Any:
+        return real(coordinator, replace(then, commits=True), *more)
+
+    patch.setattr(offsets, "ended", ended)
+
+
+@planted(0)
+def offsets_that_do_not_count_though_their_transaction_was_committed(patch: Patch) -> None:
+    real = offsets.ended
+
+    def ended(coordinator: Any, then: Any, *more: Any) -> Any:
+        return real(coordinator, replace(then, commits=False), *more)
+
+    patch.setattr(offsets, "ended", ended)
+
+
+@planted(0)
+def pending_offsets_that_a_new_coordinator_forgets(patch: Patch) -> None:
+    real = group_loading.Loading.finish
+
+    def finish(self: group_loading.Loading) -> Any:
+        self._open.clear()
+        return real(self)
+
+    patch.setattr(group_loading.Loading, "finish", finish)
+
+
+@planted(0)
+def pending_offsets_that_a_new_coordinator_takes_for_committed(patch: Patch) -> None:
+    real = group_loading.Loading.finish
+
+    def finish(self: group_loading.Loading) -> Any:
+        for records in self._open.values():
+            self._last.update(records)
+        return real(self)
+
+    patch.setattr(group_loading.Loading, "finish", finish)
+
+
+# ---- logs
+
+
+@planted(0)
+def readers_that_are_given_what_is_open(patch: Patch) -> None:
+    patch.setattr(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+@planted(0)
+def an_abort_that_the_index_does_not_have(patch: Patch) -> None:
+    patch.setattr(LiveIndexes, "append_aborted", lambda *_: None)
+
+
+@planted(0)
+def a_partition_that_takes_old_epochs(patch: Patch) -> None:
+    real = ProducerChecks.check
+
+    def check(self: ProducerChecks, batch: Any) -> Any:
+        try:
+            return real(self, batch)
+        except AppendRefusedError as error:
+            if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                return None
+            raise
+
+    patch.setattr(ProducerChecks, "check", check)
+
+
+@planted(0)
+def a_batch_that_comes_again_and_is_written_again(patch: Patch) -> None:
+    real = ProducerChecks.check
+
+    def check(self: ProducerChecks, batch: Any) -> None:
+        real(self, batch)
+
+    patch.setattr(ProducerChecks, "check", check)
+
+
+@planted(0)
+def producers_that_stay_when_a_log_is_truncated(patch: Patch) -> None:
+    patch.setattr(LogProducers, "truncate", lambda *_: None)
+
+
+def finds(seed: int) -> bool:
+    try:
+        TransactionHistory(seed, transactions=60).run()
+    except (AssertionError, StuckError):
+        return True
+    return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_of_transactions_is_found(name: str, monkeypatch: Patch) -> None:
+    first, plant = PLANTED[name]
+    plant(monkeypatch)
+    assert any(finds(seed) for seed in range(first, first + MOST_SEEDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("requests", [("commit", "abort"), ("commit offsets",)])
+def test_protocol_1_breaks_where_late_requests_are_sent_again(requests: tuple[str, ...]) -> None:
+    """As KAFKA-17754 has it: a late EndTxn ends the next transaction, and late offsets go into it."""
+    with pytest.raises(AssertionError, match=r"G1a|more often than once"):
+        TransactionHistory(0, resends=requests).run()
