@@ -74,6 +74,26 @@ def test_a_paused_process_runs_nothing_and_then_everything_in_its_order(loop: Vi
     loop.shut_down()
 
 
+def test_a_timer_that_became_due_in_a_pause_may_still_be_cancelled(loop: VirtualLoop) -> None:
+    process, told = Process(loop, "one"), list[str]()
+
+    async def work() -> None:
+        second = loop.call_later(3, told.append, "second")
+        loop.call_later(2, second.cancel)
+        await asyncio.sleep(1)
+
+    async def history() -> None:
+        await process.spawn(work())
+        process.pause()
+        await asyncio.sleep(10)
+        process.resume()
+        await asyncio.sleep(10)
+
+    loop.run(history())
+    assert not told
+    loop.shut_down()
+
+
 def test_a_killed_process_ends_its_tasks_and_starts_nothing_that_lasts(loop: VirtualLoop) -> None:
     process, told = Process(loop, "one"), list[str]()
 

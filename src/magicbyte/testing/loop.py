@@ -180,7 +180,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         process = _process.get() if context is None else context.get(_process)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
-        handle = super().call_at(when, _due, process, callback, args, context=context)
+        own = list[asyncio.TimerHandle]()
+        handle = super().call_at(when, _due, process, own, callback, args, context=context)
+        own.append(handle)
         if process.killed_s is not None and when > process.killed_s + _LAST_S:
             handle.cancel()
         return handle
@@ -251,10 +253,18 @@ def _run_parked(handle: asyncio.Handle) -> None:
         handle.callback(*handle.arguments)
 
 
-def _due(process: Process, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+def _due(
+    process: Process, own: list[asyncio.TimerHandle], callback: Callable[..., object], arguments: tuple[Any, ...]
+) -> None:
+    handle = own.pop()
     if process.is_paused:
-        process.park(callback, arguments, contextvars.copy_context())
+        process.park(_due_late, (handle, callback, arguments), contextvars.copy_context())
     else:
+        callback(*arguments)
+
+
+def _due_late(handle: asyncio.TimerHandle, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    if not handle.cancelled():  # by what the process did first when it went on
         callback(*arguments)
 
 
