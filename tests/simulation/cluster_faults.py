@@ -282,7 +282,7 @@ def records_in(log: bytes) -> list[tuple[int, str]]:
     table = scan(memoryview(log))
     assert table.damage is None, table.damage
     return [
-        (record.offset, bytes(record.value or b"").decode().rstrip())
+        (record.offset, bytes(record.value or b"").decode(errors="replace").rstrip())
         for columns in decode(memoryview(log))
         for record in columns
     ]
