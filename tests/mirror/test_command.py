@@ -34,7 +34,10 @@ ENDS = ["--from", "localhost:1", "--to", "localhost:2", "--topics", "topic"]
     ("changed", "message"),
     [
         (["--topics", "to(pic"], "'to(pic': missing ), unterminated subpattern at position 2"),
-        (["--from", "localhost"], "--from: 'localhost' is no HOST:PORT: expected HOST:PORT, such as localhost:9092"),
+        (
+            ["--from", "copy"],
+            "--from: 'copy': expected HOST:PORT, such as localhost:9092, or a log directory, such as ./copy",
+        ),
         (["--to", "localhost:abc"], "--to: 'localhost:abc' is no HOST:PORT"),
         (["--to", "copy"], "'copy': expected HOST:PORT, such as localhost:9092, or a log directory, such as ./copy"),
         (["--to", __file__], f"--to: {__file__} is no directory"),

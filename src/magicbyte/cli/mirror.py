@@ -19,10 +19,11 @@ from magicbyte.cli.mirror_display import display, line
 from magicbyte.cli.options import OutputPath, log_directory_or_none
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
-from magicbyte.errors import MagicbyteError, UnknownTopicError
+from magicbyte.errors import MagicbyteError, MirrorError, UnknownTopicError
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
+    from magicbyte.mirror.log_source import LogSource
     from magicbyte.mirror.plan import Choice, TopicMirrorPlan
     from magicbyte.mirror.rounds import Rounds
     from magicbyte.mirror.saving import Savings
@@ -78,6 +79,27 @@ def _client(context: click.Context, side: str, option: str, addresses: str) -> C
         raise click.BadParameter(f"{error}: expected HOST:PORT, such as localhost:9092", param_hint=option) from error
 
 
+def _source(context: click.Context, source: str) -> Client | LogSource:
+    """Return a client of a cluster, or what is in a log directory: a name with a slash. Raises BadParameter.
+
+    A directory is known again by the cluster that its broker was in; without one by its path.
+    """
+    folder = log_directory_or_none(source, "--from")
+    if folder is None:
+        return _client(context, "source", "--from", source)
+    from magicbyte.archive.convert import partitions_to_convert
+    from magicbyte.log.files.partitions import meta_properties
+    from magicbyte.mirror.log_source import LogSource
+    from magicbyte.records.layout import Dialect
+
+    partitions = partitions_to_convert([str(folder)]).values()
+    for each in partitions:
+        if each.dialect is Dialect.ENRICHED:
+            raise MirrorError(f"{each.path}: enriched: its records are copied from a broker, or converted to v2 before")
+    cluster = None if meta_properties(partitions) else f"directory {folder.resolve()}"
+    return LogSource(partitions, cluster)
+
+
 def _target(context: click.Context, target: str) -> Client | Path:
     """Return a client of a cluster, or a log directory: a name with a slash. Raises BadParameter."""
     return log_directory_or_none(target, "--to") or _client(context, "target", "--to", target)
@@ -89,7 +111,8 @@ def _target(context: click.Context, target: str) -> Client | Path:
               help="Options in a properties file, by their names: topics=REGEX; what is given here counts more. "
               "Settings of the clients, too: source.request.timeout.ms, target.security.protocol.")  # fmt: skip
 @client_setting_option
-@click.option("--from", "source", required=True, metavar="HOST:PORT", help="Brokers of the cluster to copy from.")
+@click.option("--from", "source", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy from, "
+              "or a log directory of this machine, which is only read and copied once.")  # fmt: skip
 @click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy to, or a "
               "log directory of this machine: a name with a slash, such as ./copy.")  # fmt: skip
 @click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose whole name matches.")
@@ -143,6 +166,8 @@ def mirror(
 
     "mirror translate" says where offsets and consumer groups of the source are at the target.
     """
+    from magicbyte.client import Client
+    from magicbyte.log.files.outputs import refuse_overlap
     from magicbyte.mirror.oversize import OnOversize
     from magicbyte.mirror.plan import Choice
     from magicbyte.mirror.progress import DEFAULT_GROUP
@@ -163,18 +188,24 @@ def mirror(
         sync_groups=sync_groups,
         transactional_id=transactional_id,
     )
-    here, there = _client(context, "source", "--from", source), _target(context, target)
+    here, there = _source(context, source), _target(context, target)
     if sync_groups and (identical or isinstance(there, Path)):
         raise click.UsageError("--sync-groups: not with identical copies, whose groups need no other offsets")
     if transactional_id is not None and (identical or isinstance(there, Path) or sync_groups or park is not None):
         raise click.UsageError(
             "--transactional-id: not with --identical, a log directory, --sync-groups or --on-oversize=park"
         )
+    if not isinstance(here, Client):
+        if sync_groups:
+            raise click.UsageError("--sync-groups: not from a log directory; `magicbyte rescue` takes its groups along")
+        if isinstance(there, Path):
+            refuse_overlap(there, [str(Path(source).resolve())])
+        until_caught_up = True  # nobody adds to it
     asyncio.run(_run(here, there, choice, until_caught_up=until_caught_up, explain=explain, http=http))
 
 
 async def _run(
-    source: Client,
+    source: Client | LogSource,
     target: Client | Path,
     choice: Choice,
     *,
@@ -211,7 +242,9 @@ async def _run(
             _check_some(mirror.copied(), choice)
 
 
-async def _plan(source: Client, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> list[TopicMirrorPlan]:
+async def _plan(
+    source: Client | LogSource, target: Client | Path, choice: Choice, stack: AsyncExitStack
+) -> list[TopicMirrorPlan]:
     """Return what would be done; no log directory is made for it."""
     from magicbyte.mirror.plan import plan_folder
 
@@ -220,7 +253,7 @@ async def _plan(source: Client, target: Client | Path, choice: Choice, stack: As
     return await (await _mirror(source, target, choice, stack)).plan()
 
 
-async def _mirror(source: Client, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> Rounds:
+async def _mirror(source: Client | LogSource, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> Rounds:
     """Return the mirror that is asked for; what it holds of the target is let go with the stack."""
     from magicbyte.mirror.identical import IdenticalMirror
     from magicbyte.mirror.log_target import LogTarget
