@@ -182,7 +182,7 @@ def test_ctrl_c_ends_the_waiting(bootstrap: str) -> None:
     [
         (["-t", "topc"], "is it 'topic'?"),
         (["-t", "topic", "-p", "2"], "partition 2 of 'topic': expected one of 0 to 1"),
-        (["-t", "topic", "-o", "4", "-p", "0"], "does not hold this offset"),
+        (["-t", "topic", "-o", "4", "-p", "0"], "the offset is out of the partition's range"),
         (["-t", "topic", "-o", "soon"], "expected beginning, end, an offset"),
         (["-t", "topic", "-o", "s@soon"], "expected beginning, end, an offset"),
         (["-t", "topic", "-o", "1", "-o", "2"], "expected one place to begin"),

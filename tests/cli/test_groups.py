@@ -246,7 +246,7 @@ def test_offsets_in_zookeeper_are_said_to_be_there_and_reset_there(bootstrap: st
         (["--to-latest", "-t", "orders:one"], "'orders:one': expected TOPIC or TOPIC:N,N"),
         (["--to-latest", "-t", "orders:2"], "partition 2 of 'orders': expected one of 0 to 1"),
         (["--to-latest", "-t", "order"], "is it 'orders'?"),
-        (["--shift-by", "1", "-t", "empty"], "empty-0: the group has no offset there to go on from"),
+        (["--shift-by", "1", "-t", "empty"], "empty-0: the group has no committed offset in this partition"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

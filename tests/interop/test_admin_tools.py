@@ -71,7 +71,7 @@ def test_kafkas_tools_do_their_work(version: str, tmp_path: Path) -> None:
     with Broker() as served:
         tools = Tools(version, served.bootstrap_servers)
         tools.run("TopicCommand", "--create", "--topic", "t", "--partitions", "3", "--config", "retention.ms=5")
-        assert "topic t is there already" in tools.complaint("TopicCommand", "--create", "--topic", "t")
+        assert "topic t already exists" in tools.complaint("TopicCommand", "--create", "--topic", "t")
         tools.run("TopicCommand", "--alter", "--topic", "t", "--partitions", "4")
         described = tools.run("TopicCommand", "--describe", "--topic", "t")
         assert "PartitionCount: 4\tReplicationFactor: 1\tConfigs: retention.ms=5" in described

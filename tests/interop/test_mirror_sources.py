@@ -307,7 +307,7 @@ def test_a_real_topic_that_is_made_anew_in_mid_copy_ends_the_run(real: Real, mon
         await make_anew(here, "anew")
         for _ in range(3):
             await send(here, "anew", 0, some(0, 10), ProduceOptions(codec=Codec.GZIP))
-        with pytest.raises(MirrorError, match="the topic was made anew: its id was"):
+        with pytest.raises(MirrorError, match="the topic was recreated: its id was"):
             await mirror.catch_up()
         assert await bounds(there, "anew", 0) == (0, 20)
 

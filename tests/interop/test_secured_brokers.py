@@ -89,7 +89,7 @@ def refused(address: str, stores: Stores, folder: Path) -> None:
     tries = {
         "the login by PLAIN": stores.java("SASL_SSL") | stores.login("Java", "PLAIN", WRONG),
         "its certificate is not accepted": others.java("SASL_SSL") | others.login("Java", "PLAIN"),
-        "the broker speaks TLS at this port": {"security.protocol": "PLAINTEXT"},
+        "the broker expects TLS on this port": {"security.protocol": "PLAINTEXT"},
     }
     for says, settings in tries.items():
         result = run("topics", "list", "-b", address, "--config", properties(folder / "refused", settings))

@@ -221,7 +221,7 @@ def test_a_topic_that_was_made_anew_is_noticed(copies: Copies) -> None:
         await fill(here, [*LOG, stored(Format.V2, Codec.GZIP, 100)])
 
     copies.pair.run(anew)
-    with pytest.raises(MirrorError, match="the topic was made anew: its id was"):
+    with pytest.raises(MirrorError, match="the topic was recreated: its id was"):
         copies.run()
 
 

@@ -289,7 +289,7 @@ def test_a_topic_that_was_made_anew_is_noticed(pair: Pair) -> None:
         await admin.create_topic(here, admin.NewTopic("topic"))
 
     pair.run(anew)
-    with pytest.raises(MirrorError, match="topic-0: the topic was made anew: its id was"):
+    with pytest.raises(MirrorError, match="topic-0: the topic was recreated: its id was"):
         pair.mirror()
 
 

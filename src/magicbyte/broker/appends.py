@@ -361,7 +361,7 @@ class Appends:
         """Wait until what was written is as durable as it is to be. Raises LogDirectoryOfflineError."""
         if durable is not None and not await durable:
             self._broker.replicas.check_is_there(partition)
-            raise LogDirectoryOfflineError(f"{partition}: what was appended could not be made durable")
+            raise LogDirectoryOfflineError(f"{partition}: cannot sync the appended batch")
 
     def _written(
         self, partition: ServedPartition, first_offset: int, size: int, magic: int

@@ -159,7 +159,7 @@ def changed(
 def _list_changed(name: str, before: str, operation: int, value: str) -> str:
     setting = TOPIC_SETTINGS[name].setting if name in TOPIC_SETTINGS else SETTINGS.get(name)
     if setting is None or setting.kind is not SettingType.LIST:
-        raise InvalidConfigError(f"{name}: it is no list, to append to or subtract from")
+        raise InvalidConfigError(f"{name}: expected a list to append to or subtract from")
     words = _words(before)
     given = _words(value)
     if operation == ConfigOperation.APPEND:

@@ -166,7 +166,7 @@ class BrokerChannel:
                 await self._disconnect()
                 await asyncio.sleep(RETRY_S)
             except MagicbyteError as error:
-                log.error("controller: broker %d answers what cannot be read: %s", self._broker_id, error)  # noqa: TRY400
+                log.error("controller: broker %d sends a response that cannot be parsed: %s", self._broker_id, error)  # noqa: TRY400
                 await self._disconnect()
                 return None
             else:

@@ -85,7 +85,7 @@ class Membership:
                 if self._broker.authorizer is not None:
                     self._broker.authorizer.look_again()
             except MagicbyteError as error:
-                log.warning("cannot go on in a new session of the metadata tree yet: %s", error)
+                log.warning("cannot resume in a new session of the metadata tree yet: %s", error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 return
@@ -135,7 +135,7 @@ class Membership:
                 except MagicbyteError as error:
                     log.warning("controlled shutdown: %s", error)
             else:
-                log.warning("the broker stops without handing over what it leads")
+                log.warning("the broker stops without handing over its leadership")
         await self.controller.stop()
 
     async def _shut_down(self, cache: MetadataCache) -> bool:
@@ -188,7 +188,7 @@ class Membership:
             new = [f"{layout.CONFIG_CHANGES}/{name}" for name in names if name not in self._config_changes]
             nodes = await self.store.get_many(new)
         except MagicbyteError as error:  # the watch, which is lost with the connection, or a new session looks again
-            log.warning("changes of settings cannot be read: %s", error)
+            log.warning("cannot read changed settings: %s", error)
             return
         self._config_changes = set(names)
         changed = set[tuple[str, str]]()

@@ -120,9 +120,9 @@ class ServedPartition:
             return
         self._told.add(place)
         if len(self._told) > MOST_DAMAGE_TOLD:
-            log.warning("%s: more damage is found, which is not logged: `magicbyte verify --deep` lists all", self)
+            log.warning("%s: further damage is not logged: `magicbyte verify --deep` lists it all", self)
         else:
-            log.warning("%s: damage, which is not given to readers: %s", self, error)
+            log.warning("%s: damaged batches are not served: %s", self, error)
 
     def telling_damage(self, read: Iterator[T]) -> Iterator[T]:
         """Yield what `read` does, and log damage that ends it."""

@@ -89,7 +89,7 @@ class SystemThreads:
                 compiler.kill()
                 compiler.wait()
             if not kernel.is_warm():
-                log.warning("the fast paths could not be compiled: magicbyte warm ended with %d", compiler.returncode)
+                log.warning("cannot compile the kernels: magicbyte warm exited with %d", compiler.returncode)
                 return
         await asyncio.to_thread(kernel.warm)
 

@@ -134,7 +134,7 @@ class Topics(TopicTable):
         InvalidReplicationFactorError, InvalidReplicaAssignmentError, InvalidConfigError, InvalidRequestError.
         """
         if name in self._topics:
-            raise TopicExistsError(f"topic {name} is there already")
+            raise TopicExistsError(f"topic {name} already exists")
         if assignments:
             if partitions is not None or replication_factor is not None:
                 raise InvalidRequestError("either brokers of each partition, or numbers of partitions and replicas")
@@ -176,7 +176,7 @@ class Topics(TopicTable):
         try:
             self._metadata.transaction(changes)
         except NodeExistsError:  # another broker made it just now
-            raise TopicExistsError(f"topic {topic.name} is there already") from None
+            raise TopicExistsError(f"topic {topic.name} already exists") from None
 
     def _check_folders(self, name: str, partitions: range) -> None:
         """Raise InvalidTopicError if something in the log directory has the name of one of the new partitions."""
@@ -367,7 +367,7 @@ def _check_new(name: str, others: Iterable[str]) -> None:
     alike = name.replace(".", "_")
     for other in others:
         if other.replace(".", "_") == alike:
-            raise InvalidTopicError(f"topic {name} and topic {other} would share names of metrics")
+            raise InvalidTopicError(f"topic {name} and topic {other} collide: their metrics would have the same name")
 
 
 def _lists(assignments: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:

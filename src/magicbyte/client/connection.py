@@ -343,7 +343,9 @@ class Connection:
             if not data:
                 raise self._closed()
             if data.startswith(_TLS_ALERT):  # as a size, it would be one that no response has
-                raise SecurityError(f"{self.name}: the broker speaks TLS at this port: security.protocol is to say so")
+                raise SecurityError(
+                    f"{self.name}: the broker expects TLS on this port: set security.protocol to SSL or SASL_SSL"
+                )
             self._arrived.extend(self._frames.feed(data))
         return self._arrived.popleft()
 

@@ -234,7 +234,7 @@ async def _fetch(
         raise BrokerError(what, response.error_code, broker=str(node))
     found = only(only(response.responses, "topics").partitions, "partitions")
     if found.error_code == OffsetOutOfRangeError.code:
-        raise OffsetOutOfRangeError(f"{node}: {what}: the partition does not hold this offset")
+        raise OffsetOutOfRangeError(f"{node}: {what}: the offset is out of the partition's range")
     if found.error_code:
         raise BrokerError(what, found.error_code, broker=str(node))
     return found

@@ -276,7 +276,7 @@ async def _reset(client: Client, place: TopicPartition, was: Committed | None, t
             wanted = target.number
         case "shift":
             if was is None:
-                raise UnknownTopicError(f"{place[0]}-{place[1]}: the group has no offset there to go on from")
+                raise UnknownTopicError(f"{place[0]}-{place[1]}: the group has no committed offset in this partition")
             wanted = was.offset + target.number
         case "datetime":
             found = (await list_offset(client, *place, target.number)).offset

@@ -61,13 +61,13 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
     name, versions = connection.name, connection.versions
     handshake, authenticate = versions.latest(APIS[_HANDSHAKE]), versions.latest(APIS[_AUTHENTICATE])
     if handshake is None:
-        raise SecurityError(f"{name}: the broker knows no SaslHandshake: is security.protocol without SASL there?")
+        raise SecurityError(f"{name}: the broker does not support SaslHandshake: is its listener without SASL?")
     if authenticate is None:
         handshake = 0
     answer = await connection.exchange(SaslHandshakeRequest(mechanism=login.mechanism), handshake)
     assert isinstance(answer, SaslHandshakeResponse)
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
-        raise SecurityError(f"{name}: the listener takes no login: is security.protocol SSL or PLAINTEXT there?")
+        raise SecurityError(f"{name}: the listener does not use SASL: set security.protocol to SSL or PLAINTEXT")
     if answer.error_code:
         offered = ", ".join(sorted(answer.mechanisms)) or "none"
         raise SecurityError(f"{name}: sasl.mechanism {login.mechanism} is not enabled there: it offers {offered}")

@@ -206,14 +206,14 @@ class Tree:
 
     def _create(self, change: _Change, asked: CreateNode, session: int) -> str:
         if asked.path == ROOT and not asked.sequence:
-            raise NodeExistsError(ROOT, "the node is there already")
+            raise NodeExistsError(ROOT, "the node already exists")
         parent, name = _split(asked.path)
         above = self._known(change, parent)
         path = asked.path
         if asked.sequence:
             path, name = f"{path}{above.created:010d}", f"{name}{above.created:010d}"
         if self._find(change, path) is not None:
-            raise NodeExistsError(path, "the node is there already")
+            raise NodeExistsError(path, "the node already exists")
         if above.ephemeral_owner:
             raise NoChildrenForEphemeralsError(parent, "the node is ephemeral and has no children")
         zxid, now = change.zxid, change.now_ms

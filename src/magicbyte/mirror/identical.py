@@ -158,7 +158,7 @@ class IdenticalCopier:
         start, end = await bounds(self._source, self.replica.wanted.name, self.replica.partition)
         at = await self.replica.end()
         if at > end:
-            raise MirrorError(f"{what}: at offset {at} of a source that ends at {end}: was it made anew?")
+            raise MirrorError(f"{what}: at offset {at} of a source that ends at {end}: was it recreated?")
         if at:
             self.copied.lost += max(start - at, 0)
         try:

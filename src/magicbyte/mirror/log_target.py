@@ -80,7 +80,7 @@ class LogTarget:
         if topic_id is not None and exists(self._files, path):
             known = parse_file(self._files, path, checkpoints.parse_partition_metadata).topic_id
             if known != topic_id:
-                raise MirrorError(f"{found.folder}: the topic was made anew: its id was {known}, and is {topic_id}")
+                raise MirrorError(f"{found.folder}: the topic was recreated: its id was {known}, and is {topic_id}")
         return found
 
     def append(self, log: PartitionLog, data: memoryview) -> int:

@@ -468,12 +468,14 @@ async def make_topic(client: Client, wanted: TopicMirrorPlan) -> None:
     versions = await client.versions()
     if wanted.target_partitions is None:
         if versions.latest(APIS[_CREATE_TOPICS]) is None:
-            raise MirrorError(f"{wanted.to}: brokers before 0.10.1 make no topics for clients: make it there first")
+            raise MirrorError(
+                f"{wanted.to}: brokers before 0.10.1 cannot create topics on request: create it there first"
+            )
         made = admin.NewTopic(wanted.to, wanted.partitions, wanted.replicas, wanted.configs)
         await admin.create_topic(client, made)
     elif wanted.grows_from is not None:
         if versions.latest(APIS[_CREATE_PARTITIONS]) is None:
             raise MirrorError(
-                f"{wanted.to}: brokers before 1.0 add no partitions for clients: make it {wanted.partitions}"
+                f"{wanted.to}: brokers before 1.0 cannot add partitions on request: create it with {wanted.partitions}"
             )
         await admin.create_partitions(client, wanted.to, wanted.partitions)

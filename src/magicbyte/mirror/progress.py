@@ -50,10 +50,10 @@ class Origin(NamedTuple):
         if known.cluster != self.cluster:
             raise MirrorError(f"{what}: group {group} mirrors cluster {known.cluster}, not {self.cluster}")
         if None not in (known.topic_id, self.topic_id) and known.topic_id != self.topic_id:
-            raise MirrorError(f"{what}: the topic was made anew: its id was {known.topic_id}, and is {self.topic_id}")
+            raise MirrorError(f"{what}: the topic was recreated: its id was {known.topic_id}, and is {self.topic_id}")
         if None not in (known.target_id, self.target_id) and known.target_id != self.target_id:
             raise MirrorError(
-                f"{what}: the topic was made anew at the target: its id was {known.target_id}, and is {self.target_id}"
+                f"{what}: the topic was recreated at the target: its id was {known.target_id}, and is {self.target_id}"
             )
 
 

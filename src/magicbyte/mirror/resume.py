@@ -44,7 +44,7 @@ async def resume(route: Route) -> Resumed:
     else:
         route.origin.check(known.origin, str(route), route.group)
         if known.offset > end:
-            raise MirrorError(f"{route}: at offset {known.offset} of a source that ends at {end}: was it made anew?")
+            raise MirrorError(f"{route}: at offset {known.offset} of a source that ends at {end}: was it recreated?")
         found = await _catch_up_with_target(route, known, start)
     # The log's start may be inside a set, and be where nothing was sent from yet; what was sent ended with a set.
     found.at_boundary = not found.place.offset or found.place.offset > start
@@ -101,7 +101,7 @@ async def count_ahead(route: Route, partition: int, lane: Lane) -> int:
     following = lane.identity.sequence
     start, end = await bounds(route.target, route.to, partition)
     if lane.target > end:
-        raise MirrorError(f"{route}: the target ends at {end}, and held {lane.target} offsets: was it made anew?")
+        raise MirrorError(f"{route}: the target ends at {end}, and held {lane.target} offsets: was it recreated?")
     if lane.identity == NOBODY:
         return 0
     async for found in read_sets(route.target, route.to, partition, max(lane.target, start), end):

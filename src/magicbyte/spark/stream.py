@@ -123,7 +123,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise MagicbyteError(f"{key}: gone since the stream read it; the option failOnDataLoss=false goes on")
             if offset > spans[key].end:
                 raise MagicbyteError(
-                    f"{key}: read up to offset {offset} before, and ends at {spans[key].end} now: was it made anew? "
+                    f"{key}: read up to offset {offset} before, and ends at {spans[key].end} now: was it recreated? "
                     "The option failOnDataLoss=false waits until there is more"
                 )
 

@@ -64,7 +64,7 @@ class OffsetFile(NamedTuple):
 def check_topic_name(name: str) -> None:
     """Raise InvalidTopicError unless a topic can have this name, and its partitions folders of it."""
     if name in ("", ".", ".."):
-        raise InvalidTopicError(f"{name!r} is no name of a topic")
+        raise InvalidTopicError(f"{name!r} is not a valid topic name")
     if len(name) > _LONGEST_TOPIC:
         raise InvalidTopicError(f"expected a name of up to {_LONGEST_TOPIC} characters, found {len(name)}")
     if not _TOPIC.fullmatch(name):
