@@ -292,3 +292,10 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, str], complaint
 
 def test_an_enriched_log_knows_no_producers() -> None:
     assert not replace(CONFIG, dialect=Dialect.ENRICHED).rules.has_producers
+
+
+def test_one_path_and_paths_that_are_no_text_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "topic-0").mkdir()
+    (tmp_path / "topic-0" / "00000000000000000000.log").touch()
+    found = [discover(given) for given in (str(tmp_path), tmp_path, [tmp_path], [str(tmp_path)])]
+    assert [[each.name for each in partitions] for partitions in found] == [["topic-0"]] * 4

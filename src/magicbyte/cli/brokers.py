@@ -33,6 +33,8 @@ def bootstrap_option(command: F) -> F:
         click.option(
             "-b",
             "--bootstrap",
+            "--bootstrap-server",
+            "bootstrap",
             required=True,
             envvar="MAGICBYTE_BOOTSTRAP",
             show_envvar=True,

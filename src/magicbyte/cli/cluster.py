@@ -99,7 +99,14 @@ def up(
 
 @cluster.command()
 @_directory_option
-@click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Look at this cluster, of any age, instead of DIR's.")
+@click.option(
+    "-b",
+    "--bootstrap",
+    "--bootstrap-server",
+    "bootstrap",
+    metavar="HOST:PORT[,…]",
+    help="Look at this cluster, of any age, instead of DIR's.",
+)
 @client_options
 @format_option
 def status(directory: Path, bootstrap: str | None, form: str) -> None:

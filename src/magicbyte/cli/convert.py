@@ -50,7 +50,7 @@ _NOUNS = {
 
 @click.command()
 @options.paths_argument
-@click.option("--to", "target", type=click.Choice(list(FORMATS)), required=True, help="The format to convert to.")
+@click.option("--to", "target", type=options.FormatName(list(FORMATS)), required=True, help="The format to convert to.")
 @click.option("--codec", type=click.Choice(CODECS), default="keep", show_default=True,
               help="Compress all batches with this codec; keep leaves each its own.")  # fmt: skip
 @click.option("--out", type=options.OutputPath(folder=True), required=True, metavar="DIR",

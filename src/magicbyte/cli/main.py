@@ -31,35 +31,53 @@ from magicbyte.net.descriptors import raise_limit
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-COMMANDS = {
-    "tour": "See it all on real logs of every Kafka version.",
-    "inventory": "Say what is in logs: formats, codecs, offsets, times.",
-    "cat": "Print records, or write them as Arrow, Parquet, CSV.",
-    "dump": "Print batches, indexes and snapshots, byte by byte.",
-    "verify": "Say whether logs are sound, and if not, what to do.",
-    "salvage": "Write all that is whole in damaged logs anew.",
-    "rescue": "Bring an old backup into a cluster of today, or a directory.",
-    "convert": "Convert logs to another format or codec.",
-    "diff": "Say whether two logs hold the same records.",
-    "rebuild-index": "Make index files from logs, and compare.",
-    "schema": "Compile message schemas; sizes, differences, advice.",
-    "compact": "Keep the latest record of each key of a stopped broker's logs.",
-    "retain": "Take old records away from a stopped broker's logs.",
-    "topics": "List, describe, make and delete a cluster's topics.",
-    "consume": "Print the records of a cluster's topic.",
-    "produce": "Write lines to a cluster's topic.",
-    "groups": "List, describe, delete and reset consumer groups.",
-    "transactions": "List, describe, find hanging ones, abort those.",
-    "configs": "Describe and change settings of topics and brokers.",
-    "cluster": "Start a cluster of brokers, look at it, stop it.",
-    "serve": "Run a broker for Kafka clients of every era.",
-    "plan": "Say where a migration stands, what is next, what it costs.",
-    "migrate": "Say what an upgrade breaks; steps of a format's migration.",
-    "metadata": "Metadata of a log directory to a ZooKeeper, or back.",
-    "mirror": "Copy topics to another cluster, compressed sets unopened.",
-    "pipeline": "Whole archives on Spark: verify, convert, compact, clean.",
-    "warm": "Compile the fast paths now, not at their first use.",
+GROUPS = {
+    "First": {
+        "tour": "See it all on real logs of every Kafka version.",
+    },
+    "Logs on disk, without a broker": {
+        "inventory": "Say what is in logs: formats, codecs, offsets, times.",
+        "cat": "Print records, or write them as Arrow, Parquet, CSV.",
+        "dump": "Print batches, indexes and snapshots, byte by byte.",
+        "verify": "Say whether logs are sound, and if not, what to do.",
+        "salvage": "Write all that is whole in damaged logs anew.",
+        "rescue": "Bring an old backup into a cluster of today, or a directory.",
+        "convert": "Convert logs to another format or codec.",
+        "diff": "Say whether two logs hold the same records.",
+        "rebuild-index": "Make index files from logs, and compare.",
+        "compact": "Keep the latest record of each key of a stopped broker's logs.",
+        "retain": "Take old records away from a stopped broker's logs.",
+    },
+    "A running cluster, of any age": {
+        "topics": "List, describe, make and delete a cluster's topics.",
+        "consume": "Print the records of a cluster's topic.",
+        "produce": "Write lines to a cluster's topic.",
+        "groups": "List, describe, delete and reset consumer groups.",
+        "transactions": "List, describe, find hanging ones, abort those.",
+        "configs": "Describe and change settings of topics and brokers.",
+        "mirror": "Copy topics to another cluster, compressed sets unopened.",
+        "plan": "Say where a migration stands, what is next, what it costs.",
+        "migrate": "Say what an upgrade breaks; steps of a format's migration.",
+    },
+    "A broker, or a cluster of them": {
+        "serve": "Run a broker for Kafka clients of every era.",
+        "cluster": "Start a cluster of brokers, look at it, stop it.",
+        "metadata": "Metadata of a log directory to a ZooKeeper, or back.",
+    },
+    "Whole archives": {
+        "pipeline": "Whole archives on Spark: verify, convert, compact, clean.",
+    },
+    "Message schemas": {
+        "schema": "Compile message schemas; sizes, differences, advice.",
+    },
+    "This installation": {
+        "completion": "Complete commands and options in bash, zsh and fish.",
+        "warm": "Compile the fast paths now, not at their first use.",
+    },
 }
+"""The commands by what they are for, as the help lists them."""
+
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 """Each name, its hyphens as underscores, is also that of the module here and of the command in it."""
 
 GC_THRESHOLD = 100_000
@@ -101,9 +119,11 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands, without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the lists of commands, without importing any."""
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", text) for name, text in group.items()])
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line (default: the process's) and exit; the arguments are click's."""

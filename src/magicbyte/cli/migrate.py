@@ -64,7 +64,8 @@ def clients_options(command: F) -> F:
 
 
 @migrate.command()
-@click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Brokers of the cluster, of any version.")
+@click.option("-b", "--bootstrap", "--bootstrap-server", "bootstrap", metavar="HOST:PORT[,…]",
+              help="Brokers of the cluster, of any version.")  # fmt: skip
 @client_options
 @click.option("--to", "target", default="4", show_default=True, metavar="RELEASE",
               help="The release to go to, 3.0 or later; 4 is the latest that is known of it.")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -93,6 +94,20 @@ def log_directory_or_none(value: str, option: str) -> Path | None:
             param_hint=option,
         )
     return None
+
+
+class FormatName(click.Choice):  # type: ignore[type-arg]  # not generic before click 8.2
+    """A message format by the name it has here (v2), its magic byte (2) or a release of Kafka that wrote it (0.11)."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name it has here."""
+        from magicbyte.releases import newest_magic, numbers
+
+        if value in ("0", "1", "2"):
+            value = f"v{value}"
+        elif isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)+", value):
+            value = f"v{newest_magic(numbers(value))}"
+        return super().convert(value, param, ctx)
 
 
 def key_values(settings: Sequence[str]) -> dict[str, str]:

@@ -27,7 +27,8 @@ Json = dict[str, Any]
 
 
 @click.command()
-@click.option("-b", "--bootstrap", metavar="HOST:PORT[,…]", help="Brokers of the cluster, of any version.")
+@click.option("-b", "--bootstrap", "--bootstrap-server", "bootstrap", metavar="HOST:PORT[,…]",
+              help="Brokers of the cluster, of any version.")  # fmt: skip
 @client_options
 @click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
               help="A log directory: what is stored is told exactly. Can be given several times.")  # fmt: skip

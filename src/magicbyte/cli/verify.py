@@ -22,8 +22,8 @@ Json = dict[str, Any]
 
 @click.command()
 @options.paths_argument
-@click.option("--quick", "depth", flag_value="quick", help="Only sizes, checksums and offsets of batches.")
-@click.option("--deep", "depth", flag_value="deep", help="Every record and every checksum inside, too.")
+@click.option("--quick", is_flag=True, help="Only sizes, checksums and offsets of batches.")
+@click.option("--deep", is_flag=True, help="Every record and every checksum inside, too.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @options.dialect_option
@@ -32,7 +32,8 @@ Json = dict[str, Any]
 @options.threads_option
 def verify(
     paths: tuple[str, ...],
-    depth: str | None,
+    quick: bool,
+    deep: bool,
     topics: tuple[str, ...],
     form: str,
     dialect: Dialect | None,
@@ -52,6 +53,9 @@ def verify(
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.partitions import choose, in_use
 
+    if quick and deep:
+        raise click.UsageError("--quick and --deep exclude each other")
+    depth = Depth.QUICK if quick else Depth.DEEP if deep else Depth.USUAL
     partitions = choose(in_use(discover(paths, as_)), topics)
     for doubt in doubts(partitions, dialect):
         complain(f"warning: {doubt}")
@@ -61,7 +65,7 @@ def verify(
     with progress(total) as advance:
         found = check(
             partitions,
-            depth=Depth(depth or "usual"),
+            depth=depth,
             dialect=dialect,
             limit=max_batch_bytes,
             threads=threads,

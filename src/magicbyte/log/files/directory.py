@@ -187,17 +187,23 @@ def parse_topic_partition(text: str) -> TopicPartition:
     return found.key
 
 
-def discover(paths: Iterable[str], as_: TopicPartition | None = None, *, many: Many = map) -> list[PartitionDirectory]:
+def discover(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    as_: TopicPartition | None = None,
+    *,
+    many: Many = map,
+) -> list[PartitionDirectory]:
     """Return all partition folders at `paths`, in the order of the paths, then of topic and partition.
 
-    A path is a `.log` file (then its segment alone is in the result), a partition folder of any name, a log directory
-    or a folder of log directories; of this machine or a URL. `as_` names the one partition found. `many` lists the
-    folders of a store.
+    One path, or several. A path is a `.log` file (then its segment alone is in the result), a partition folder of any
+    name, a log directory or a folder of log directories; of this machine or a URL. `as_` names the one partition
+    found. `many` lists the folders of a store.
     Raises LogDirectoryError for a path that holds no log, or when `as_` cannot apply, CorruptRecordError for a damaged
     `message.dialect`.
     """
     found: list[PartitionDirectory] = []
-    for path in paths:
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    for path in [os.fspath(each) for each in given]:
         files, inside = file_system(path)
         try:
             if "://" in inside:

@@ -1,0 +1,23 @@
+"""`magicbyte completion`: what a shell runs to complete command lines."""
+
+import click
+from click.shell_completion import get_completion_class
+
+from magicbyte.cli.output import say_text
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes a shell complete commands and options.
+
+    \b
+    Examples:
+      eval "$(magicbyte completion bash)"                       in ~/.bashrc
+      eval "$(magicbyte completion zsh)"                        in ~/.zshrc
+      magicbyte completion fish > ~/.config/fish/completions/magicbyte.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None, "click has a class for each of the shells that are offered"
+    root = click.get_current_context().find_root().command
+    say_text(found(root, {}, "magicbyte", "_MAGICBYTE_COMPLETE").source())

@@ -1,0 +1,88 @@
+"""What all commands have in common: groups in the help, completion, flags that mean the same."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import golden_data
+from cli.command import run
+from magicbyte.cli.main import COMMANDS, main
+
+NAMES = list(COMMANDS)
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Each command, and each command of a group, by what is typed."""
+    context = click.Context(main)
+    waiting = [(name, main.get_command(context, name)) for name in NAMES]
+    while waiting:
+        name, command = waiting.pop()
+        assert command is not None
+        yield name, command
+        if isinstance(command, click.Group):
+            waiting += [(f"{name} {each}", inner) for each, inner in command.commands.items()]
+
+
+def options_named(flag: str) -> list[tuple[str, click.Option]]:
+    return [
+        (name, parameter)
+        for name, command in commands()
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and flag in parameter.opts
+    ]
+
+
+def test_the_help_lists_every_command_once_in_groups_that_fit_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("--help").stdout.splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in COMMANDS]
+    assert sorted(listed) == sorted(NAMES)
+    assert "Logs on disk, without a broker:" in lines
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_command_explains_itself_with_status_0_and_refuses_an_unknown_option_with_2(name: str) -> None:
+    explained, refused = run(name, "--help"), run(name, "--no-such-option")
+    assert (explained.exit_code, explained.stderr) == (0, "")
+    assert refused.exit_code == 2
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_of_each_shell_asks_the_command_itself(shell: str) -> None:
+    result = run("completion", shell)
+    assert result.exit_code == 0
+    assert "_MAGICBYTE_COMPLETE" in result.stdout
+
+
+def test_bootstrap_servers_are_named_as_with_the_tools_of_kafka() -> None:
+    found = options_named("--bootstrap")
+    assert len(found) > 10
+    assert all({"-b", "--bootstrap-server"} <= set(option.opts) for _, option in found)
+
+
+def test_an_output_is_a_file_with_o_and_damage_stops_by_default() -> None:
+    others = [name for name, option in options_named("-o") if "--output" not in option.opts]
+    assert others == ["consume"]  # which has kcat's letters: there it is the offset
+    # What only looks goes on; what writes or prints records stops.
+    assert {name for name, option in options_named("--on-damage") if option.default == "skip"} == {"inventory"}
+
+
+@pytest.mark.parametrize("given", ["v2", "2", "0.11", "4.3"])
+def test_a_format_is_understood_by_name_magic_byte_and_release(given: str, tmp_path: Path) -> None:
+    source = tmp_path / "basic-none-0"
+    source.mkdir()
+    for file, content in golden_data.log_case("0.8.2.2/basic-none").partition_files().items():
+        (source / file).write_bytes(content)
+    result = run("convert", source, "--to", given, "--out", tmp_path / "newer")
+    assert result.exit_code == 0, result.stderr
+    assert "magic 2" in run("inventory", tmp_path / "newer").stdout
+
+
+def test_quick_and_deep_exclude_each_other(tmp_path: Path) -> None:
+    result = run("verify", tmp_path, "--quick", "--deep")
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
