@@ -16,9 +16,10 @@ PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if "protocol" not in page.parts]  # that is generated
 TARGET: Final = (17, 30)
 """Words in a sentence at the 50th and the 90th percentile."""
-BOUND: Final = (18, 37)
+BOUND: Final = (18, 36)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
 PLAIN: Final = (
+    "README.md", "docs/commands/cat.md", "docs/commands/serve.md", "docs/commands/tour.md",
     "docs/README.md", "docs/decisions/README.md",
     "docs/formats/internal-topics.md", "docs/formats/log-directory.md", "docs/formats/message-v0.md",
     "docs/formats/message-v1.md", "docs/formats/record-batch-v2.md", "docs/internals/how-to-add.md",

@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import logging
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -354,6 +355,20 @@ def test_a_topic_that_is_deleted_leaves_the_page_and_stays_in_the_sums(tmp_path:
             assert not scraped.find("kafka_log_log_size", topic="gone")
             assert scraped.of_all(TOPICS + "messagesin_total") == 7
             peer.close()
+
+    run(work())
+
+
+def test_the_reference_has_every_metric(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text(encoding="utf-8")
+    known = {word.removesuffix("_total") for word in re.findall(r"`([a-z_…]+)`", text)}
+    ends = tuple(word.removeprefix("…") for word in known if word.startswith("…"))
+
+    async def work() -> None:
+        async with Running(tmp_path, SERVED) as broker:
+            names = (await scrape(broker)).types
+            by_state = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+            assert [each for each in names if not (each in known or each.endswith(ends) or by_state in each)] == []
 
     run(work())
 
