@@ -173,7 +173,9 @@ def test_where_a_broker_shows_its_numbers_is_found_in_its_settings(tmp_path: Pat
     async def found(address: str | None) -> tuple[str | None, int]:
         settings = {} if address is None else {"http.address": address}
         async with Running(tmp_path, settings) as broker, Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
-            return next(iter(await planner.metrics_addresses(client)), None), 0 if address is None else broker.http_port
+            return next(
+                iter(await planner.metrics_addresses(client, [])), None
+            ), 0 if address is None else broker.http_port
 
     assert run(found(None)) == (None, 0)
     nothing, port = run(found("127.0.0.1:0"))
