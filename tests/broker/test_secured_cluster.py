@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from broker.serving import Clock
+from magicbyte.broker.broker import Broker as Served
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.links import Links
 from magicbyte.client import Client, admin
@@ -13,7 +16,6 @@ from magicbyte.client.fetch import read_records
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import send
 from magicbyte.errors import InvalidConfigError, NetworkError
-from magicbyte.net.network import SocketNetwork
 from magicbyte.records.columns import Record
 from magicbyte.testing import Broker, Cluster
 
@@ -88,7 +90,7 @@ BETWEEN = {
 )
 def test_settings_between_brokers_that_cannot_be_are_refused(changed: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidConfigError, match=says):
-        Links.of(BrokerConfig(BETWEEN | changed), SocketNetwork())
+        Links.of(Served(BrokerConfig(BETWEEN | changed)))
 
 
 def test_a_member_of_a_cluster_needs_a_listener_for_the_others() -> None:
@@ -108,7 +110,7 @@ def test_brokers_of_every_protocol_version_log_in_and_a_wrong_password_is_a_faul
         async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
             host, _, port = broker.bootstrap_servers.rpartition(":")
             for jaas in (JAAS, JAAS.replace('password="x"', 'password="hunter2!"')):
-                links = Links.of(BrokerConfig(BETWEEN | {LOGIN: jaas}), SocketNetwork())
+                links = Links.of(Served(BrokerConfig(BETWEEN | {LOGIN: jaas})))
                 connecting = links.connect(1, host, int(port), protocol=protocol, client_id="2", timeout_ms=30_000)
                 if jaas == JAAS:
                     await (await connecting).aclose()
@@ -116,5 +118,28 @@ def test_brokers_of_every_protocol_version_log_in_and_a_wrong_password_is_a_faul
                     with pytest.raises(NetworkError, match="login by PLAIN") as refused:
                         await connecting
                     assert "hunter2!" not in str(refused.value)
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_a_login_between_brokers_that_changes_in_its_file_counts_for_the_next_connection(tmp_path: Path) -> None:
+    login = tmp_path / "login"
+    login.write_text("jaas=" + JAAS.replace('password="x"', 'password="old"'))
+    config = BrokerConfig(BETWEEN | {LOGIN: f"${{file:{login}:jaas}}"})
+
+    async def work() -> None:
+        clock = Clock()
+        links = Links.of(Served(config, clock=clock))
+        async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
+            host, _, port = broker.bootstrap_servers.rpartition(":")
+            for is_right in (False, True):
+                connecting = links.connect(1, host, int(port), protocol=(2, 8), client_id="2", timeout_ms=30_000)
+                if is_right:
+                    await (await connecting).aclose()
+                else:
+                    with pytest.raises(NetworkError, match="login by PLAIN"):
+                        await connecting
+                login.write_text(f"jaas={JAAS}")
+                clock.advance(1000)
 
     asyncio.run(asyncio.wait_for(work(), 60))

@@ -202,7 +202,7 @@ class Broker:
         from magicbyte.broker.membership import Membership
         from magicbyte.broker.metadata_cache import MetadataCache
 
-        self.links = await self.reading.run(Links.of, self.config, self.network)
+        self.links = await self.reading.run(Links.of, self)
         self.membership = membership = Membership(self, session, self._threads("metadata", 1))
         await membership.open()
         self._opened.push_async_callback(membership.close)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from magicbyte.broker.listener_security import CurrentSecurity, ListenerSecurity
+from magicbyte.broker.listener_security import CurrentFiles, ListenerSecurity, security_of
 from magicbyte.broker.request import ClientConnection
 from magicbyte.broker.scram_users import credential_of
 from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
@@ -54,13 +54,15 @@ def entrances(broker: Broker) -> dict[str, Entrance]:
     Raises InvalidConfigError.
     """
     return {
-        each.name: partial(_enter, broker, each, CurrentSecurity(each, broker.config))
+        each.name: partial(_enter, broker, each, CurrentFiles(each, broker.config, security_of))
         for each in broker.config.listeners
         if each.security_protocol != "PLAINTEXT"
     }
 
 
-async def _enter(broker: Broker, listener: Listener, current: CurrentSecurity, stream: Stream, host: str) -> Entered:
+async def _enter(
+    broker: Broker, listener: Listener, current: CurrentFiles[ListenerSecurity], stream: Stream, host: str
+) -> Entered:
     security = await current.now(broker)
     subject: Sequence[Sequence[tuple[str, str]]] = ()
     if security.context is not None:

@@ -12,29 +12,35 @@ from magicbyte.errors import InvalidConfigError, MagicbyteError, NetworkError
 from magicbyte.releases import inter_broker_versions, login_versions
 
 if TYPE_CHECKING:
+    from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.net.network import Network
+    from magicbyte.broker.listener_security import CurrentFiles
+    from magicbyte.broker.listeners import Listener
 
 
 class Links:
     """Makes connections through a `Broker.network` to other brokers, as the inter-broker listener is secured."""
 
-    def __init__(self, network: Network, credentials: Credentials = NO_CREDENTIALS) -> None:
-        self._network, self._credentials = network, credentials
+    def __init__(self, broker: Broker, credentials: CurrentFiles[Credentials] | None = None) -> None:
+        self._broker, self._credentials = broker, credentials
 
     @classmethod
-    def of(cls, config: BrokerConfig, network: Network) -> Links:
+    def of(cls, broker: Broker) -> Links:
         """Return what the settings say. Reads files. Raises InvalidConfigError."""
-        if config.inter_broker_listener.security_protocol == "PLAINTEXT":
-            return cls(network)
-        from magicbyte.broker.listener_security import client_of
+        config = broker.config
+        protocol = config.inter_broker_listener.security_protocol
+        if protocol == "PLAINTEXT":
+            return cls(broker)
+        from magicbyte.broker.listener_security import CurrentFiles, client_of
 
-        credentials = Credentials.of(client_of(config.inter_broker_listener, config))
-        if credentials.login is not None and not login_versions(config.inter_broker_protocol_version):
+        def read(listener: Listener, config: BrokerConfig) -> Credentials:
+            return Credentials.of(client_of(listener, config))
+
+        if protocol.startswith("SASL") and not login_versions(config.inter_broker_protocol_version):
             raise InvalidConfigError(
                 "inter.broker.protocol.version: expected 0.10.0 or later with SASL between brokers"
             )
-        return cls(network, credentials)
+        return cls(broker, CurrentFiles(config.inter_broker_listener, config, read))
 
     async def connect(
         self, broker_id: int, host: str, port: int, *, protocol: tuple[int, ...], client_id: str, timeout_ms: int
@@ -44,14 +50,16 @@ class Links:
         Requests go out in the versions of `protocol`: brokers do not ask each other for theirs, as all of a cluster
         speak its `inter.broker.protocol.version`.
         """
-        stream = await self._network.connect(host, port, timeout_ms=timeout_ms)
+        broker, current = self._broker, self._credentials
+        credentials = NO_CREDENTIALS if current is None else await current.now(broker)
+        stream = await broker.network.connect(host, port, timeout_ms=timeout_ms)
         link = Connection(stream, name=f"broker {broker_id} ({host}:{port})", client_id=client_id)
         versions = inter_broker_versions(protocol) | login_versions(protocol)
         link.versions = BrokerVersions({key: range(version, version + 1) for key, version in versions.items()})
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await link.encrypt(self._credentials, host)
-                await link.log_in(self._credentials)
+                await link.encrypt(credentials, host)
+                await link.log_in(credentials)
         except BaseException as error:
             await stream.aclose()
             if isinstance(error, TimeoutError):

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import unquote, urlparse
 
 from magicbyte.errors import InvalidConfigError
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from magicbyte.security.oauth import TokenRules
 
 log = logger(__name__)
+T = TypeVar("T")
 
 NO_RULES: Final = MappingRules(())
 _LOOK_MS: Final = 1000  # between two looks at the files
@@ -61,18 +62,18 @@ class ListenerSecurity:
     tokens: TokenRules | None = None
 
 
-class CurrentSecurity:
-    """How a listener is secured at the moment: what its files say counts for connections that come after a change."""
+class CurrentFiles(Generic[T]):
+    """What the settings of a listener say at the moment: files count for connections that come after a change."""
 
-    def __init__(self, listener: Listener, config: BrokerConfig) -> None:
+    def __init__(self, listener: Listener, config: BrokerConfig, read: Callable[[Listener, BrokerConfig], T]) -> None:
         """Read the files. Raises InvalidConfigError."""
-        self._listener, self._config = listener, config
+        self._listener, self._config, self._read = listener, config, read
         self._looked_ms: int | None = None
         self._paths = _files_of(listener, config.static)
         self._stamp = self._look()
-        self._now = security_of(listener, config)
+        self._now = read(listener, config)
 
-    async def now(self, broker: Broker) -> ListenerSecurity:
+    async def now(self, broker: Broker) -> T:
         """Return it; files are looked at once a second at most."""
         now_ms = broker.clock.monotonic_ms()
         if self._paths and (self._looked_ms is None or now_ms - self._looked_ms >= _LOOK_MS):
@@ -86,7 +87,7 @@ class CurrentSecurity:
             return
         self._stamp = stamp
         try:
-            self._now = security_of(self._listener, self._config)
+            self._now = self._read(self._listener, self._config)
         except InvalidConfigError as error:
             log.error("listener %s keeps what its files said before: %s", self._listener.name, error)  # noqa: TRY400 no fault of ours
         else:
