@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from magicbyte.rescue import rescue as steps
 from magicbyte.testing import Broker
 from mirror.pair import CrashError, Seen, dies, records
 from mirror.sets import some
-from rescue.builders import OLD, backup_of, by_partition, content, receipt_of
+from rescue.builders import OLD, backup_of, by_partition, content, no_steps, receipt_of
 
 
 @pytest.fixture
@@ -113,11 +112,6 @@ def test_killed_while_it_produces_and_run_again_nothing_comes_twice(
         if case.has_records:
             assert cells(seen(broker, case.topic)) == expected(name)
     assert not work.exists()
-
-
-@contextlib.contextmanager
-def no_steps(_name: str, _size: int) -> Iterator[Callable[[int], None]]:
-    yield lambda _: None
 
 
 def target(broker: Broker) -> steps.ClusterTarget:
