@@ -22,7 +22,7 @@ from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
-CONSUMERS = {"0.11.0.3": "kafka.tools.ConsoleConsumer", "4.3.1": "org.apache.kafka.tools.consumer.ConsoleConsumer"}
+CONSUMERS = {"4.3.1": "org.apache.kafka.tools.consumer.ConsoleConsumer"}
 SETTINGS = ("offsets.topic.num.partitions=1", "offsets.topic.replication.factor=1", "auto.create.topics.enable=false")
 SECONDS = 60
 
@@ -90,7 +90,7 @@ def test_the_console_consumer_reads_what_is_committed(real: tuple[str, str]) -> 
     assert consumed(version, bootstrap, "read_uncommitted", len(everything)) == everything
 
 
-def test_what_a_mirror_commits_is_read_but_brokers_before_2_5_are_refused(real: tuple[str, str]) -> None:
+def test_the_console_consumer_reads_what_a_mirror_commits(real: tuple[str, str]) -> None:
     version, bootstrap = real
     with Broker() as source:
         here = source.bootstrap_servers
@@ -101,8 +101,5 @@ def test_what_a_mirror_commits_is_read_but_brokers_before_2_5_are_refused(real: 
             made = CliRunner().invoke(main, command, input=text)
             assert made.exit_code == 0, made.output
             mirrored = CliRunner().invoke(main, [*arguments, "--transactional-id", "mirror"])
-            if version == "0.11.0.3":
-                assert "brokers before 2.5 do not tell whether a progress is still being committed" in mirrored.stderr
-                return
             assert mirrored.exit_code == 0, mirrored.output
     assert consumed(version, bootstrap, "read_committed", 30, "copied") == [str(number) for number in range(30)]

@@ -26,6 +26,7 @@ from magicbyte.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
 from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from magicbyte.records.encode import Format
+from magicbyte.testing import Broker
 from mirror.pair import ALL, CrashError, Pair
 from mirror.sets import some
 
@@ -243,3 +244,11 @@ def test_what_cannot_be_is_said_before_anything_is_done(pair: Pair) -> None:
     refused = pair.command("--transactional-id", ID, "--until-caught-up")
     assert "the target stores magic 1, which holds no transactions" in refused.stderr
     assert refused.exit_code == 2
+
+
+def test_brokers_that_do_not_tell_of_unstable_progress_are_refused(pair: Pair) -> None:
+    pair.fill("topic", [Codec.NONE])
+    with Broker({"as.version": "2.4"}) as old:
+        pair.addresses = pair.addresses[0], old.bootstrap_servers
+        with pytest.raises(MirrorError, match="do not tell whether a progress is still being committed"):
+            pair.mirror(TRANSACTIONS)
