@@ -20,7 +20,6 @@ from magicbyte.groups.effects import Reply
 from magicbyte.groups.terms import CoordinatorTerms
 from magicbyte.log.append.producer_check import ProducerChecks
 from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.log.live.producers import LogProducers
 from magicbyte.log.live.segment_indexes import LiveIndexes
 from magicbyte.testing.loop import StuckError
 from magicbyte.transactions.answers import answer
@@ -143,7 +142,7 @@ def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
     patch.setattr(Coordinator, "end", end)
 
 
-@planted(0)
+@planted(2)
 def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
     real = Coordinator.end
 
@@ -170,7 +169,7 @@ def a_transaction_that_is_complete_with_its_first_marker(patch: Patch) -> None:
     patch.setattr(Coordinator, "marked", marked)
 
 
-@planted(0)
+@planted(1)
 def a_marker_that_is_not_sent_again(patch: Patch) -> None:
     real = Coordinator.marked
 
@@ -210,7 +209,7 @@ def states_that_count_before_the_replicas_have_them(patch: Patch) -> None:
     patch.setattr(Coordinating, "_outcomes", outcomes)
 
 
-@planted(0)
+@planted(2)
 def coordinators_that_answer_before_they_have_loaded(patch: Patch) -> None:
     real = CoordinatorTerms.refusal
 
@@ -269,18 +268,6 @@ def pending_offsets_that_a_new_coordinator_forgets(patch: Patch) -> None:
     patch.setattr(group_loading.Loading, "finish", finish)
 
 
-@planted(0)
-def pending_offsets_that_a_new_coordinator_takes_for_committed(patch: Patch) -> None:
-    real = group_loading.Loading.finish
-
-    def finish(self: group_loading.Loading) -> Any:
-        for records in self._open.values():
-            self._last.update(records)
-        return real(self)
-
-    patch.setattr(group_loading.Loading, "finish", finish)
-
-
 # ---- logs
 
 
@@ -298,9 +285,9 @@ def an_abort_that_the_index_does_not_have(patch: Patch) -> None:
 def a_partition_that_takes_old_epochs(patch: Patch) -> None:
     real = ProducerChecks.check
 
-    def check(self: ProducerChecks, batch: Any) -> Any:
+    def check(self: ProducerChecks, batch: Any, *more: Any) -> Any:
         try:
-            return real(self, batch)
+            return real(self, batch, *more)
         except AppendRefusedError as error:
             if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 return None
@@ -313,15 +300,10 @@ def a_partition_that_takes_old_epochs(patch: Patch) -> None:
 def a_batch_that_comes_again_and_is_written_again(patch: Patch) -> None:
     real = ProducerChecks.check
 
-    def check(self: ProducerChecks, batch: Any) -> None:
-        real(self, batch)
+    def check(self: ProducerChecks, batch: Any, *more: Any) -> None:
+        real(self, batch, *more)
 
     patch.setattr(ProducerChecks, "check", check)
-
-
-@planted(0)
-def producers_that_stay_when_a_log_is_truncated(patch: Patch) -> None:
-    patch.setattr(LogProducers, "truncate", lambda *_: None)
 
 
 def finds(seed: int) -> bool:
