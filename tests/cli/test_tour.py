@@ -21,14 +21,16 @@ def other_logs(tmp_path: Path) -> Path:
 
 
 def test_the_bundled_logs_are_toured() -> None:
-    result = run("tour", "--no-spark")
+    result = run("tour")
     assert result.exit_code == 0
     assert "crash-flip" in result.stdout
+    assert "59 batches recovered" in result.stdout  # the damaged log, salvaged
+    assert "--to v2 --codec zstd --out newer" in result.stdout
     assert re.search(r"position \d+,\s+offsets\s+\d+\.\.\d+:\s+crc", result.stdout)
 
 
 def test_other_logs_are_toured_with_their_own_numbers(other_logs: Path) -> None:
-    result = run("tour", "--no-spark", other_logs)
+    result = run("tour", other_logs)
     assert result.exit_code == 0
     assert "orders-0" in result.stdout
     assert "clicks-3" in result.stdout
@@ -53,7 +55,7 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_path_without_logs_is_refused(tmp_path: Path) -> None:
-    result = run("tour", "--no-spark", tmp_path)
+    result = run("tour", tmp_path)
     assert result.exit_code == 2
     assert "found no log" in result.stderr
 
@@ -61,6 +63,6 @@ def test_a_path_without_logs_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_it_ends_with_a_spark_query(other_logs: Path) -> None:
-    result = run("tour", other_logs)
+    result = run("tour", "--spark", other_logs)
     assert result.exit_code == 0
     assert re.search(r"\|orders\s*\|2\s*\|", result.stdout)

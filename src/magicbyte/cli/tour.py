@@ -20,7 +20,7 @@ import click
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import say
 from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourStage
-from magicbyte.extras import present
+from magicbyte.extras import obtain, present
 
 if TYPE_CHECKING:
     from magicbyte.archive.inventory import PartitionInventory
@@ -29,6 +29,8 @@ BUNDLED = "logs"
 JAVA = "The Spark query needs Java 17 or later; on Debian or Ubuntu: sudo apt install default-jre-headless"
 PYARROW = "Arrow and Parquet need pyarrow: pip install 'magicbyte[arrow]'"
 PYSPARK = "The Spark query needs PySpark: pip install 'magicbyte[spark]'"
+
+NEWEST_MAGIC = 2
 
 _ENOUGH = 400  # records, or batches, that are looked at to find good examples
 _LARGE = 1 << 20  # bytes of a segment that is not dumped whole
@@ -67,12 +69,13 @@ records.agg(F.count("*").alias("records"), F.sum(F.length("value")).alias("bytes
               help="Work in this new folder and leave it: the commands work there as printed.")  # fmt: skip
 @click.option("--unpack", type=OutputPath(folder=True), metavar="DIR",
               help="Only put the bundled logs into this new folder.")  # fmt: skip
-@click.option("--spark/--no-spark", default=True, help="End with a Spark query.  [default: yes]")
+@click.option("--spark/--no-spark", default=False,
+              help="End with a Spark query; in a clone Spark is installed for it.  [default: no]")  # fmt: skip
 def tour(paths: tuple[str, ...], keep: Path | None, unpack: Path | None, spark: bool) -> None:
     """See it all on real logs of every Kafka version.
 
     The logs come with magicbyte: partitions as brokers of 0.8.2 to 4.3 left them, one of them damaged. With PATHs the
-    tour goes through those instead, and shows what there is. It takes under a minute and changes no log.
+    tour goes through those instead, and shows what there is. It takes some seconds and changes no log.
     """
     from magicbyte.log.files.outputs import refuse_overlap, whole_folder
 
@@ -133,6 +136,8 @@ class Tour:
     def walk(self, *, spark: bool) -> None:
         """Go through all steps. Raises LogDirectoryError when there are no logs."""
         started = time.monotonic()
+        if spark:
+            obtain("spark")
         self._look()
         self._introduce()
         for step in (
@@ -144,6 +149,7 @@ class Tour:
             self.internal_topics,
             self.enriched,
             self.damage,
+            self.conversion,
             self.parquet,
         ):
             step()
@@ -305,6 +311,23 @@ class Tour:
         error = next((each for each in chosen.damage if each.position is not None and each.path), None)
         if error is not None:
             self.stage.run("dump", _shown(str(error.path)), "--anatomy", "--at", str(error.position), rows=16)
+        self.stage.say("Every whole batch is copied out, and a comparison that goes on behind the damage proves that:")
+        self.stage.run("salvage", _shown(chosen.partition.path), "--out", "whole", wrap=True)
+        self.stage.run("diff", _shown(chosen.partition.path), "whole", "--on-damage", "skip", rows=12, wrap=True)
+
+    def conversion(self) -> None:
+        """Bring a log of the oldest format to the newest, and compare the two."""
+        chosen = min(self._sound(), key=lambda each: min(each.tally.formats), default=None)
+        if chosen is None or min(chosen.tally.formats)[0] == NEWEST_MAGIC:
+            return
+        path = _shown(chosen.partition.path)
+        self.stage.heading("Old logs for the Kafka of today")
+        self.stage.say(
+            "Kafka 4 neither writes nor serves formats before v2. What this writes it opens as its own. Records of v0 "
+            "have no timestamps, so those are not compared."
+        )
+        self.stage.run("convert", path, "--to", f"v{NEWEST_MAGIC}", "--codec", "zstd", "--out", "newer", wrap=True)
+        self.stage.run("diff", path, "newer", "--ignore", "timestamps", wrap=True)
 
     def parquet(self) -> None:
         """Write all records to a Parquet file, and count them with pyarrow."""
