@@ -75,3 +75,12 @@ def test_in_sync_replicas_are_told_at_once_from_the_protocol_that_has_alter_part
         tells_isr_at_once(protocol_version(each)) for each in ("0.9.0", "2.6", "2.7-IV1", "2.7-IV2", "2.7", "2.8-IV0")
     ]
     assert told == [False, False, False, True, True, True]
+
+
+def test_a_broker_whose_protocol_hides_transactions_is_known_all_the_same() -> None:
+    for line in ("0.11.0", "2.8", "3.9"):
+        answered = Release.of(line).answered()
+        of_transactions = {key: answered.pop(key) for key in range(24, 29)}
+        assert releases_of(answered) == [line]
+        answered[24] = of_transactions[24]
+        assert releases_of(answered) == []

@@ -389,6 +389,8 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     66: {"3.0": 0, "3.8": 1, "4.1": 2},
 }  # fmt: skip
 """By API key: from which release line on the latest version is which."""
+_OF_TRANSACTIONS: Final = frozenset({24, 25, 26, 27, 28})
+"""AddPartitionsToTxn to TxnOffsetCommit: their records are of format 2."""
 
 _LEAST: Final[Mapping[int, int]] = {
     0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1,
@@ -430,9 +432,17 @@ def first_with(key: int, version: int) -> str | None:
 
 
 def releases_of(answered: Mapping[int, range]) -> list[str]:
-    """Return the release lines whose brokers take just these versions of the requests in the table, in order."""
+    """Return the release lines whose brokers take just these versions of the requests in the table, in order.
+
+    A broker whose inter.broker.protocol.version is below 0.11 does not offer what transactions need.
+    """
     told = {key: versions for key, versions in answered.items() if key in _GREW}
-    return [line for line in LINES if Release.of(line).answered() == told]
+    hidden = _OF_TRANSACTIONS if told.keys().isdisjoint(_OF_TRANSACTIONS) else frozenset[int]()
+
+    def offered(line: str) -> dict[int, range]:
+        return {key: versions for key, versions in Release.of(line).answered().items() if key not in hidden}
+
+    return [line for line in LINES if offered(line) == told]
 
 
 def release_meant(text: str) -> Release:

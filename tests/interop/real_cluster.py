@@ -57,7 +57,8 @@ class RealCluster:
 
     def __init__(self, release: str, folder: Path, *properties: str) -> None:
         self.release, self.folder = release, folder
-        self.properties = ("delete.topic.enable=true", "replica.lag.time.max.ms=5000", *properties)
+        given = ("delete.topic.enable=true", "replica.lag.time.max.ms=5000", "log.retention.ms=-1")  # records of 1970
+        self.properties = (*given, *properties)
         self.port = free_port()
         self.zookeeper = f"{kafka_oracle.LOOPBACK}:{self.port}"
         self.ports: dict[int, int] = {}
