@@ -75,3 +75,51 @@ def test_no_class_name_stands_in_two_files() -> None:
                 homes.setdefault(each.name, set()).add(name)
     assert {name: files for name, files in homes.items() if len(files) > 1 and name not in IN_TWO_FILES} == {}
     assert {name for name in IN_TWO_FILES if len(homes.get(name, ())) < 2} == set()
+
+
+def bound(body: list[ast.stmt]) -> set[str]:
+    """Return the names that statements of a module bind."""
+    found = set[str]()
+    for each in body:
+        match each:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {name.asname or name.name.partition(".")[0] for name in names}
+            case ast.If() | ast.Try() | ast.With() | ast.For():
+                parts = [each.body, getattr(each, "orelse", []), *(one.body for one in getattr(each, "handlers", []))]
+                found |= {name for part in parts for name in bound(part)}
+            case _:
+                names = {part.id for part in ast.walk(each) if isinstance(part, ast.Name)}
+                found |= names if isinstance(each, ast.Assign | ast.AnnAssign) else set()
+    return found
+
+
+def test_what_tests_and_benchmarks_import_exists() -> None:
+    """Type checks do not read them, and those that need Java do not run each time."""
+    root, homes = SOURCE.parents[1], dict[str, set[str]]()
+
+    def names(module: str) -> set[str]:
+        path = SOURCE.parent / module.replace(".", "/")
+        if module not in homes:
+            is_package = path.is_dir()
+            homes[module] = bound(
+                parsed((path / "__init__.py" if is_package else path.with_suffix(".py")).read_text()).body
+            )
+            homes[module] |= {each.stem for each in path.iterdir()} if is_package else set()
+        return homes[module]
+
+    missing = []
+    for path in sorted((*(root / "tests").rglob("*.py"), *(root / "benchmarks").rglob("*.py"))):
+        text = path.read_text()
+        if "magicbyte" not in text:
+            continue
+        for each in ast.walk(parsed(text)):
+            if isinstance(each, ast.ImportFrom) and each.module and each.module.split(".")[0] == "magicbyte":
+                known = names(each.module)
+                missing += [
+                    f"{path.relative_to(root)}:{each.lineno} {each.module}.{name.name}"
+                    for name in each.names
+                    if name.name not in known and "__getattr__" not in known
+                ]
+    assert missing == []

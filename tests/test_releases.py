@@ -3,10 +3,12 @@
 import pytest
 
 from magicbyte.releases import (
+    Release,
     inter_broker_versions,
     line_of,
     protocol_name,
     protocol_version,
+    releases_of,
     tells_isr_at_once,
 )
 

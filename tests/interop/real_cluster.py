@@ -19,7 +19,7 @@ from magicbyte.broker.cluster import found_cluster, register
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.controller_requests import HANDLERS
-from magicbyte.broker.links import connect
+from magicbyte.broker.links import Links
 from magicbyte.broker.request import ClientConnection, Request
 from magicbyte.broker.threads import SystemThreads
 from magicbyte.broker.versions import SERVED, versions_response
@@ -165,7 +165,7 @@ class Candidate:
             protocol=self.protocol,
             spawn=self._spawn,
             new_id=uuid.uuid4,
-            connect=partial(connect, SocketNetwork()),
+            connect=Links(SocketNetwork()).connect,
         )
         await self.service.start()
         try:
