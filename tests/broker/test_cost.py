@@ -67,7 +67,7 @@ def test_every_api_that_is_served_is_in_the_sweep_and_has_a_bound() -> None:
     arrays = {case.key for case in CASES if case.path != (TAGS,)}
     assert {APIS[key].name for key in SERVED.keys() - arrays} == {
         "ControlledShutdown", "Heartbeat", "ApiVersions", "InitProducerId", "DescribeAcls", "DescribeCluster",
-        "SaslHandshake", "SaslAuthenticate", "AddOffsetsToTxn", "EndTxn",
+        "SaslHandshake", "SaslAuthenticate", "AddOffsetsToTxn", "EndTxn", "AllocateProducerIds",
     }  # fmt: skip
     flexible = {key for key, served in SERVED.items() if APIS[key].is_flexible(served.versions[-1])}
     assert {case.key for case in CASES if case.path == (TAGS,)} == flexible

@@ -77,6 +77,8 @@ FIRST = {
     "log_directory": ("a_first_start_and_a_first_record", "a_partition_that_is_deleted_and_made_again"),
     "open_files.OpenFiles.": ("appends_and_flushes_with_few_descriptors",),
     "convert.": ("a_conversion_and_one_in_parts",),
+    "copies.": ("copies_of_a_log_directory",),
+    "filesystem.clone_file": ("copies_of_a_log_directory",),
     "materialize": ("what_a_pipeline_left_in_a_store",),
     "outputs": ("whole_outputs",),
     "retain": ("a_retention",),
