@@ -145,7 +145,7 @@ class Candidate:
         self.service: ControllerService
         self._session = partial(ZooKeeperStore, zookeeper, session_timeout_ms=SESSION_MS)
         self._config = BrokerConfig({"log.dirs": "nowhere", "controller.socket.timeout.ms": "5000"})
-        self._broker: Any = SimpleNamespace(controller=None)
+        self._broker: Any = SimpleNamespace(controller=None, network=SocketNetwork())
         self._tasks = set[asyncio.Task[None]]()
 
     @asynccontextmanager
@@ -165,7 +165,7 @@ class Candidate:
             protocol=self.protocol,
             spawn=self._spawn,
             new_id=uuid.uuid4,
-            connect=Links(SocketNetwork()).connect,
+            connect=Links(self._broker).connect,
         )
         await self.service.start()
         try:
