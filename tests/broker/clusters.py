@@ -95,6 +95,20 @@ class Members:
         assert partition is not None
         return set(partition.led().state.isr)
 
+    def is_settled(self, topic: str, index: int = 0) -> bool:
+        """Whether every broker has a replica in sync that ends as the leader's does, and knows that all is committed.
+
+        In sync is less: a follower learns the high watermark with its next fetch, and one whose records have no leader
+        epoch cuts its log there when the leader changes (KIP-101).
+        """
+        if not self.leaders(topic, index) or self.isr(topic, index) != set(self.brokers):
+            return False
+        end = self.leader(topic, index).replicas.partitions[(topic, index)].log.log_end_offset
+        logs = [found.log for each in self.brokers.values() if (found := self.replica(each, topic, index)) is not None]
+        return all(each.high_watermark == each.log_end_offset == end for each in logs) and len(logs) == len(
+            self.brokers
+        )
+
     def contents(self, topic: str, index: int = 0) -> dict[int, bytes]:
         """Return the bytes of each replica's log."""
         return {

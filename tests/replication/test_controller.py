@@ -101,7 +101,13 @@ def test_a_broker_that_died_and_came_back_unseen_has_another_epoch() -> None:
     made = controller()
     effects = made.brokers_changed({**BROKERS, 1: 101})
     assert changes(effects)[A0] == PartitionState(2, 5, (2,), 7)
-    assert [each.broker_id for each in effects if isinstance(each, LeaderAndIsr)] == [1]
+    told = [
+        (each.broker_id, order.partition, order.state.leader_epoch)
+        for each in [*effects, *written(made, effects)]
+        if isinstance(each, LeaderAndIsr)
+        for order in each.orders
+    ]
+    assert told == [(1, A0, 5), (2, A0, 5)]  # nothing of epoch 4 behind them, which broker 1 would go by
 
 
 def test_the_last_replica_in_sync_leads_again_when_it_is_back() -> None:

@@ -241,21 +241,24 @@ class Controller(_Cluster):
         self.shutting_down -= gone
         for each in gone | came:
             self._failed.pop(each, None)
-        effects: list[Effect] = []
+        effects, changes, changed = list[Effect](), list[Effect](), set[TopicPartition]()
         unsure = tuple[TopicPartition, ...]()
         if gone:
             self.brokers = {each: epoch for each, epoch in self.brokers.items() if each not in gone}
             held = self.held_by(gone)
-            effects += self._settle(held)
+            changes = self._settle(held)
             # Its leader may have taken a broker that is gone into sync, which is not known here yet.
-            changed = {each.partition for one in effects if isinstance(one, WriteStates) for each in one.changes}
+            changed = {each.partition for one in changes if isinstance(one, WriteStates) for each in one.changes}
             unsure = tuple(key for key in held if key not in changed and key in self.states)
         self.brokers = dict(brokers)
         if came:
-            orders = self._orders(self.states)
+            # What is about to change is told when it is written: an order from before would come behind that.
+            orders = self._orders(self.states.keys() - changed)
             effects += [UpdateMetadata(each, ()) for each in sorted(set(brokers) - came)]
             effects += [UpdateMetadata(each, orders) for each in sorted(came)]
-            effects += self._lead(self.held_by(came), came)
+            effects += self._lead([key for key in self.held_by(came) if key not in changed], came)
+        effects += changes
+        if came:
             effects += self._settle(self.replicas)
             effects += self._stop_deleted(came)
         elif gone:
