@@ -204,16 +204,16 @@ def _text(error: Exception) -> str:
 class _Watched(io.RawIOBase):
     """A file whose reader is watched."""
 
-    def __init__(self, file: BinaryIO, progress: Callable[[int], None]) -> None:
+    def __init__(self, file: io.BufferedReader, progress: Callable[[int], None]) -> None:
         self._file, self._progress = file, progress
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        size = self._file.readinto(buffer)  # type: ignore[attr-defined]  # every file of `open` has it
+        size = self._file.readinto(buffer)
         self._progress(size)
-        return int(size)
+        return size
 
 
 class _UpToDamage(io.RawIOBase):

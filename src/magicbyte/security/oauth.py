@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magicbyte.errors import InvalidConfigError, ProtocolError, SecurityError
+from magicbyte.extras import require
 from magicbyte.security.sasl import OAUTHBEARER
 from magicbyte.security.server import LoginRefusedError
 
@@ -137,13 +138,8 @@ class OAuthServer:
 
 
 def load_keys(path: str, data: bytes) -> list[PublicKey]:
-    """Return the keys of a JWKS file that sign tokens. Raises InvalidConfigError."""
-    try:
-        import cryptography  # noqa: F401 what every key below needs
-    except ModuleNotFoundError:
-        raise InvalidConfigError(
-            f"{path}: tokens need the library 'cryptography': pip install 'magicbyte[security]'"
-        ) from None
+    """Return the keys of a JWKS file that sign tokens. Raises InvalidConfigError, MissingExtraError."""
+    require("security", f"{path}: the signature of a token")
     try:
         listed = json.loads(data)["keys"]
         found = [key for each in listed[:_MOST_KEYS] if (key := _key(each)) is not None]
