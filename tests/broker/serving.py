@@ -1,10 +1,11 @@
 """Brokers of ours for tests, and connections that send and read frames as they are."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from magicbyte import ports
+from builders import run
+from magicbyte import ports, testing
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.clock import SystemClock
@@ -59,6 +60,30 @@ class Running:
 
     async def __aexit__(self, *_: object) -> None:
         await self.broker.stop()
+
+
+class OnClock(testing.Broker):
+    """A broker of a test's process, by a clock that stands still unless the test turns it."""
+
+    def __init__(self, settings: Mapping[str, str], clock: Clock | None = None, **named: Any) -> None:
+        self.clock = clock or Clock()
+        super().__init__(settings, **named)
+
+    def _made(self, config: BrokerConfig) -> Broker:
+        return Broker(config, clock=self.clock)
+
+
+B = TypeVar("B", bound=OnClock)
+
+
+def within(work: Callable[[B], Awaitable[None]], broker: B) -> None:
+    """Run a coroutine while a broker serves, for a minute at most."""
+
+    async def inside() -> None:
+        async with broker:
+            await work(broker)
+
+    run(inside())
 
 
 class Peer:

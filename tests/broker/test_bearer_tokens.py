@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from broker.raw_logins import Raw, error_of
-from broker.serving import Clock
-from magicbyte.broker.broker import Broker as Served
-from magicbyte.broker.config import BrokerConfig
+from broker.serving import Clock, OnClock, within
 from magicbyte.client import Client
 from magicbyte.errors import InvalidConfigError, SecurityError
 from magicbyte.security.settings import ClientSecurity
@@ -68,12 +65,11 @@ def keys() -> str:
     return json.dumps({"keys": listed})
 
 
-class Bearers(Broker):
+class Bearers(OnClock):
     """A broker that takes tokens, by a clock that the test turns."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         (folder / "keys.json").write_text(keys())
-        self.clock = Clock(NOW * 1000)
         named = {name.replace("__", "."): value for name, value in settings.items()}
         given = {
             "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -81,18 +77,7 @@ class Bearers(Broker):
             "sasl.oauthbearer.expected.audience": "kafka,another", "sasl.oauthbearer.expected.issuer": "us",
             "connection.failed.authentication.delay.ms": "1",
         }  # fmt: skip
-        super().__init__(given | named)
-
-    def _made(self, config: BrokerConfig) -> Served:
-        return Served(config, clock=self.clock)
-
-
-def run(work: Callable[[Bearers], Awaitable[None]], broker: Bearers) -> None:
-    async def inside() -> None:
-        async with broker:
-            await work(broker)
-
-    asyncio.run(asyncio.wait_for(inside(), 60))
+        super().__init__(given | named, Clock(NOW * 1000))
 
 
 async def offered(broker: Broker, token: str, before: str = "n,,") -> tuple[Raw, bytes]:
@@ -117,7 +102,7 @@ def test_a_token_that_is_signed_by_a_key_of_the_file_logs_in_until_it_expires(
         assert await raw.ask(METADATA) == b""
         assert not broker.served.config.warnings()
 
-    run(work, Bearers(tmp_path))
+    within(work, Bearers(tmp_path))
 
 
 def test_the_shorter_of_both_limits_counts_and_a_new_token_goes_on(tmp_path: Path) -> None:
@@ -130,7 +115,7 @@ def test_the_shorter_of_both_limits_counts_and_a_new_token_goes_on(tmp_path: Pat
         answer = await raw.authenticate(f"n,,\x01auth=Bearer {later}\x01\x01".encode())
         assert int.from_bytes(answer[-8:], "big") == 10_000
 
-    run(work, Bearers(tmp_path, connections__max__reauth__ms="20000"))
+    within(work, Bearers(tmp_path, connections__max__reauth__ms="20000"))
 
 
 REFUSED = {
@@ -174,7 +159,7 @@ def test_any_other_token_is_refused_without_a_reason_for_its_bearer(
         assert b'{"status":"invalid_token"}' in answer
         assert await raw.answer() == b""
 
-    run(work, Bearers(tmp_path))
+    within(work, Bearers(tmp_path))
     assert caplog.text.count("a token is refused:") == 1
     assert token not in caplog.text
 
@@ -185,7 +170,7 @@ def test_after_a_refused_token_a_good_one_passes(tmp_path: Path) -> None:
         assert error_of(await raw.authenticate(f"n,,\x01auth=bearer {signed(CLAIMS)}\x01x=y\x01\x01".encode())) == 0
         assert await raw.ask(METADATA)
 
-    run(work, Bearers(tmp_path))
+    within(work, Bearers(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +187,7 @@ def test_what_is_no_first_message_is_refused(tmp_path: Path, first: bytes, code:
         answer = await raw.authenticate(first)
         assert answer == b"" if code is None else error_of(answer) == code
 
-    run(work, Bearers(tmp_path))
+    within(work, Bearers(tmp_path))
 
 
 def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(tmp_path: Path) -> None:
@@ -222,7 +207,7 @@ def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(
             with pytest.raises(SecurityError, match="invalid_token"):
                 await client.topics()
 
-    run(work, Bearers(tmp_path))
+    within(work, Bearers(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +220,7 @@ def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(
 )
 def test_settings_of_tokens_that_cannot_be_stop_the_start(tmp_path: Path, settings: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidConfigError, match=says):
-        run(lambda _: asyncio.sleep(0), Bearers(tmp_path, **settings))
+        within(lambda _: asyncio.sleep(0), Bearers(tmp_path, **settings))
 
 
 @pytest.mark.parametrize(
@@ -245,4 +230,4 @@ def test_a_file_without_keys_stops_the_start(tmp_path: Path, data: str) -> None:
     broker = Bearers(tmp_path)
     (tmp_path / "keys.json").write_text(data)
     with pytest.raises(InvalidConfigError, match=r"keys\.json: expected"):
-        run(lambda _: asyncio.sleep(0), broker)
+        within(lambda _: asyncio.sleep(0), broker)

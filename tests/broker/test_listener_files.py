@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from broker.raw_logins import Raw, error_of
-from broker.serving import Clock
-from magicbyte.broker.broker import Broker as Served
-from magicbyte.broker.config import BrokerConfig
+from broker.serving import OnClock, within
 from magicbyte.client import Client
 from magicbyte.errors import InvalidConfigError, NetworkError, SecurityError
 from magicbyte.net.stream import SocketStream
@@ -20,25 +16,6 @@ from magicbyte.net.tls import TlsStream
 from magicbyte.security.settings import ClientSecurity
 from magicbyte.testing import Broker
 from magicbyte.testing.certificates import Authority
-
-
-class Watched(Broker):
-    """A broker whose clock stands still unless the test turns it."""
-
-    def __init__(self, settings: dict[str, str]) -> None:
-        self.clock = Clock()
-        super().__init__(settings)
-
-    def _made(self, config: BrokerConfig) -> Served:
-        return Served(config, clock=self.clock)
-
-
-def run(work: Callable[[Watched], Awaitable[None]], broker: Watched) -> None:
-    async def inside() -> None:
-        async with broker:
-            await work(broker)
-
-    asyncio.run(asyncio.wait_for(inside(), 60))
 
 
 async def serial_of(broker: Broker, authority: Path) -> str:
@@ -61,7 +38,7 @@ def test_a_certificate_that_is_replaced_is_shown_to_later_connections_and_a_brok
     (tmp_path / "ca.pem").write_text(authority.certificate)
     own = authority.write(tmp_path, "broker")
 
-    async def work(broker: Watched) -> None:
+    async def work(broker: OnClock) -> None:
         first = await serial_of(broker, tmp_path / "ca.pem")
         authority.write(tmp_path, "later").replace(own)
         assert await serial_of(broker, tmp_path / "ca.pem") == first, "looked at a moment ago"
@@ -75,7 +52,7 @@ def test_a_certificate_that_is_replaced_is_shown_to_later_connections_and_a_brok
         broker.clock.advance(1000)
         assert await serial_of(broker, tmp_path / "ca.pem") == second
 
-    run(work, Watched({"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(own)}))
+    within(work, OnClock({"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(own)}))
     assert caplog.text.count("listener SSL keeps what its files said before") == 2
 
 
@@ -90,7 +67,7 @@ def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Pat
         raw.stream.close()
         return error_of(answer)
 
-    async def work(broker: Watched) -> None:
+    async def work(broker: OnClock) -> None:
         assert await code_of(broker, "old") == 0
         users.write_text('jaas=m required user_alice="newer";')
         broker.clock.advance(1000)
@@ -102,7 +79,7 @@ def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Pat
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"${{file:{users}:jaas}}",
         "connection.failed.authentication.delay.ms": "1",
     }  # fmt: skip
-    run(work, Watched(settings))
+    within(work, OnClock(settings))
 
 
 def test_rules_say_who_the_owner_of_a_certificate_is_and_whoever_they_forget_is_not_served(tmp_path: Path) -> None:
@@ -114,7 +91,7 @@ def test_rules_say_who_the_owner_of_a_certificate_is_and_whoever_they_forget_is_
     def security_of(name: str) -> ClientSecurity:
         return ClientSecurity.of(trusted | {"ssl.keystore.location": str(authority.write(tmp_path, name))})
 
-    async def work(broker: Watched) -> None:
+    async def work(broker: OnClock) -> None:
         async with Client(broker.bootstrap_servers, security=security_of("Duke.users")) as client:
             await client.topics()
             assert {str(each.principal) for each in broker.served._clients} == {"User:duke"}
@@ -126,6 +103,6 @@ def test_rules_say_who_the_owner_of_a_certificate_is_and_whoever_they_forget_is_
         "listeners": "SSL://127.0.0.1:0", "ssl.client.auth": "required", "ssl.keystore.location": str(own),
         "ssl.truststore.location": str(tmp_path / "ca.pem"), "ssl.principal.mapping.rules": r"RULE:CN=(.*)\.users/$1/L",
     }  # fmt: skip
-    run(work, Watched(settings))
+    within(work, OnClock(settings))
     with pytest.raises(InvalidConfigError, match="expected DEFAULT or RULE"):
-        run(work, Watched({**settings, "ssl.principal.mapping.rules": "default"}))
+        within(work, OnClock({**settings, "ssl.principal.mapping.rules": "default"}))

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from broker.raw_logins import HANDSHAKE_V0, HANDSHAKE_V1, Raw, error_of
-from broker.serving import Clock
-from magicbyte.broker.broker import Broker as Served
-from magicbyte.broker.config import BrokerConfig
+from broker.serving import OnClock, within
 from magicbyte.client import Client
 from magicbyte.errors import InvalidConfigError
 from magicbyte.testing import Broker
@@ -20,11 +15,10 @@ ALICE, BOB, WRONG = b"\0alice\0secret", b"\0bob\0hidden", b"\0alice\0hidden"
 LIFETIME_MS = 600_000
 
 
-class Timed(Broker):
+class Timed(OnClock):
     """A broker whose logins hold for ten minutes, by a clock that stands still unless the test turns it."""
 
     def __init__(self, **settings: str) -> None:
-        self.clock = Clock()
         named = {name.replace("__", "."): value for name, value in settings.items()}
         given = {
             "connections.max.reauth.ms": str(LIFETIME_MS),
@@ -32,17 +26,6 @@ class Timed(Broker):
             **named,
         }
         super().__init__(given, security="SASL_PLAINTEXT", users={"alice": "secret", "bob": "hidden"})
-
-    def _made(self, config: BrokerConfig) -> Served:
-        return Served(config, clock=self.clock)
-
-
-def run(work: Callable[[Timed], Awaitable[None]], broker: Timed) -> None:
-    async def inside() -> None:
-        async with broker:
-            await work(broker)
-
-    asyncio.run(asyncio.wait_for(inside(), 60))
 
 
 def lifetime_of(answer: bytes) -> int:
@@ -67,7 +50,7 @@ def test_a_login_says_how_long_it_holds_and_whoever_asks_later_loses_the_connect
         broker.clock.advance(LIFETIME_MS + 1)
         assert await raw.ask(METADATA) == b""
 
-    run(work, Timed())
+    within(work, Timed())
 
 
 def test_clients_that_are_not_told_are_held_to_it_too() -> None:
@@ -83,7 +66,7 @@ def test_clients_that_are_not_told_are_held_to_it_too() -> None:
             broker.clock.advance(LIFETIME_MS + 1)
             assert await raw.ask(METADATA) == b""
 
-    run(work, Timed())
+    within(work, Timed())
 
 
 @pytest.mark.parametrize("passed_ms", [1000, LIFETIME_MS + 1])
@@ -100,7 +83,7 @@ def test_a_second_login_before_or_after_the_end_begins_a_new_session(passed_ms: 
         broker.clock.advance(60_001)
         assert await raw.ask(METADATA) == b""
 
-    run(work, Timed())
+    within(work, Timed())
 
 
 @pytest.mark.parametrize(("token", "why"), [(BOB, b"from User.alice: User.bob"), (WRONG, b"Invalid username")])
@@ -115,7 +98,7 @@ def test_a_second_login_as_somebody_else_is_refused(token: bytes, why: bytes) ->
         assert why in answer
         assert await raw.answer() == b""
 
-    run(work, Timed())
+    within(work, Timed())
 
 
 def test_a_second_login_by_another_mechanism_ends_the_connection() -> None:
@@ -128,7 +111,7 @@ def test_a_second_login_by_another_mechanism_ends_the_connection() -> None:
         raw = await logged_in(broker)
         assert await raw.shake("GSSAPI") == b""
 
-    run(work, Timed())
+    within(work, Timed())
 
 
 def test_another_request_in_a_second_login_ends_the_connection() -> None:
@@ -137,7 +120,7 @@ def test_another_request_in_a_second_login_ends_the_connection() -> None:
         assert error_of(await raw.shake()) == 0
         assert await raw.ask(METADATA) == b""
 
-    run(work, Timed())
+    within(work, Timed())
 
 
 def test_a_third_login_within_a_second_of_the_second_is_not_begun_and_ends_nothing() -> None:
@@ -152,7 +135,7 @@ def test_a_third_login_within_a_second_of_the_second_is_not_begun_and_ends_nothi
         broker.clock.advance(1000)
         assert error_of(await raw.shake()) == 0
 
-    run(work, Timed())
+    within(work, Timed())
 
 
 def test_a_mechanism_may_have_a_time_of_its_own() -> None:
@@ -162,7 +145,7 @@ def test_a_mechanism_may_have_a_time_of_its_own() -> None:
         assert lifetime_of(await raw.authenticate(ALICE)) == 7000
         assert not broker.served.config.warnings()
 
-    run(work, Timed(listener__name__sasl_plaintext__plain__connections__max__reauth__ms="7000"))
+    within(work, Timed(listener__name__sasl_plaintext__plain__connections__max__reauth__ms="7000"))
 
 
 def test_a_time_that_is_none_stops_the_start() -> None:
@@ -172,7 +155,7 @@ def test_a_time_that_is_none_stops_the_start() -> None:
         raise AssertionError("it started")
 
     with pytest.raises(InvalidConfigError, match="expected a number of ms"):
-        run(work, broker)
+        within(work, broker)
 
 
 def test_our_client_logs_in_anew_before_its_login_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,4 +171,4 @@ def test_our_client_logs_in_anew_before_its_login_ends(monkeypatch: pytest.Monke
             assert await client.connection(node) is not first
             await client.topics()
 
-    run(work, Timed())
+    within(work, Timed())

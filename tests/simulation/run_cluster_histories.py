@@ -13,11 +13,16 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from magicbyte.testing.loop import current_process
 from simulation.cluster_faults import FORMATS, ClusterUnderFaults
 from simulation.cluster_histories import History
+
+H = TypeVar("H", bound=ClusterUnderFaults)
 
 
 class ByVirtualTime(logging.Handler):
@@ -33,6 +38,32 @@ class ByVirtualTime(logging.Handler):
         print(f"{self._history.world.virtual_s:9.3f} {name:12} {record.getMessage()}", file=sys.stderr)
 
 
+def ran(
+    make: Callable[[int], H], seeds: Iterable[int], failed: dict[int, str], *, seconds: float, verbose: bool
+) -> Iterator[H]:
+    """Run the history of each seed, and yield it behind that. What is wrong goes into `failed` and to stderr.
+
+    None begins after `seconds` of CPU. `verbose`: what its brokers log goes to stderr, too.
+    """
+    begun, logger = time.process_time(), logging.getLogger("magicbyte")
+    logger.addHandler(logging.NullHandler())
+    for seed in seeds:
+        if time.process_time() - begun > seconds:
+            return
+        history = make(seed)
+        printer = ByVirtualTime(history)
+        if verbose:
+            logger.addHandler(printer)
+            logger.setLevel(logging.INFO)
+        try:
+            history.run()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the seed is told)
+            failed[seed] = f"{type(error).__name__}: {error}"
+            print(f"seed {seed}, protocol {history.protocol}: {failed[seed]}", file=sys.stderr, flush=True)
+        logger.removeHandler(printer)
+        yield history
+
+
 def main() -> int:
     """Run the histories; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -46,21 +77,8 @@ def main() -> int:
     first, last = map(int, options.seeds.split("-"))
     faults, failed, count = Counter[str](), dict[int, str](), 0
     virtual_s, operations, acknowledged, begun = 0.0, 0, 0, time.process_time()
-    logging.getLogger("magicbyte").addHandler(logging.NullHandler())
-    for seed in range(first, last + 1):
-        if time.process_time() - begun > options.seconds:
-            break
-        history = History(seed, sends=options.sends, protocol=options.protocol)
-        printer = ByVirtualTime(history)
-        if options.verbose:
-            logging.getLogger("magicbyte").addHandler(printer)
-            logging.getLogger("magicbyte").setLevel(logging.INFO)
-        try:
-            history.run()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the seed is told)
-            failed[seed] = f"{type(error).__name__}: {error}"
-            print(f"seed {seed}, protocol {history.protocol}: {failed[seed]}", file=sys.stderr, flush=True)
-        logging.getLogger("magicbyte").removeHandler(printer)
+    seeds, make = range(first, last + 1), partial(History, sends=options.sends, protocol=options.protocol)
+    for history in ran(make, seeds, failed, seconds=options.seconds, verbose=options.verbose):
         faults += history.faults
         virtual_s, count = virtual_s + history.world.virtual_s, count + 1
         operations, acknowledged = operations + len(history.recorder.history), acknowledged + len(history.acknowledged)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
-from simulation.run_cluster_histories import ByVirtualTime
+from simulation.run_cluster_histories import ran
 from simulation.transaction_histories import TransactionHistory
 
 
@@ -32,21 +32,9 @@ def main() -> int:
     options = parser.parse_args()
     faults, outcomes, failed = Counter[str](), Counter[str](), dict[int, str]()
     sizes, virtual_s, events, begun = list[int](), 0.0, 0, time.process_time()
-    logging.getLogger("magicbyte").addHandler(logging.NullHandler())
-    for seed in range(options.first, options.first + options.histories):
-        if time.process_time() - begun > options.seconds:
-            break
-        history = TransactionHistory(seed, transactions=options.transactions)
-        printer = ByVirtualTime(history)
-        if options.verbose:
-            logging.getLogger("magicbyte").addHandler(printer)
-            logging.getLogger("magicbyte").setLevel(logging.INFO)
-        try:
-            history.run()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the seed is told)
-            failed[seed] = f"{type(error).__name__}: {error}"
-            print(f"seed {seed}, protocol {history.protocol}: {failed[seed]}", file=sys.stderr, flush=True)
-        logging.getLogger("magicbyte").removeHandler(printer)
+    seeds = range(options.first, options.first + options.histories)
+    make = partial(TransactionHistory, transactions=options.transactions)
+    for history in ran(make, seeds, failed, seconds=options.seconds, verbose=options.verbose):
         faults += history.faults
         outcomes += history.outcomes
         virtual_s, events = virtual_s + history.world.virtual_s, events + len(history.events)

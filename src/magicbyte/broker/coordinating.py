@@ -66,6 +66,7 @@ class Stores(Protocol):
 S = TypeVar("S", bound=Stores)
 E = TypeVar("E")
 L = TypeVar("L")
+T = TypeVar("T")
 S_contra = TypeVar("S_contra", contravariant=True)
 E_co = TypeVar("E_co", covariant=True)
 
@@ -375,6 +376,12 @@ class Coordinating(ABC, Generic[S, E, L]):
                 self._decider.load_failed(partition, term)
             return
         self._loaded(partition, term, found)
+
+
+def give(answer: asyncio.Future[T], value: T) -> None:
+    """Give whoever asked an answer, unless it has gone."""
+    if not answer.done():
+        answer.set_result(value)
 
 
 def has_partition(broker: Broker, topic: str, partition: int) -> bool:

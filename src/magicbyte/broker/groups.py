@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, has_partition, own_topic, read_into
+from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, give, has_partition, own_topic, read_into
 from magicbyte.broker.markers import marker_set
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
@@ -128,11 +128,9 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
         for effect in effects:
             match effect:
                 case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
-                    if not answer.done():  # whoever asked may have gone
-                        answer.set_result(message)
+                    give(answer, message)
                 case Tell(ticket=asyncio.Future() as answer, code=code):
-                    if not answer.done():
-                        answer.set_result(code)
+                    give(answer, code)
                 case StoreRecords():
                     self.store(effect)
         self.set_timer()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, has_partition, own_topic, read_into
+from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, give, has_partition, own_topic, read_into
 from magicbyte.broker.markers import MarkerSender, write_markers
 from magicbyte.broker.turns import STEPS_AT_ONCE, Turns
 from magicbyte.errors import ErrorCode
@@ -149,8 +149,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
         for effect in effects:
             match effect:
                 case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
-                    if not answer.done():  # whoever asked may have gone
-                        answer.set_result(message)
+                    give(answer, message)
                 case Store():
                     self.store(effect)
                 case SendMarkers():

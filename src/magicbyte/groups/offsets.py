@@ -7,9 +7,9 @@ offsets is told to ask again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import (
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 UNKNOWN_OFFSET: Final = -1
 MANY_GROUPS: Final = 8  # version of OffsetFetch from which on it asks for several groups
 LOADING_CODE: Final = 2  # version of TxnOffsetCommit from which on COORDINATOR_LOAD_IN_PROGRESS is known
+C = TypeVar("C", offset_commit.OffsetCommitRequestPartition, TxnOffsetCommitRequestPartition)
+
 _Commit: TypeAlias = offset_commit.OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 GROUP_CODE: Final = 2  # version of OffsetFetch from which on a group has a code of its own
 
@@ -56,16 +58,10 @@ def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommi
     """
     group = table.groups.get(request.group_id)
     code = table.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
-    taken, topics = list[tuple[TopicPartition, OffsetCommitValue]](), list[TopicCodes]()
-    for topic in request.topics:
-        codes = list[PartitionCode]()
-        for each in topic.partitions:
-            refusal = code or _partition_refusal(table, topic.name, each)
-            codes.append((each.partition_index, refusal))
-            if not refusal:
-                place = TopicPartition(topic.name, each.partition_index)
-                taken.append((place, _value(table, request, each, now)))
-        topics.append((topic.name, tuple(codes)))
+    taken, topics = _taken(
+        table, ((each.name, each.partitions) for each in request.topics), code,
+        lambda each: _value(table, request, each, now),
+    )  # fmt: skip
     if not taken:
         return [Reply(caller, _commit_answer(topics, ErrorCode.NONE))]
     group = table.group_of(request.group_id)
@@ -142,16 +138,10 @@ def commit_in_transaction(
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and caller.version < LOADING_CODE:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     code = code or _transactional_refusal(group, request)
-    taken, topics = list[tuple[TopicPartition, OffsetCommitValue]](), list[TopicCodes]()
-    for topic in request.topics:
-        codes = list[PartitionCode]()
-        for each in topic.partitions:
-            refusal = code or _partition_refusal(table, topic.name, each)
-            codes.append((each.partition_index, refusal))
-            if not refusal:
-                place = TopicPartition(topic.name, each.partition_index)
-                taken.append((place, _made(table, each, now.date_ms)))
-        topics.append((topic.name, tuple(codes)))
+    taken, topics = _taken(
+        table, ((each.name, each.partitions) for each in request.topics), code,
+        lambda each: _made(table, each, now.date_ms),
+    )  # fmt: skip
     if not taken:
         return [Reply(caller, _transactional_answer(topics, ErrorCode.NONE))]
     group = table.group_of(request.group_id)
@@ -223,6 +213,25 @@ def _commit_refusal(group: Group | None, request: offset_commit.OffsetCommitRequ
     if not code:
         group.touch(group.members[member_id], now)
     return code
+
+
+def _taken(
+    table: GroupTable,
+    topics: Iterable[tuple[str, Iterable[C]]],
+    code: ErrorCode,
+    value: Callable[[C], OffsetCommitValue],
+) -> tuple[list[tuple[TopicPartition, OffsetCommitValue]], list[TopicCodes]]:
+    """Return the offsets to store and the code of every partition: `code` for all, or why its own offset is refused."""
+    taken, answers = list[tuple[TopicPartition, OffsetCommitValue]](), list[TopicCodes]()
+    for topic, partitions in topics:
+        codes = list[PartitionCode]()
+        for each in partitions:
+            refusal = code or _partition_refusal(table, topic, each)
+            codes.append((each.partition_index, refusal))
+            if not refusal:
+                taken.append((TopicPartition(topic, each.partition_index), value(each)))
+        answers.append((topic, tuple(codes)))
+    return taken, answers
 
 
 def _partition_refusal(table: GroupTable, topic: str, partition: _Commit) -> ErrorCode:
