@@ -17,6 +17,7 @@ from broker.transacting import (
     Pair,
     add,
     add_offsets,
+    batch,
     begin,
     commit_offset,
     committed,
@@ -30,6 +31,12 @@ from broker.transacting import (
 from builders import run
 from magicbyte.broker.offer import OWN, offer_of
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 RELEASE = "4.1"
 SOFTWARE = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -109,6 +116,20 @@ def test_55_what_was_not_added_is_refused_in_the_code_of_each_version(tmp_path: 
             await ended(peer, pair)
             assert await send(peer, pair, A, 0, b"a") == (48, -1)  # even what is there already: none is open any more
             assert (await read(peer, A)).last_stable_offset == 2
+
+    run(work())
+
+
+def test_55_a_partition_that_is_named_twice_is_verified_for_both_of_its_sets(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (_, peer):
+            pair = await begin(peer)
+            sets = [PartitionProduceData(index=A[1], records=batch(pair, at, b"a")) for at in range(2)]
+            data = [TopicProduceData(name=A[0], partition_data=sets)]
+            request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=10_000, topic_data=data)
+            (told,) = (await peer.ask(request, 9, ProduceResponse)).responses
+            assert [each.error_code for each in told.partition_responses] == [48, 48]
+            assert (await read(peer, A, committed=False)).values == []
 
     run(work())
 

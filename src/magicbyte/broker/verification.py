@@ -96,7 +96,7 @@ async def guarded(
     joins, name = request.version >= _JOINS[_PRODUCE], request.message.transactional_id
     if name is None or not _asks(broker, joins=joins):
         return found, refused
-    waiting, who = dict[TopicPartition, int](), _FirstRecords(-1, -1, -1)
+    waiting, who = dict[int, TopicPartition](), _FirstRecords(-1, -1, -1)
     for at, new in sets.items():
         if new.rules is None or not is_transactional(new.records):
             continue
@@ -104,13 +104,13 @@ async def guarded(
         guard = new.partition.log.producers.guard(*who, joins=joins)
         found[at] = new._replace(guard=guard)
         if guard is not OPEN:
-            waiting[TopicPartition(new.partition.topic, new.partition.index)] = at
+            waiting[at] = TopicPartition(new.partition.topic, new.partition.index)
     if not waiting:
         return found, refused
     started = now_ns()
-    codes = await _ask(broker, name, who, waiting, joins=joins)
+    codes = await _ask(broker, name, who, set(waiting.values()), joins=joins)
     request.connection.waited_ns += now_ns() - started
-    for place, at in waiting.items():
+    for at, place in waiting.items():
         if code := _of_produce(codes[place], request.version):
             del found[at]
             refused[at] = AppendRefusedError(code, f"{place}: the coordinator says {codes[place].name}")
