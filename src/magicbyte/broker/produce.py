@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
@@ -55,16 +55,9 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
     message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
     found = list[PartitionProduceResponse]()
-    if message.transactional_id is None and any(_needs_id(broker, topic, part.records) for topic, part in parts):
-        refused = RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
+    if (refused := _refusal(broker, request, parts)) is not None:
         found = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
         parts = []
-    elif message.transactional_id is not None and asks(broker, request.version):
-        taken = [part.records for topic, part in parts if _needs_id(broker, topic, part.records)]
-        if names_several(taken):
-            refused = RequestRefusedError(_NOT_ITS_PRODUCER, "transactional records of several producers")
-            found = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
-            parts = []
     for at in range(0, len(parts), _TOGETHER):
         found += await _append(broker, request, parts[at : at + _TOGETHER])
     results = iter(found)
@@ -79,6 +72,19 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
             if each.error_code:
                 why = f"refused what came with acks=0 for {topic.name}-{each.index}: {each.error_message}"
                 raise AppendRefusedError(ErrorCode(each.error_code), why)
+    return None
+
+
+def _refusal(
+    broker: Broker, request: Request[ProduceRequest], parts: Iterable[tuple[str, PartitionProduceData]]
+) -> RequestRefusedError | None:
+    """Return why nothing of a request is taken: what it says of its transaction does not fit its sets."""
+    bound = (part.records for topic, part in parts if _needs_id(broker, topic, part.records))
+    if request.message.transactional_id is None:
+        if next(bound, None) is not None:
+            return RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
+    elif asks(broker, request.version) and names_several(bound):
+        return RequestRefusedError(_NOT_ITS_PRODUCER, "transactional records of several producers")
     return None
 
 
@@ -190,8 +196,10 @@ async def _partition(broker: Broker, request: Request[ProduceRequest], topic: st
 
 def _needs_id(broker: Broker, topic: str, records: object) -> bool:
     """Whether a set may come only with a transactional id; one that is taken as it is may be of any transaction."""
+    if not is_transactional(records):
+        return False
     known = broker.topics.get(topic)
-    return is_transactional(records) and not (known is not None and known.config.is_identical)
+    return known is None or not known.config.is_identical
 
 
 def _new_set(

@@ -7,8 +7,8 @@ Under protocol 1 the partition has to be in the transaction, so that what comes 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from magicbyte.broker.metrics import now_ns
 from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError
@@ -62,7 +62,7 @@ class _FirstRecords(NamedTuple):
     sequence: int
 
 
-def is_transactional(records: object) -> bool:
+def is_transactional(records: object) -> TypeGuard[memoryview]:
     """Whether a set begins with a batch that is part of a transaction."""
     if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
         return False
@@ -82,9 +82,9 @@ def _asks(broker: Broker, *, joins: bool) -> bool:
     return joins or (broker.offer.verifies_partitions and broker.config.transaction_partition_verification)
 
 
-def names_several(records: Sequence[object]) -> bool:
+def names_several(records: Iterable[object]) -> bool:
     """Whether the transactional sets of one request are of several producers."""
-    named = (_first(each) for each in records if isinstance(each, memoryview) and is_transactional(each))
+    named = (_first(each) for each in records if is_transactional(each))
     return len({each[:2] for each in named}) > 1
 
 
