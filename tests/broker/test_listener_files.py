@@ -82,6 +82,29 @@ def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Pat
     within(work, OnClock(settings))
 
 
+def test_a_second_login_on_a_connection_counts_by_what_the_file_says_now(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text('jaas=m required user_alice="old";')
+
+    async def work(broker: OnClock) -> None:
+        first, second = await Raw.to(broker), await Raw.to(broker)
+        for raw in (first, second):
+            await raw.shake()
+            assert error_of(await raw.authenticate(b"\0alice\0old")) == 0
+        users.write_text('jaas=m required user_alice="newer";')
+        broker.clock.advance(1000)
+        for raw, password, code in ((first, b"old", 58), (second, b"newer", 0)):
+            assert error_of(await raw.shake()) == 0
+            assert error_of(await raw.authenticate(b"\0alice\0" + password)) == code
+
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"${{file:{users}:jaas}}",
+        "connection.failed.authentication.delay.ms": "1", "connections.max.reauth.ms": "60000",
+    }  # fmt: skip
+    within(work, OnClock(settings))
+
+
 def test_rules_say_who_the_owner_of_a_certificate_is_and_whoever_they_forget_is_not_served(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.certificate)

@@ -77,7 +77,7 @@ async def _enter(
         await login.run()
         connection.principal = Principal("User", login.user)
         if login.expires_ms is not None:
-            handler = _LimitedLogin(broker, login, incoming, handler)
+            handler = _LimitedLogin(broker, current, login, incoming, handler)
     elif subject:
         connection.principal = Principal("User", security.rules.user_of(distinguished_name(subject)))
     return Entered(stream, incoming, handler)
@@ -86,8 +86,12 @@ async def _enter(
 class _LimitedLogin:
     """A connection whose login holds for a while: what it asks, or that it logs in again."""
 
-    def __init__(self, broker: Broker, login: _Login, incoming: Incoming, handler: Handler) -> None:
-        self._broker, self._login, self._incoming, self._handler = broker, login, incoming, handler
+    def __init__(
+        self, broker: Broker, current: CurrentFiles[ListenerSecurity], login: _Login, incoming: Incoming,
+        handler: Handler,
+    ) -> None:  # fmt: skip
+        self._broker, self._current, self._login, self._incoming = broker, current, login, incoming
+        self._handler = handler
         self._again_ms: int | None = None  # when the last login but the first began
 
     def __call__(self, frame: memoryview) -> Awaitable[Answer | None]:
@@ -106,7 +110,7 @@ class _LimitedLogin:
         self._incoming.limits = _LIMITS
         try:
             async with asyncio.timeout(limits.entrance_ms / 1000):
-                await self._login.run_again(frame)
+                await self._login.run_again(frame, await self._current.now(self._broker))
         except TimeoutError:
             raise SecurityError(
                 f"{self._login.peer}: it has not logged in again within {limits.entrance_ms} ms"
@@ -136,8 +140,12 @@ class _Login:
         self._mechanism, wraps = await self._agree()
         self.user = await self._authenticate(self._mechanism, wraps)
 
-    async def run_again(self, frame: memoryview) -> None:
-        """Take a handshake, and a login of the same user by the same mechanism. Raises as `run` does."""
+    async def run_again(self, frame: memoryview, security: ListenerSecurity) -> None:
+        """Take a handshake, and a login of the same user by the same mechanism. Raises as `run` does.
+
+        `security`: as it is now, so that nobody goes on with a password or a key that was taken away.
+        """
+        self._security = security
         _, header, at = read_request_header(frame)
         mechanism = self._read(SaslHandshakeRequest, frame, header, at).mechanism
         if mechanism not in self._security.mechanisms:

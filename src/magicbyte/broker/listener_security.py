@@ -63,7 +63,7 @@ class ListenerSecurity:
 
 
 class CurrentFiles(Generic[T]):
-    """What the settings of a listener say at the moment: files count for connections that come after a change."""
+    """What the settings of a listener say at the moment: files count for logins and connections after a change."""
 
     def __init__(self, listener: Listener, config: BrokerConfig, read: Callable[[Listener, BrokerConfig], T]) -> None:
         """Read the files. Raises InvalidConfigError."""
