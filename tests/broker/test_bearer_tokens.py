@@ -59,6 +59,7 @@ def keys() -> str:
     listed = [
         {"kty": "oct", "k": "c2VjcmV0"},
         {"kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB"},
+        {"kty": "EC", "kid": "two", "crv": "secp256k1", "x": "AQAB", "y": "AQAB"},
         {"kty": "RSA", "kid": "one", "n": number(public.n, 256), "e": number(public.e, 3)},
         {"kty": "EC", "kid": "two", "crv": "P-256", "x": number(point.x, 32), "y": number(point.y, 32), "use": "sig"},
     ]
@@ -200,7 +201,7 @@ def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(
     async def work(broker: Bearers) -> None:
         async with Client(broker.bootstrap_servers, security=security) as client:
             await client.topics()
-        kept = json.loads(keys())["keys"][3:]
+        kept = json.loads(keys())["keys"][4:]
         (tmp_path / "keys.json").write_text(json.dumps({"keys": kept}))
         broker.clock.advance(1000)
         async with Client(broker.bootstrap_servers, security=security) as client:
@@ -221,6 +222,14 @@ def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(
 def test_settings_of_tokens_that_cannot_be_stop_the_start(tmp_path: Path, settings: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidConfigError, match=says):
         within(lambda _: asyncio.sleep(0), Bearers(tmp_path, **settings))
+
+
+def test_a_file_with_more_keys_than_are_tried_stops_the_start(tmp_path: Path) -> None:
+    """Left out in silence, a key would refuse good tokens."""
+    broker = Bearers(tmp_path)
+    (tmp_path / "keys.json").write_text(json.dumps({"keys": json.loads(keys())["keys"][-1:] * 101}))
+    with pytest.raises(InvalidConfigError, match=r"keys\.json: expected 1 to 100 .* found 101"):
+        within(lambda _: asyncio.sleep(0), broker)
 
 
 @pytest.mark.parametrize(

@@ -142,17 +142,17 @@ def load_keys(path: str, data: bytes) -> list[PublicKey]:
     require("security", f"{path}: the signature of a token")
     try:
         listed = json.loads(data)["keys"]
-        found = [key for each in listed[:_MOST_KEYS] if (key := _key(each)) is not None]
+        found = [key for each in listed if (key := _key(each)) is not None]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, TokenRefusedError):
         raise InvalidConfigError(f"{path}: expected a JWKS file: an object with keys") from None
-    if not found:
-        raise InvalidConfigError(f"{path}: expected RSA or EC keys that sign, found none")
+    if not 0 < len(found) <= _MOST_KEYS:
+        raise InvalidConfigError(f"{path}: expected 1 to {_MOST_KEYS} RSA or EC keys that sign, found {len(found)}")
     return found
 
 
 def _key(found: Mapping[str, Any]) -> PublicKey | None:
     """Return a key, None for one that is for something else."""
-    if found.get("use", "sig") != "sig":
+    if found.get("use", "sig") != "sig" or (found["kty"] == "EC" and found["crv"] not in _CURVES):
         return None
     made = {"RSA": _rsa, "EC": _curve}.get(found["kty"])
     if made is None:
