@@ -20,7 +20,6 @@ from magicbyte.broker.appends import Acknowledgement, NewSet
 from magicbyte.broker.metrics import now_ns
 from magicbyte.broker.partition import NO_EPOCH
 from magicbyte.errors import (
-    AppendRefusedError,
     CoordinatorNotAvailableError,
     CorruptRecordError,
     ErrorCode,
@@ -334,13 +333,9 @@ class Coordinating(ABC, Generic[S, E, L]):
             rules, now_ms = topic.config.append, broker.clock.now_ms()
             size, encode = self._encoding(store, rules.format, now_ms)
             records = encode() if size <= _QUICK_BYTES else await broker.writing.run(encode)
-            leader = partition.led()
             if not self._decider.terms.is_present(store.partition, store.term):
                 raise NotLeaderError("another broker has led the partition since they were decided")
-            least = topic.config.min_insync_replicas if leader.followers else 1
-            if (in_sync := len(leader.state.isr)) < least:
-                why = f"min.insync.replicas is {least}, and {in_sync} in sync"
-                raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+            least = partition.least_in_sync(topic.config.min_insync_replicas)
             return Acknowledgement(partition, await broker.appends.append(NewSet(partition, records, rules)), least)
         except MagicbyteError as error:
             self._complain(store.partition, str(error))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.turns import Turns
-from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError, NetworkError
+from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError
 from magicbyte.groups.effects import Marker, Producer
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.metadata import layout
@@ -96,14 +96,11 @@ async def write_markers(
     async for at, (place, marker) in turns.over(enumerate(wanted), _STEPS):
         try:
             partition = await broker.replicas.opened(*place)
-            leader, config = partition.led(), broker.topics.known(place.topic).config
             if place.topic == OFFSETS_TOPIC:
                 of_groups[at] = broker.groups.end_transaction(place.partition, marker)
                 continue
-            least = config.min_insync_replicas if leader.followers else 1
-            if (in_sync := len(leader.state.isr)) < least:
-                why = f"min.insync.replicas is {least}, and {in_sync} in sync"
-                raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+            config = broker.topics.known(place.topic).config
+            least = partition.least_in_sync(config.min_insync_replicas)
             data = marker_set(marker, broker.clock.now_ms())
             sets[at] = NewSet(partition, data, config.append), least
         except MagicbyteError as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
-from magicbyte.errors import CorruptRecordError, ErrorCode, NotLeaderError
+from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode, NotLeaderError
 from magicbyte.log.live.segment import FileSlice, Segment
 from magicbyte.printable import logger
 from magicbyte.replication.state import NO_LEADER
@@ -152,6 +152,25 @@ class ServedPartition:
             raise NotLeaderError(f"{self} is led by broker {self.leader_id}" if self.leader_id >= 0 else
                                  f"{self} has no leader")  # fmt: skip
         return self.leader
+
+    def check_in_sync(self, least: int) -> None:
+        """See that so many replicas are in sync that more may be appended.
+
+        Raises NotLeaderError, and AppendRefusedError where there are fewer.
+        """
+        in_sync = len(self.led().state.isr)
+        if in_sync < least:
+            why = f"min.insync.replicas is {least}, and {in_sync} in sync"
+            raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+
+    def least_in_sync(self, wanted: int) -> int:
+        """Return how many replicas have to have what the broker writes for itself: `wanted`, but 1 where it is alone.
+
+        Raises NotLeaderError, and AppendRefusedError while fewer are in sync.
+        """
+        least = wanted if self.led().followers else 1
+        self.check_in_sync(least)
+        return least
 
     def acknowledgement(self, leader: LeaderPartition, end_offset: int, least_in_sync: int) -> ErrorCode | None:
         """Return how a produce request with `acks=all` ends whose records end at `end_offset`; None: not yet.

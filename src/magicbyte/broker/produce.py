@@ -208,10 +208,7 @@ def _new_set(
     config = broker.topics.known(partition.topic).config
     wanted = config.min_insync_replicas
     if request.message.acks == _ALL and wanted > 1:  # one replica, the leader, is always in sync
-        in_sync = len(partition.led().state.isr)
-        if in_sync < wanted:
-            why = f"min.insync.replicas is {wanted}, and {in_sync} in sync"
-            raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+        partition.check_in_sync(wanted)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA
     assert part.records is None or isinstance(part.records, memoryview), "what was read is a view into the frame"
