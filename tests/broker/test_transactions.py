@@ -6,7 +6,7 @@ Numbers are those of the checks in spec/transactions.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from broker.transacting import (
     send,
 )
 from builders import run
+from magicbyte.broker.appends import Appended, NewSet
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.topic_config import IDENTICAL
 from magicbyte.broker.versions import SERVED
@@ -440,6 +441,26 @@ def test_47_48_49_52_74_markers_of_a_coordinator_are_written_unless_they_are_old
             assert [each.base_offset for each in log_entries(broker, *B)] == [0]
             response = await peer.ask(WriteTxnMarkersRequest(), 1, WriteTxnMarkersResponse)
             assert response.markers == []
+
+    run(work())
+
+
+def test_many_markers_of_one_request_are_written_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path, **UNVERIFIED) as (broker, peer):
+            together, append_all = list[int](), broker.appends.append_all
+
+            async def counted(sets: Sequence[NewSet]) -> list[Appended | Exception]:
+                together.append(len(sets))
+                return await append_all(sets)
+
+            monkeypatch.setattr(broker.appends, "append_all", counted)
+            monkeypatch.setattr("magicbyte.broker.markers._MOST", 2)
+            assert await mark(peer, Pair(77, 0), A, B, ("missing", 0), A, A) == [0, 0, 3, 0, 0]
+            assert together == [2, 1, 1]
+            assert [each.base_offset for each in log_entries(broker, *A)] == [0, 1, 2]
 
     run(work())
 

@@ -38,7 +38,7 @@ log = logger(__name__)
 
 _PAUSE_S: Final = 0.1  # before a leader is asked again, or looked for
 _TIMEOUT_MS: Final = 30_000  # for an answer of another broker, and for in-sync replicas
-_MOST: Final = 1000  # partitions of a request to another broker
+_MOST: Final = 1000  # partitions of a request to another broker, and markers that are written together
 _STEPS: Final = 10  # to look a partition up, and what is appended to it
 _IDLE_S: Final = 60.0  # after which a connection is closed
 _CODES: Final[Mapping[int | None, ErrorCode]] = {int(each): each for each in ErrorCode}
@@ -91,6 +91,15 @@ async def write_markers(
     broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
 ) -> list[ErrorCode]:
     """Write markers into partitions that this broker leads, for all their in-sync replicas; return how each ends."""
+    codes = list[ErrorCode]()
+    for at in range(0, len(wanted), _MOST):
+        codes += await _write_together(broker, wanted[at : at + _MOST], turns)
+    return codes
+
+
+async def _write_together(
+    broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
+) -> list[ErrorCode]:
     codes = [ErrorCode.NONE] * len(wanted)
     sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Future[ErrorCode]]()
     async for at, (place, marker) in turns.over(enumerate(wanted), _STEPS):
@@ -189,6 +198,8 @@ class MarkerSender:
         try:
             while entries := await outbox.take():
                 entries = [each for each in entries if not self._is_void(each.sent)]
+                if not entries:
+                    continue
                 wanted = [(each.place, _marker(each.sent)) for each in entries]
                 if leader == self._broker.node_id:
                     codes = await write_markers(self._broker, wanted, Turns())
