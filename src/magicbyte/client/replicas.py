@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magicbyte.client.client import BrokerNode, Client
+from magicbyte.client.groups import by_topic
 from magicbyte.errors import BrokerError, ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.alter_partition_reassignments import (
@@ -90,7 +91,7 @@ async def elect_leaders(
     """
     wanted = None
     if partitions is not None:
-        wanted = [TopicPartitions(topic=topic, partitions=tuple(of)) for topic, of in _by_topic(partitions).items()]
+        wanted = [TopicPartitions(topic=topic, partitions=tuple(of)) for topic, of in by_topic(partitions).items()]
     request = ElectLeadersRequest(election_type=election, topic_partitions=wanted, timeout_ms=TIMEOUT_MS)
     versions = _WITH_ELECTION_TYPE if election is ElectionType.UNCLEAN else None
 
@@ -125,7 +126,7 @@ async def alter_reassignments(
                 for to in (targets[TopicPartition(name, index)],)
             ],
         )
-        for name, indexes in _by_topic(targets).items()
+        for name, indexes in by_topic(targets).items()
     ]
     request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
 
@@ -152,7 +153,7 @@ async def list_reassignments(
     if partitions is not None:
         topics = [
             ListPartitionReassignmentsTopics(name=name, partition_indexes=tuple(of))
-            for name, of in _by_topic(partitions).items()
+            for name, of in by_topic(partitions).items()
         ]
     request = ListPartitionReassignmentsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
 
@@ -179,9 +180,7 @@ async def describe_log_dirs(
     """
     topics = None
     if partitions is not None:
-        topics = [
-            DescribableLogDirTopic(topic=name, partitions=tuple(of)) for name, of in _by_topic(partitions).items()
-        ]
+        topics = [DescribableLogDirTopic(topic=name, partitions=tuple(of)) for name, of in by_topic(partitions).items()]
     request = DescribeLogDirsRequest(topics=topics)
 
     async def ask(node: BrokerNode) -> list[DescribedLogDir]:
@@ -204,13 +203,6 @@ async def describe_log_dirs(
         ]
 
     return await client.at_broker(broker_id, ask)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return found
 
 
 def _outcome(task: str, topic: str, index: int, code: int, detail: str | None, node: BrokerNode) -> PartitionOutcome:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from magicbyte.client.client import TRANSACTION, BrokerNode, Client, only
-from magicbyte.client.groups import TopicPartition
+from magicbyte.client.groups import TopicPartition, by_topic
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages.describe_producers import (
@@ -198,11 +198,9 @@ async def _open_at(
     client: Client, node: BrokerNode, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, str | None, list[PartitionTransaction]]]:
     """Return error code, message and open transactions of partitions that a broker leads."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        by_topic.setdefault(topic, []).append(index)
+    topics = by_topic(partitions).items()
     request = DescribeProducersRequest(
-        topics=[TopicRequest(name=topic, partition_indexes=tuple(indexes)) for topic, indexes in by_topic.items()]
+        topics=[TopicRequest(name=topic, partition_indexes=tuple(indexes)) for topic, indexes in topics]
     )
     response = await client.ask(node, request, DescribeProducersResponse)
     return {
