@@ -10,7 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from magicbyte.broker.rights_special import SPECIAL, AuthorizedCaller, Need, Special, is_controller
+from magicbyte.broker.rights_special import (
+    SPECIAL,
+    AuthorizedCaller,
+    Need,
+    Special,
+    is_controller,
+    need_of_cluster,
+    need_of_group,
+    need_of_topic,
+)
 from magicbyte.broker.rights_transactions import OF_TRANSACTIONS, WRITE_ID
 from magicbyte.broker.verification import is_transactional
 from magicbyte.errors import ErrorCode, ProtocolError
@@ -36,6 +45,7 @@ from magicbyte.protocol.messages.delete_acls import DeleteAclsFilterResult, Dele
 from magicbyte.protocol.messages.describe_acls import DescribeAclsResponse
 from magicbyte.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from magicbyte.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
+from magicbyte.protocol.messages.end_txn import EndTxnResponse
 from magicbyte.protocol.messages.heartbeat import HeartbeatResponse
 from magicbyte.protocol.messages.join_group import JoinGroupResponse
 from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -140,20 +150,8 @@ class RequiredRights:
         return response
 
 
-def _cluster(operation: AclOperation) -> Need:
-    return Need(operation, ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
-
-def _group(operation: AclOperation) -> Need:
-    return Need(operation, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-
-
-def _topic(operation: AclOperation) -> Need:
-    return Need(operation, ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-_ACT: Final = _cluster(AclOperation.CLUSTER_ACTION)
-_READ_GROUP: Final = _group(AclOperation.READ)
+_ACT: Final = need_of_cluster(AclOperation.CLUSTER_ACTION)
+_READ_GROUP: Final = need_of_group(AclOperation.READ)
 _PRODUCED: Final = ResponseRows(
     "topic_data",
     "name",
@@ -179,7 +177,7 @@ _COMMITTED: Final = ResponseRows(
 )
 
 RULES: Final[Mapping[int, RequiredRights]] = {
-    0: RequiredRights(produce.ProduceResponse, rows=_PRODUCED, each=_topic(AclOperation.WRITE), top=None),
+    0: RequiredRights(produce.ProduceResponse, rows=_PRODUCED, each=need_of_topic(AclOperation.WRITE), top=None),
     2: RequiredRights(
         list_offsets.ListOffsetsResponse,
         rows=ResponseRows(
@@ -196,7 +194,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
                 {"timestamp": -1, "offset": -1},
             ),
         ),
-        each=_topic(AclOperation.DESCRIBE),
+        each=need_of_topic(AclOperation.DESCRIBE),
         top=None,
     ),
     4: RequiredRights(LeaderAndIsrResponse, _ACT),
@@ -208,7 +206,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
         _READ_GROUP,
         "group_id",
         _COMMITTED,
-        _topic(AclOperation.READ),
+        need_of_topic(AclOperation.READ),
         top=None,
     ),
     11: RequiredRights(JoinGroupResponse, _READ_GROUP, "group_id", values={"generation_id": -1}),
@@ -218,7 +216,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
     15: RequiredRights(
         describe_groups.DescribeGroupsResponse,
         rows=ResponseRows("groups", "", "groups", describe_groups.DescribedGroup, "group_id"),
-        each=_group(AclOperation.DESCRIBE),
+        each=need_of_group(AclOperation.DESCRIBE),
         top=None,
     ),
     21: RequiredRights(
@@ -237,38 +235,39 @@ RULES: Final[Mapping[int, RequiredRights]] = {
                 {"low_watermark": -1},
             ),
         ),
-        each=_topic(AclOperation.DELETE),
+        each=need_of_topic(AclOperation.DELETE),
         top=None,
     ),
-    29: RequiredRights(DescribeAclsResponse, _cluster(AclOperation.DESCRIBE)),
+    26: RequiredRights(EndTxnResponse, WRITE_ID, "transactional_id"),
+    29: RequiredRights(DescribeAclsResponse, need_of_cluster(AclOperation.DESCRIBE)),
     30: RequiredRights(
         CreateAclsResponse,
-        _cluster(AclOperation.ALTER),
+        need_of_cluster(AclOperation.ALTER),
         rows=ResponseRows("creations", "", "results", AclCreationResult, ""),
         top=None,
     ),
     31: RequiredRights(
         DeleteAclsResponse,
-        _cluster(AclOperation.ALTER),
+        need_of_cluster(AclOperation.ALTER),
         rows=ResponseRows("filters", "", "filter_results", DeleteAclsFilterResult, ""),
         top=None,
     ),
-    35: RequiredRights(DescribeLogDirsResponse, _cluster(AclOperation.DESCRIBE)),
+    35: RequiredRights(DescribeLogDirsResponse, need_of_cluster(AclOperation.DESCRIBE)),
     37: RequiredRights(
         CreatePartitionsResponse,
         rows=ResponseRows("topics", "name", "results", CreatePartitionsTopicResult),
-        each=_topic(AclOperation.ALTER),
+        each=need_of_topic(AclOperation.ALTER),
         top=None,
     ),
     42: RequiredRights(
         delete_groups.DeleteGroupsResponse,
         rows=ResponseRows("groups_names", "", "results", delete_groups.DeletableGroupResult, "group_id"),
-        each=_group(AclOperation.DELETE),
+        each=need_of_group(AclOperation.DELETE),
         top=None,
     ),
     43: RequiredRights(
         elect_leaders.ElectLeadersResponse,
-        _cluster(AclOperation.ALTER),
+        need_of_cluster(AclOperation.ALTER),
         rows=ResponseRows(
             "topic_partitions",
             "topic",
@@ -281,7 +280,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
     ),
     45: RequiredRights(
         reassign.AlterPartitionReassignmentsResponse,
-        _cluster(AclOperation.ALTER),
+        need_of_cluster(AclOperation.ALTER),
         rows=ResponseRows(
             "topics",
             "name",
@@ -292,10 +291,10 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             ),
         ),
     ),
-    46: RequiredRights(ListPartitionReassignmentsResponse, _cluster(AclOperation.DESCRIBE)),
+    46: RequiredRights(ListPartitionReassignmentsResponse, need_of_cluster(AclOperation.DESCRIBE)),
     47: RequiredRights(
         offset_delete.OffsetDeleteResponse,
-        _group(AclOperation.DELETE),
+        need_of_group(AclOperation.DELETE),
         "group_id",
         ResponseRows(
             "topics",
@@ -310,11 +309,10 @@ RULES: Final[Mapping[int, RequiredRights]] = {
                 "partition_index",
             ),
         ),
-        _topic(AclOperation.READ),
+        need_of_topic(AclOperation.READ),
     ),
-    50: RequiredRights(DescribeUserScramCredentialsResponse, _cluster(AclOperation.DESCRIBE)),
+    50: RequiredRights(DescribeUserScramCredentialsResponse, need_of_cluster(AclOperation.DESCRIBE)),
     56: RequiredRights(AlterPartitionResponse, _ACT),
-    67: RequiredRights(AllocateProducerIdsResponse, _ACT),
     61: RequiredRights(
         producers.DescribeProducersResponse,
         rows=ResponseRows(
@@ -324,9 +322,10 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             producers.TopicResponse,
             parts=Parts("partition_indexes", "", "partitions", producers.PartitionResponse, "partition_index"),
         ),
-        each=_topic(AclOperation.READ),
+        each=need_of_topic(AclOperation.READ),
         top=None,
     ),
+    67: RequiredRights(AllocateProducerIdsResponse, _ACT),
 }
 """By API key; the rest is in `SPECIAL`, or free for everybody: `FREE`."""
 
@@ -341,7 +340,7 @@ _EPOCHS: Final = RequiredRights(
         "topic",
         Parts("partitions", "partition", "partitions", epochs.EpochEndOffset, "partition"),
     ),
-    each=_topic(AclOperation.DESCRIBE),
+    each=need_of_topic(AclOperation.DESCRIBE),
     top=None,
 )
 _PRODUCE, _DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 0, 15, 23, 37

@@ -69,6 +69,21 @@ class Need(NamedTuple):
     code: ErrorCode
 
 
+def need_of_cluster(operation: AclOperation) -> Need:
+    """Return a right to the cluster."""
+    return Need(operation, _CLUSTER, _CLUSTER_REFUSED)
+
+
+def need_of_group(operation: AclOperation) -> Need:
+    """Return a right to a group."""
+    return Need(operation, _GROUP, _GROUP_REFUSED)
+
+
+def need_of_topic(operation: AclOperation) -> Need:
+    """Return a right to a topic."""
+    return Need(operation, _TOPIC, _TOPIC_REFUSED)
+
+
 class AuthorizedCaller:
     """Who asks: a connection, seen by the authorizer."""
 
@@ -112,7 +127,7 @@ async def _fetch(broker: Broker, request: Request[Any], handler: Handler, caller
         if caller.has(AclOperation.CLUSTER_ACTION, _CLUSTER):
             return await handler(broker, request)
         return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
-    need = Need(AclOperation.READ, _TOPIC, _TOPIC_REFUSED)
+    need = need_of_topic(AclOperation.READ)
     allowed, refused = caller.split(need, message.topics, lambda each: str(each.topic))
     is_whole = message.session_epoch in (_NEW_SESSION, _NO_SESSION)
     if refused and not is_whole:
@@ -256,7 +271,7 @@ def _describable(caller: AuthorizedCaller, topics: Any) -> tuple[Any, list[Any]]
     """Return the topics that may be described, and the others; None, which stands for all, stays that."""
     if topics is None:
         return None, []
-    need = Need(AclOperation.DESCRIBE, _TOPIC, _TOPIC_REFUSED)
+    need = need_of_topic(AclOperation.DESCRIBE)
     return caller.split(need, topics, lambda each: str(each.name))
 
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.coordinating import has_partition
-from magicbyte.broker.rights_special import AuthorizedCaller, Need, Special
+from magicbyte.broker.rights_special import AuthorizedCaller, Need, Special, need_of_group, need_of_topic
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from magicbyte.protocol.messages.describe_transactions import TransactionState
-from magicbyte.protocol.messages.end_txn import EndTxnResponse
 from magicbyte.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -37,10 +36,10 @@ _REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 WRITE_ID: Final = Need(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
 _DESCRIBE_ID: Final = Need(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, _REFUSED)
-_READ_GROUP: Final = Need(AclOperation.READ, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-_WRITE_TOPIC: Final = Need(AclOperation.WRITE, ResourceType.TOPIC, _TOPIC_REFUSED)
-_READ_TOPIC: Final = Need(AclOperation.READ, ResourceType.TOPIC, _TOPIC_REFUSED)
-_DESCRIBE_TOPIC: Final = Need(AclOperation.DESCRIBE, ResourceType.TOPIC, _TOPIC_REFUSED)
+_READ_GROUP: Final = need_of_group(AclOperation.READ)
+_WRITE_TOPIC: Final = need_of_topic(AclOperation.WRITE)
+_READ_TOPIC: Final = need_of_topic(AclOperation.READ)
+_DESCRIBE_TOPIC: Final = need_of_topic(AclOperation.DESCRIBE)
 
 
 def _refusal(caller: AuthorizedCaller, transactional_id: str, group_id: str | None = None) -> ErrorCode:
@@ -80,13 +79,6 @@ async def _add_offsets(
     """Add a group that may be read to a transaction."""
     if code := _refusal(caller, request.message.transactional_id, request.message.group_id):
         return AddOffsetsToTxnResponse(error_code=code)
-    return await handler(broker, request)
-
-
-async def _end(broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """End a transaction of one's own."""
-    if code := _refusal(caller, request.message.transactional_id):
-        return EndTxnResponse(error_code=code)
     return await handler(broker, request)
 
 
@@ -169,7 +161,6 @@ async def _list(broker: Broker, request: Request[Any], handler: Handler, caller:
 OF_TRANSACTIONS: Final[Mapping[int, Special]] = {
     24: _add_partitions,
     25: _add_offsets,
-    26: _end,
     27: _write_markers,
     28: _commit_offsets,
     65: _describe,
