@@ -18,6 +18,7 @@ from magicbyte.broker.versions import SERVED
 from magicbyte.client import Client
 from magicbyte.client.produce import send
 from magicbyte.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
+from magicbyte.groups.partitioning import STATE_TOPIC
 from magicbyte.protocol import APIS, Message, write_request
 from magicbyte.protocol.messages import add_partitions_to_txn as extend
 from magicbyte.protocol.messages import alter_configs as alter
@@ -357,6 +358,8 @@ def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transaction(tm
         await give(broker, AclOperation.WRITE)
         both = ("t", 0), ("u", 0)
         assert await transacting.add(peer, pair, *both, ("t", 9)) == [ErrorCode.OPERATION_NOT_ATTEMPTED, NO_TOPIC, 3]
+        await give(broker, AclOperation.WRITE, ResourceType.TOPIC, STATE_TOPIC)
+        assert await transacting.add(peer, pair, ("u", 0), (STATE_TOPIC, 0)) == [NO_TOPIC, NO_TOPIC]
         assert await transacting.add(peer, pair, ("t", 0)) == [0]
         assert await transacting.send(peer, pair, ("t", 0), 0, b"a") == (0, 0)
         assert await transacting.add_offsets(peer, pair, "g") == NO_GROUP

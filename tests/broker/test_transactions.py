@@ -246,6 +246,19 @@ def test_16_17_19_22_23_partitions_are_added_all_or_none_and_an_end_can_be_repea
     run(work())
 
 
+def test_a_client_adds_no_partition_of_the_brokers_own_topics(tmp_path: Path) -> None:
+    """As a real 2.8.2: else anybody could have markers written into the state of all transactions."""
+
+    async def work() -> None:
+        async with serving(tmp_path) as (_, peer):
+            pair = await begin(peer)
+            assert await add(peer, pair, A, (STATE_TOPIC, 0), (OFFSETS_TOPIC, 9), ("missing", 0)) == [55, 29, 29, 3]
+            assert await add(peer, pair, (STATE_TOPIC, 0)) == [29]
+            assert await add(peer, pair, A) == [0]
+
+    run(work())
+
+
 def test_36_a_transaction_whose_time_is_up_is_aborted_and_its_producer_fenced(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path, **UNVERIFIED) as (broker, peer):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.coordinating import has_partition
 from magicbyte.broker.rights_special import AuthorizedCaller, Need, Special, need_of_group, need_of_topic
+from magicbyte.broker.topic_nodes import INTERNAL
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
@@ -66,7 +67,7 @@ async def _add_partitions(
         return await handler(broker, request)
 
     def code_of(place: TopicPartition) -> ErrorCode:
-        if place.topic in refused:
+        if place.topic in refused or place.topic in INTERNAL:
             return _TOPIC_REFUSED
         return not_added(is_there=has_partition(broker, *place))
 

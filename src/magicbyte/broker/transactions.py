@@ -7,13 +7,14 @@ waits gets its answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, give, has_partition, own_topic, read_into
 from magicbyte.broker.markers import MarkerSender, write_markers
+from magicbyte.broker.topic_nodes import INTERNAL
 from magicbyte.broker.turns import STEPS_AT_ONCE, Turns
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.effects import Caller, Marker, Producer, Reply
@@ -213,10 +214,13 @@ async def answer(broker: Broker, request: Request[Any]) -> Message:
 
 
 async def add_partitions(broker: Broker, request: Request[AddPartitionsToTxnRequest]) -> Message:
-    """Add partitions to a transaction; where one is not there, the coordinator need not be asked."""
+    """Add partitions to a transaction; where one is not there, the coordinator need not be asked.
+
+    Those of the broker's own topics are not for clients: offsets come by TxnOffsetCommit.
+    """
     if request.version >= FIRST_OF_BROKERS:
         return await _add_for_brokers(broker, request)
-    refused = await _not_added(broker, request.turns, request.message.v3_and_below_topics)
+    refused = await _not_added(broker, request.turns, request.message.v3_and_below_topics, INTERNAL)
     if refused is None:
         return await broker.transactions.ask(request)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=refused)
@@ -242,22 +246,25 @@ async def _added(broker: Broker, turns: Turns, asked: AddPartitionsToTxnTransact
 
 
 async def _not_added(
-    broker: Broker, turns: Turns, topics: Sequence[AddPartitionsToTxnTopic]
+    broker: Broker, turns: Turns, topics: Sequence[AddPartitionsToTxnTopic], forbidden: Collection[str] = ()
 ) -> list[AddPartitionsToTxnTopicResult] | None:
-    """Return the answer to partitions of which some are not there, None if all are."""
-    missing = False
+    """Return the answer to partitions of which some are not there, or of `forbidden` topics, None without any."""
+
+    def code_of(topic: str, partition: int) -> ErrorCode:
+        if topic in forbidden:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return not_added(is_there=has_partition(broker, topic, partition))
+
+    is_refused = False
     async for topic in turns.over(topics):
         async for each in turns.over(topic.partitions):
-            missing = missing or not has_partition(broker, topic.name, each)
-    if not missing:
+            is_refused = is_refused or code_of(topic.name, each) is not ErrorCode.OPERATION_NOT_ATTEMPTED
+    if not is_refused:
         return None
     answers = []
     async for topic in turns.over(topics):
         codes = [
-            AddPartitionsToTxnPartitionResult(
-                partition_index=each,
-                partition_error_code=not_added(is_there=has_partition(broker, topic.name, each)),
-            )
+            AddPartitionsToTxnPartitionResult(partition_index=each, partition_error_code=code_of(topic.name, each))
             async for each in turns.over(topic.partitions)
         ]
         answers.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=codes))
