@@ -141,6 +141,66 @@ def test_a_header_of_a_tar_file_is_bounded(tmp_path: Path) -> None:
         unpack(archive, tmp_path / "to", UnpackLimits(1 << 30))
 
 
+def pax_header(*records: str, kind: bytes = tarfile.XHDTYPE) -> tuple[tarfile.TarInfo, bytes]:
+    """Return a member that says something of the next one: records such as 'path=x'."""
+    lines = [next(f"{size} {each}\n" for size in range(999) if len(f"{size} {each}\n") == size) for each in records]
+    return named("pax", kind), "".join(lines).encode()
+
+
+SPARSE = pax_header("GNU.sparse.major=1", "GNU.sparse.minor=0", f"GNU.sparse.name={SEGMENT}", "GNU.sparse.realsize=9")
+
+
+def test_a_map_of_a_sparse_file_is_bounded(tmp_path: Path) -> None:
+    entries = 8 << 20
+    archive = tar_with(tmp_path / "x.tar", SPARSE, (named(SEGMENT), b"%d\n" % entries + b"0\n" * entries))
+    with pytest.raises(LogDirectoryError, match="headers"):
+        unpack(archive, tmp_path / "to", UnpackLimits(1 << 30))
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        [SPARSE, (named(SEGMENT), b"no map")],
+        [pax_header("comment=x")] * 2000,
+    ],
+    ids=["sparse map", "headers of headers"],
+)
+def test_a_tar_file_that_makes_no_sense_gives_what_is_in_front_of_it(
+    nonsense: list[tuple[tarfile.TarInfo, bytes]], tmp_path: Path
+) -> None:
+    archive = tar_with(tmp_path / "x.tar", (named(SEGMENT), b"data"), *nonsense)
+    assert len(unpack(archive, tmp_path / "to", ROOMY).damage) == 1
+    assert content(tmp_path / "to") == {SEGMENT: b"data"}
+
+
+def test_content_of_a_kind_that_nobody_knows_is_counted(tmp_path: Path) -> None:
+    archive = tar_with(tmp_path / "x.tar", (named(SEGMENT, b"Z"), bytes(8 << 20)), (named(SEGMENT), b"data"))
+    with pytest.raises(LogDirectoryError, match="--max-unpacked"):
+        unpack(archive, tmp_path / "to", ROOMY)
+    found = unpack(archive, tmp_path / "to", UnpackLimits(16 << 20))
+    assert len(found.damage) == 1
+    assert content(tmp_path / "to") == {SEGMENT: b"data"}
+
+
+METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("part", ["header", "flags", "content"])
+def test_of_a_zip_file_whose_first_file_is_damaged_the_others_come_out(method: int, part: str, tmp_path: Path) -> None:
+    archive = tmp_path / "x.zip"
+    with zipfile.ZipFile(archive, "w", method) as out:
+        out.writestr(SEGMENT, bytes(range(256)) * 64)
+        out.writestr(f"t-1/{0:020}.log", b"data")
+    data = bytearray(archive.read_bytes())
+    at = {"header": 0, "flags": data.index(b"PK\1\2") + 8, "content": 30 + len(SEGMENT) + 20}[part]
+    data[at : at + 12] = bytes(each ^ 0x41 for each in data[at : at + 12])
+    archive.write_bytes(data)
+    found = unpack(archive, tmp_path / "to", ROOMY)
+    assert len(found.damage) == 1
+    assert content(tmp_path / "to")[f"t-1/{0:020}.log"] == b"data"
+
+
 def test_more_files_than_allowed_are_refused(tmp_path: Path) -> None:
     archive = tar_with(tmp_path / "x.tar", *((named(f"{at}"), b"") for at in range(9)))
     with pytest.raises(LogDirectoryError, match="at most 8 files"):

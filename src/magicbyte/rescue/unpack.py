@@ -7,8 +7,10 @@ damaged gives what is in front of that; `Unpacked.damage` has the rest.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
+import lzma
 import os
 import re
 import shutil
@@ -38,11 +40,14 @@ _PIECE: Final = 1 << 20
 _TAR_PIECE: Final = 16 << 10  # of a file that is cut, tarfile keeps back what it was asked for
 _LARGEST_TEXT: Final = 1 << 20
 _LARGEST_HEADER: Final = 1 << 20  # of a member's name and attributes in a tar file
+_LARGEST_HEADERS: Final = 8 * _LARGEST_HEADER  # all that are in front of a member
 _HEADERS: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
                    tarfile.GNUTYPE_LONGLINK)  # fmt: skip
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log(\.gz)?")
 _TEXTS: Final = {*checkpoints.OFFSET_CHECKPOINTS, checkpoints.META_PROPERTIES, checkpoints.MESSAGE_DIALECT}
-_DAMAGE: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, CorruptRecordError)
+_DAMAGE: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError,
+                  OSError, CorruptRecordError)  # fmt: skip
+"""What the libraries raise for bytes that make no sense, or that they do not know; of OSError see `_is_damage`."""
 
 
 class UnpackLimits(NamedTuple):
@@ -67,10 +72,11 @@ class Unpacked:
 
 
 class _PackedFile(NamedTuple):
-    """A file of an archive. `open` is None for a link or a device."""
+    """A file of an archive. `open` is None for what has no content; `is_regular` is false for a link or a device."""
 
     name: str
     open: Callable[[], IO[bytes] | None] | None
+    is_regular: bool
 
 
 def is_packed(backup: Path) -> bool:
@@ -131,6 +137,8 @@ class _Unpacking:
                     raise LogDirectoryError(f"{self.archive}: expected at most {self.limits.files} files, found more")
                 self._take(member)
         except _DAMAGE as error:
+            if not _is_damage(error):
+                raise
             self.found.damage.append(f"{self.archive}: damaged or cut off{self._at}: {_text(error)}")
 
     def _take(self, member: _PackedFile) -> None:
@@ -138,10 +146,21 @@ class _Unpacking:
         is_segment = _SEGMENT.fullmatch(place.name) is not None
         if not is_segment and place.name not in _TEXTS:
             self._pass_over(member)
-        elif member.open is None:
+        elif member.open is None or not member.is_regular:
             self.found.damage.append(f"{self.archive}: {member.name}: a link or no file: left out")
-        elif (file := member.open()) is not None:
-            self._write(file, self.to / place, member.name, is_segment=is_segment)
+            self._pass_over(member)
+        else:
+            self._unpack(member.open, self.to / place, member.name, is_segment=is_segment)
+
+    def _unpack(self, opened: Callable[[], IO[bytes] | None], target: Path, name: str, *, is_segment: bool) -> None:
+        """Write a file; what is damaged of it is noted, and others may still follow."""
+        try:
+            if (file := opened()) is not None:
+                self._write(file, target, name, is_segment=is_segment)
+        except _DAMAGE as error:
+            if isinstance(error, tarfile.TarError) or not _is_damage(error):
+                raise  # nothing behind it can be read
+            self.found.damage.append(f"{self.archive}: {name}: {_text(error)}")
 
     def _write(self, file: IO[bytes], target: Path, name: str, *, is_segment: bool) -> None:
         packed: _UpToDamage | None = None
@@ -151,18 +170,13 @@ class _Unpacking:
             content, packed = _gunzipped(file)
         make_directory(target.parent)
         self.found.segments += is_segment
-        try:
-            with file, target.open("wb") as out:
-                for piece in self._pieces(content):
-                    if not is_segment and out.tell() + len(piece) > _LARGEST_TEXT:
-                        raise LogDirectoryError(f"{self.archive}: {name}: expected at most {_LARGEST_TEXT} bytes")
-                    out.write(piece)
-            if packed is not None and packed.damage is not None:
-                raise packed.damage
-        except _DAMAGE as error:
-            if isinstance(error, tarfile.TarError):
-                raise  # nothing behind it can be read
-            self.found.damage.append(f"{self.archive}: {name}: {_text(error)}")
+        with file, target.open("wb") as out:
+            for piece in self._pieces(content):
+                if not is_segment and out.tell() + len(piece) > _LARGEST_TEXT:
+                    raise LogDirectoryError(f"{self.archive}: {name}: expected at most {_LARGEST_TEXT} bytes")
+                out.write(piece)
+        if packed is not None and packed.damage is not None:
+            raise packed.damage
 
     def _pass_over(self, member: _PackedFile) -> None:
         """Count what lies between the files that are wanted; of a zip or a folder it is not even read."""
@@ -195,6 +209,11 @@ def _gunzipped(file: IO[bytes]) -> tuple[IO[bytes], _UpToDamage]:
     """Return the content of a gzip file up to damage, and who keeps that."""
     packed = _UpToDamage(gzip.GzipFile(fileobj=file))
     return cast("IO[bytes]", io.BufferedReader(packed)), packed
+
+
+def _is_damage(error: Exception) -> bool:
+    """Say whether an error is about bytes: the OSErrors of gzip and bz2 have no number, zipfile seeks to nowhere."""
+    return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL)
 
 
 def _text(error: Exception) -> str:
@@ -255,6 +274,26 @@ class _BoundedHeader(tarfile.TarInfo):
         return found
 
 
+class _BoundedBetween:
+    """The bytes of a tar file. Between the contents of two files there are only headers, which have a limit together.
+
+    The library reads maps of sparse files, and headers of headers, into memory as far as they go. `between`: bytes that
+    were read since the last content; None while one is read.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.between: int | None = 0
+
+    def read(self, size: int, /) -> bytes:
+        found = self._file.read(size)
+        if self.between is not None:
+            self.between += len(found)
+            if self.between > _LARGEST_HEADERS:
+                raise LogDirectoryError(f"archive: expected headers of at most {_LARGEST_HEADERS} bytes, found more")
+        return found
+
+
 def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_PackedFile]:
     stream: IO[bytes] = file
     packed: _UpToDamage | None = None
@@ -267,12 +306,15 @@ def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_PackedFile]:
     class Header(_BoundedHeader):
         pass
 
-    with tarfile.open(fileobj=stream, mode="r|", tarinfo=Header) as tar:
+    bounded = _BoundedBetween(stream)
+    with tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r|", tarinfo=Header) as tar:
         for each in tar:
             tar.members = []  # type: ignore[attr-defined]  # not in typeshed; of a stream it would only grow
-            if each.isdir():
-                continue
-            yield _PackedFile(each.name, partial(tar.extractfile, each) if each.isreg() else None)
+            if not each.isdir():
+                has_content = each.isreg() or each.type not in tarfile.SUPPORTED_TYPES
+                bounded.between = None
+                yield _PackedFile(each.name, partial(tar.extractfile, each) if has_content else None, each.isreg())
+            bounded.between = 0
     if packed is not None and packed.damage is not None:
         raise packed.damage
     if not Header.ended:
@@ -287,20 +329,13 @@ def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterato
             if each.is_dir():
                 continue
             kind = each.external_attr >> 28  # of Unix: 8 is a file, 0 is not told
-            yield _PackedFile(each.filename, partial(_opened, found, each) if kind in (0, 8) else None)
-
-
-def _opened(found: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
-    try:
-        return found.open(member)
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in a way that Python does not know
-        raise LogDirectoryError(f"{member.filename}: cannot be unpacked: {error}") from error
+            yield _PackedFile(each.filename, partial(found.open, each), kind in (0, 8))
 
 
 def _folder_members(folder: Path) -> Iterator[_PackedFile]:
     for place, _, names in os.walk(folder):
         for each in (Path(place, name) for name in names):
-            yield _PackedFile(str(each.relative_to(folder)), partial(_open, each) if each.is_file() else None)
+            yield _PackedFile(str(each.relative_to(folder)), partial(_open, each), each.is_file())
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -311,4 +346,4 @@ def _single(archive: Path, file: BinaryIO, as_: TopicPartition | None) -> Iterat
     """Yield the one segment that a `.log.gz` is; the partition is named by `as_`, by the file or by its folder."""
     name = archive.name if _SEGMENT.fullmatch(archive.name) else f"{0:020}.log.gz"
     folder = archive.resolve().parent.name if name == archive.name else archive.name.removesuffix(".log.gz")
-    yield _PackedFile(f"{folder if as_ is None else as_}/{name}", lambda: file)
+    yield _PackedFile(f"{folder if as_ is None else as_}/{name}", lambda: file, is_regular=True)
