@@ -14,7 +14,6 @@ import importlib
 import io
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -161,6 +160,8 @@ class Commands(click.Group):
 
 def _set_up(clone: str, extra: str) -> None:
     """Bring the packages of a clone, which ./magicbyte set up, as far as `extra` needs them. It says what it does."""
+    import subprocess  # milliseconds, which commands that install nothing need not pay
+
     stage = "spark" if extra == "spark" else "run"
     subprocess.run(["sh", f"{clone}/tools/set_up.sh", stage], stdin=subprocess.DEVNULL, stdout=2, check=False)
 
