@@ -91,6 +91,15 @@ def test_a_folder_with_packed_segments_is_unpacked(tmp_path: Path) -> None:
     assert content(folder) == before
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_a_segment_that_is_there_twice_the_larger_one_is_taken_and_it_is_said(order: int, tmp_path: Path) -> None:
+    whole, cut = (named(SEGMENT), b"whole data"), (named(f"{SEGMENT}.gz"), gzip.compress(b"whole data", 0)[:18])
+    archive = tar_with(tmp_path / "x.tar", *[whole, cut][::order])
+    found = unpack(archive, tmp_path / "to", ROOMY)
+    assert any("twice" in each for each in found.damage)
+    assert content(tmp_path / "to") == {SEGMENT: b"whole data"}
+
+
 @pytest.mark.parametrize("name", [f"../../{SEGMENT}", f"a/../../{SEGMENT}", f"..\\{SEGMENT}"])
 def test_names_that_lead_out_are_refused(name: str, tmp_path: Path) -> None:
     archive = tar_with(tmp_path / "x.tar", (named(name), b"data"))

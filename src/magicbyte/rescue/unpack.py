@@ -169,14 +169,27 @@ class _Unpacking:
             target = target.with_suffix("")
             content, packed = _gunzipped(file)
         make_directory(target.parent)
-        self.found.segments += is_segment
-        with file, target.open("wb") as out:
-            for piece in self._pieces(content):
-                if not is_segment and out.tell() + len(piece) > _LARGEST_TEXT:
-                    raise LogDirectoryError(f"{self.archive}: {name}: expected at most {_LARGEST_TEXT} bytes")
-                out.write(piece)
+        again = target.exists()  # appended to a tar file, or both packed and not
+        written = target.with_name(f"{target.name}.again") if again else target
+        self.found.segments += is_segment and not again
+        try:
+            with file, written.open("wb") as out:
+                for piece in self._pieces(content):
+                    if not is_segment and out.tell() + len(piece) > _LARGEST_TEXT:
+                        raise LogDirectoryError(f"{self.archive}: {name}: expected at most {_LARGEST_TEXT} bytes")
+                    out.write(piece)
+        finally:
+            if again:
+                self._keep_larger(written, target, name)
         if packed is not None and packed.damage is not None:
             raise packed.damage
+
+    def _keep_larger(self, written: Path, target: Path, name: str) -> None:
+        self.found.damage.append(f"{self.archive}: {name}: is there twice: the larger one is taken")
+        if written.stat().st_size > target.stat().st_size:
+            written.replace(target)
+        else:
+            written.unlink()
 
     def _pass_over(self, member: _PackedFile) -> None:
         """Count what lies between the files that are wanted; of a zip or a folder it is not even read."""
