@@ -248,7 +248,7 @@ class _Copying:
         if self._stop.is_set():
             return
         if len(found.table):
-            self._reached = end_of(found, self.route.dialect, self._reached, end)
+            self._reached = end_of(found, self._reached, end)
             self._parked = {each for each in self._parked if each >= self._reached}
             if self._flow is None or not self._flow.reach(self._reached):
                 self._take_arrivals()

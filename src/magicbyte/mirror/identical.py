@@ -23,9 +23,8 @@ from magicbyte.mirror.copier import Copied
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.mirror.plan import Choice, TopicMirrorPlan, make_topics, plan, plan_folder
 from magicbyte.mirror.progress import Book, Lane, MirrorPlace
-from magicbyte.mirror.rewrite import behind
+from magicbyte.mirror.rewrite import behind_all
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
-from magicbyte.records.entry import parse_entry
 
 SAVE_BYTES: Final = 64 << 20  # that are copied until they are made durable
 
@@ -117,7 +116,7 @@ class TopicReplica:
         except BrokerError as error:
             # What was sent again, since no answer came, may have been there.
             _, end = await bounds(self._target, self.wanted.to, self.partition)
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or end < _behind_last(found):
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or end < behind_all(found):
                 raise
 
     async def start_at(self, offset: int) -> None:
@@ -182,19 +181,12 @@ class IdenticalCopier:
             is_first, unsaved = False, unsaved + len(found.data)
             self.copied.closed_sets += len(found.table)
             self.copied.closed_bytes += len(found.data)
-            self.copied.lag = max(end - _behind_last(found), 0)
+            self.copied.lag = max(end - behind_all(found), 0)
             if unsaved >= SAVE_BYTES:
                 await self.replica.keep()
                 unsaved = 0
             if self._stop.is_set():
                 return
-
-
-def _behind_last(found: ClosedSets) -> int:
-    row = len(found.table) - 1
-    last = parse_entry(found.data[found.table.position[row] :], found.table.dialect)
-    assert last is not None, "the scan has seen all of it"
-    return behind(found, row, last)
 
 
 class IdenticalMirror(Rounds):

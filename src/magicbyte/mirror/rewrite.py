@@ -185,14 +185,17 @@ def behind(found: ClosedSets, row: int, entry: Entry) -> int:
     return offset_behind(found.table, row, found.high_watermark)
 
 
-def end_of(found: ClosedSets, dialect: Dialect, start: int, end: int) -> int:
-    """Return where to go on behind what was fetched from `start` on, markers and aborted sets, too: `end` at most."""
-    if not len(found.table):
-        return start
+def behind_all(found: ClosedSets) -> int:
+    """Return the offset behind all of what was fetched, of which there is something. Raises CorruptRecordError."""
     row = len(found.table) - 1
-    last = parse_entry(found.data[found.table.position[row] :], dialect)
+    last = parse_entry(found.data[found.table.position[row] :], found.table.dialect)
     assert last is not None, "the scan has seen all of it"
-    return max(start, min(behind(found, row, last), end))
+    return behind(found, row, last)
+
+
+def end_of(found: ClosedSets, start: int, end: int) -> int:
+    """Return where to go on behind what was fetched from `start` on, markers and aborted sets, too: `end` at most."""
+    return max(start, min(behind_all(found), end)) if len(found.table) else start
 
 
 def _joined(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:

@@ -103,7 +103,7 @@ class TransactionalCopier:
                     for load in self._loads(found, place):
                         made, place = await self._send(producer, load, place)
                         copied.append((load.parcel, made))
-                    place = replace(place, offset=end_of(found, route.dialect, place.offset, end))
+                    place = replace(place, offset=end_of(found, place.offset, end))
                     await self._keep(producer, place)
                 self.saved, self._at_boundary = place, True
                 for parcel, made in copied:
