@@ -38,11 +38,10 @@ from magicbyte.mirror.rewrite import (
     Parcel,
     end_of,
     forward,
-    parcels,
     records_of,
 )
 from magicbyte.mirror.route import Route
-from magicbyte.mirror.spread import ParcelLoad, Portion, by_key, straight
+from magicbyte.mirror.spread import ParcelLoad, Portion
 from magicbyte.printable import logger
 
 log = logger(__name__)
@@ -311,12 +310,8 @@ class _Copying:
 
     def _loads(self, found: ClosedSets) -> Iterator[ParcelLoad]:
         """Yield what is to be sent of some sets, and to which partitions."""
-        route, place = self.route, self._place
-        each, lanes = parcels(found, self._reached, route.storage, at_boundary=self._at_boundary), len(place.lanes)
-        if route.lanes:
-            loads = by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
-        else:
-            loads = straight(each, route.partition)
+        lanes = len(self._place.lanes)
+        loads = self.route.loads(found, self._reached, lanes, at_boundary=self._at_boundary)
         return without(loads, self._parked) if self._parked else loads
 
     def _note_lag(self, end: int) -> None:

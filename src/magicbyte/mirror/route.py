@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from magicbyte.client import Client
+from magicbyte.client.fetch import ClosedSets
 from magicbyte.client.source import Source
 from magicbyte.mirror.oversize import OnOversize, Park
 from magicbyte.mirror.progress import Book, Origin
-from magicbyte.mirror.rewrite import Storage
+from magicbyte.mirror.rewrite import Storage, parcels
+from magicbyte.mirror.spread import ParcelLoad, by_key, straight
 from magicbyte.records.layout import Dialect
 
 
@@ -51,6 +54,16 @@ class Route:
     def targets(self) -> range:
         """The partitions of the target."""
         return range(self.lanes) if self.lanes else range(self.partition, self.partition + 1)
+
+    def loads(self, found: ClosedSets, start: int, lanes: int, *, at_boundary: bool) -> Iterator[ParcelLoad]:
+        """Yield what is to be sent of what was fetched, from the offset `start` on, and to which of `lanes` partitions.
+
+        `at_boundary`: as of `parcels`. Raises CorruptRecordError, after all in front of the damage was given.
+        """
+        each = parcels(found, start, self.storage, at_boundary=at_boundary)
+        if self.lanes:
+            return by_key(each, found.data, self.partition if lanes == self.partitions else -1, lanes)
+        return straight(each, self.partition)
 
     def book(self, partition: int) -> Book:
         """Where the place of a partition of the source is kept."""

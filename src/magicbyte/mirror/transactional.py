@@ -8,11 +8,10 @@ go one by one, so it is slower than a `PartitionCopier`, and there is no map of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
-from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
+from magicbyte.client.fetch import FetchOptions, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
 from magicbyte.client.produce import TOO_LARGE
 from magicbyte.client.transactions import TransactionalProducer
@@ -23,9 +22,9 @@ from magicbyte.mirror.flow import ahead
 from magicbyte.mirror.oversize import smaller
 from magicbyte.mirror.progress import Lane, MirrorPlace
 from magicbyte.mirror.resume import resume
-from magicbyte.mirror.rewrite import Made, Parcel, ProducerIdentity, end_of, forward, parcels
+from magicbyte.mirror.rewrite import Made, Parcel, ProducerIdentity, end_of, forward
 from magicbyte.mirror.route import Route
-from magicbyte.mirror.spread import ParcelLoad, Portion, by_key, straight
+from magicbyte.mirror.spread import ParcelLoad, Portion
 from magicbyte.protocol.message import Records
 from magicbyte.records.encode import BatchHeader
 
@@ -100,7 +99,8 @@ class TransactionalCopier:
                     expect(WORTH_LOADING)  # as the broker had more, and the kernels pay
                 copied: list[tuple[Parcel, list[Made]]] = []
                 async with producer.transaction():
-                    for load in self._loads(found, place):
+                    loads = route.loads(found, place.offset, len(place.lanes), at_boundary=self._at_boundary)
+                    for load in loads:
                         made, place = await self._send(producer, load, place)
                         copied.append((load.parcel, made))
                     place = replace(place, offset=end_of(found, place.offset, end))
@@ -109,14 +109,6 @@ class TransactionalCopier:
                 for parcel, made in copied:
                     self.copied.add(parcel, made)
                 self.copied.lag = max(end - place.offset, 0)
-
-    def _loads(self, found: ClosedSets, place: MirrorPlace) -> Iterator[ParcelLoad]:
-        """Yield what is to be sent of some sets, and to which partitions."""
-        route, lanes = self.route, len(place.lanes)
-        each = parcels(found, place.offset, route.storage, at_boundary=self._at_boundary)
-        if route.lanes:
-            return by_key(each, found.data, route.partition if lanes == route.partitions else -1, lanes)
-        return straight(each, route.partition)
 
     async def _send(
         self, producer: TransactionalProducer, load: ParcelLoad, place: MirrorPlace
