@@ -147,6 +147,22 @@ def test_56_records_wait_at_their_producer_while_no_coordinator_can_be_asked(tmp
     run(work())
 
 
+def test_69_offsets_wait_in_the_code_of_each_version_while_the_coordinator_of_the_transaction_loads(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (broker, peer):
+            await found(peer, "g", 0)
+            pair = await begin(peer)
+            await add_offsets(peer, pair, "g")
+            for partition in list(broker.transactions.coordinator.terms):
+                broker.transactions.coordinator.begin_loading(partition, 0)
+            told = [await commit_offset(peer, pair, "g", A, 5, version=each) for each in range(4)]
+            assert told == [15, 15, 14, 14]
+
+    run(work())
+
+
 def test_77_what_comes_late_leaves_nothing_hanging(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path) as (_, peer):

@@ -241,7 +241,7 @@ async def offset_commit(broker: Broker, request: Request[OffsetCommitRequest]) -
 async def commit_in_transaction(broker: Broker, request: Request[TxnOffsetCommitRequest]) -> Message:
     """Store offsets as part of a transaction that their partition is in, or comes into."""
     if code := await offsets_refusal(broker, request):
-        return refused_in_transaction(request.message, code)
+        return refused_in_transaction(request.message, request.version, code)
     return await broker.groups.ask(request)
 
 

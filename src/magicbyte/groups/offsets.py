@@ -134,9 +134,7 @@ def commit_in_transaction(
     table: GroupTable, caller: Caller, request: TxnOffsetCommitRequest, now: Moment
 ) -> list[Effect]:
     """Store offsets as part of a transaction; answer when they are stored. They count when the transaction commits."""
-    group, code = table.groups.get(request.group_id), table.status(request.group_id)
-    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and caller.version < LOADING_CODE:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    group, code = table.groups.get(request.group_id), _known_in(caller.version, table.status(request.group_id))
     code = code or _transactional_refusal(group, request)
     taken, topics = _taken(
         table, ((each.name, each.partitions) for each in request.topics), code,
@@ -164,8 +162,16 @@ def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest)
     return ErrorCode.ILLEGAL_GENERATION
 
 
-def refused_in_transaction(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """Return the answer to offsets none of which is taken."""
+def _known_in(version: int, code: ErrorCode) -> ErrorCode:
+    """Return the code as a version of TxnOffsetCommit has it: early producers end for a coordinator that loads."""
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_CODE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
+
+
+def refused_in_transaction(request: TxnOffsetCommitRequest, version: int, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """Return the answer to offsets none of which is taken, in a version of the request."""
+    code = _known_in(version, code)
     topics = [
         (topic.name, tuple((each.partition_index, code) for each in topic.partitions)) for topic in request.topics
     ]
