@@ -255,9 +255,9 @@ def _value(
     now: Moment,
 ) -> OffsetCommitValue:
     committed_ms = now.date_ms if partition.commit_timestamp == -1 else partition.commit_timestamp
-    if request.retention_time_ms == -1:
-        return _made(table, partition, committed_ms)
     value = _made(table, partition, committed_ms)
+    if request.retention_time_ms == -1:
+        return value
     return replace(value, version=1, expire_timestamp=now.date_ms + request.retention_time_ms)
 
 
