@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from magicbyte.client import Client
 from magicbyte.client.produce import send
 from magicbyte.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
 from magicbyte.groups.partitioning import STATE_TOPIC
+from magicbyte.metadata.on_loop import LoopStore
+from magicbyte.ports import Node, Watch
 from magicbyte.protocol import APIS, Message, write_request
 from magicbyte.protocol.messages import add_partitions_to_txn as extend
 from magicbyte.protocol.messages import alter_configs as alter
@@ -527,3 +529,33 @@ def test_an_authorizer_of_another_name_is_refused_and_so_are_super_users_that_ar
         BrokerConfig({"authorizer.class.name": "com.example.Own"})
     with pytest.raises(InvalidConfigError):
         BrokerConfig({"super.users": "alice"})
+
+
+def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_on(tmp_path: Path) -> None:
+    """The names of resources are read before the right is stored, what is said of them afterwards."""
+
+    class Paused(LoopStore):
+        is_paused = True
+
+        async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
+            if self.is_paused:
+                self.is_paused = False
+                reading.set()
+                await go_on.wait()
+            return await super().get_many(paths, watch)
+
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(broker: Broker, peer: Peer) -> None:
+        authorizer = broker.authorizer
+        assert authorizer is not None
+        authorizer._alone = Paused(broker.metadata, broker.writing.run)
+        authorizer.look_again()
+        await asyncio.wait_for(reading.wait(), 60)
+        await give(broker, AclOperation.READ)
+        go_on.set()
+        while authorizer._is_reading:
+            assert ResourcePattern(ResourceType.TOPIC, "t") in authorizer.acls.of
+            await asyncio.sleep(0)
+
+    serving(tmp_path, work)

@@ -46,6 +46,7 @@ class Authorizer:
         self._super_users = broker.config.super_users
         self._alone = LoopStore(broker.metadata, broker.writing.run)
         self._is_reading = self._is_stale = False
+        self._own = dict[ResourcePattern, Entries]()  # what was changed here since the last reading began
 
     @property
     def _store(self) -> LoopStore:
@@ -129,6 +130,7 @@ class Authorizer:
 
     async def _read(self) -> None:
         store = self._store
+        self._own.clear()
         for path in (acls.LITERAL_CHANGES, acls.PREFIXED_CHANGES):
             await store.children(path, self._changed)
         resources = [
@@ -142,7 +144,7 @@ class Authorizer:
             for resource, node in zip(resources, nodes, strict=True)
             if node is not None
         }
-        self.acls = self._acls(found)
+        self.acls = self._acls(found | self._own)  # what was read may be from before a change that is answered
 
     def _acls(self, found: dict[ResourcePattern, Entries]) -> Acls:
         return Acls(found, self._super_users, or_else=self._broker.config.allow_everyone_if_no_acl_found)
@@ -181,6 +183,7 @@ class Authorizer:
         note, said = resource.note
         old = await self._old_notes(note.rpartition("/")[0], self._broker.clock.now_ms())
         await store.transaction([change, *old, CreateNode(note, said, sequence=True)])
+        self._own[resource] = after
         self.acls = self._acls({**self.acls.of, resource: after})
 
     async def _old_notes(self, parent: str, now_ms: int) -> list[NodeChange]:
