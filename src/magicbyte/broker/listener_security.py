@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
-from urllib.parse import unquote, urlparse
 
 from magicbyte.errors import InvalidConfigError
 from magicbyte.printable import logger
@@ -16,7 +15,7 @@ from magicbyte.security.jaas import parse_jaas
 from magicbyte.security.names import MappingRules
 from magicbyte.security.sasl import OAUTHBEARER, PLAIN
 from magicbyte.security.scram import HASHES
-from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, ClientSecurity, files_named, resolved, stores
+from magicbyte.security.settings import KEYSTORE, TRUSTSTORE, ClientSecurity, file_of, files_named, resolved, stores
 from magicbyte.security.tls import TlsSettings, server_context
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _files_of(listener: Listener, static: Mapping[str, str]) -> list[str]:
     own = f"listener.name.{listener.name.lower()}."
     found = [(name.removeprefix(own), text) for name, text in static.items() if is_of_security(name)]
     paths = {text for name, text in found if name in ("ssl.keystore.location", "ssl.truststore.location")}
-    paths |= {path for name, text in found if name == _JWKS and (path := _path_of(text)) is not None}
+    paths |= {path for name, text in found if name == _JWKS and (path := file_of(text)) is not None}
     return sorted(paths.union(*(files_named(text) for _, text in found)))
 
 
@@ -158,7 +157,7 @@ def _tokens(given: Callable[[str], str | None]) -> TokenRules:
     """Return what tokens must be. Reads the file of the keys. Raises InvalidConfigError."""
     from magicbyte.security.oauth import TokenRules, load_keys
 
-    path = _path_of(given(_JWKS) or "")
+    path = file_of(given(_JWKS) or "")
     if path is None:
         raise InvalidConfigError(f"{_JWKS}: expected file:///PATH, a JWKS file")
     try:
@@ -170,11 +169,6 @@ def _tokens(given: Callable[[str], str | None]) -> TokenRules:
     if not skew.isascii() or not skew.isdigit() or len(skew) > 6:
         raise InvalidConfigError(f"{_SKEW}: expected a number of seconds, found {skew[:80]!r}")
     return TokenRules(keys, audiences, given(_ISSUER), int(skew) * 1000, given(_PRINCIPAL_CLAIM) or "sub")
-
-
-def _path_of(url: str) -> str | None:
-    parts = urlparse(url)
-    return unquote(parts.path) if parts.scheme == "file" and parts.path else None
 
 
 def client_of(listener: Listener, config: BrokerConfig) -> ClientSecurity:

@@ -160,6 +160,12 @@ def files_named(value: str) -> set[str]:
     return {match[2].rpartition(":")[0] for match in _REFERENCE.finditer(value) if match[1] == "file"}
 
 
+def file_of(url: str) -> str | None:
+    """Return the path of a `file:` URL, None for any other."""
+    parts = urlparse(url)
+    return unquote(parts.path) if parts.scheme == "file" and parts.path else None
+
+
 def _tls(found: Mapping[str, str]) -> TlsSettings:
     trusted, own = stores(found)
     if found.get("ssl.ca.location") or found.get("ssl.ca.pem"):
@@ -186,10 +192,10 @@ def _login(found: Mapping[str, str]) -> Login:
     if mechanism not in known:
         raise InvalidConfigError(f"sasl.mechanism: expected {', '.join(known)}, found {mechanism or 'none'}")
     if mechanism == OAUTHBEARER:
-        url = urlparse(found.get("sasl.oauthbearer.token.endpoint.url", ""))
-        if url.scheme != "file" or not url.path:
+        path = file_of(found.get("sasl.oauthbearer.token.endpoint.url", ""))
+        if path is None:
             raise InvalidConfigError("sasl.oauthbearer.token.endpoint.url: expected file:///PATH, a file with a token")
-        return Login(mechanism, token_file=unquote(url.path))
+        return Login(mechanism, token_file=path)
     user, password = found.get("sasl.username"), found.get("sasl.password")
     if (text := found.get("sasl.jaas.config")) is not None:
         options = parse_jaas("sasl.jaas.config", text).options
