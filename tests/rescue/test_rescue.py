@@ -149,6 +149,25 @@ def test_killed_on_the_way_it_goes_on_and_the_same_comes_out(tmp_path: Path, mon
     assert content(out) == content(tmp_path / "whole")
 
 
+def test_killed_before_the_directory_has_its_name_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup, out = backup_of(OLD[:1], tmp_path / "backup"), tmp_path / "out"
+
+    renamed = Path.rename
+
+    def rename(path: Path, target: Path) -> Path:
+        if target == out:
+            raise CrashError
+        return renamed(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", rename)
+        with pytest.raises(CrashError):
+            steps.rescue_into(backup, out, tmp_path / "work", steps.RescueOptions(no_steps))
+    assert not out.exists()
+    assert receipt_of(backup, "--to", out, "--work", tmp_path / "work")["complete"]
+    assert not list(out.glob("*.jsonl"))
+
+
 def test_a_directory_is_one_that_a_broker_opens(tmp_path: Path) -> None:
     backup = backup_of(OLD, tmp_path / "backup")
     receipt = by_partition(receipt_of(backup, "--to", tmp_path / "out", status=1))
@@ -308,6 +327,25 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path: Path) -> None:
     result = run("rescue", backup, "--to", tmp_path / "out", "--topic", "nope")
     assert result.exit_code == 2
     assert "nope" in result.stderr
+
+
+def test_the_current_folder_can_be_the_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup = backup_of(OLD[:1], tmp_path / "backup")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert receipt_of(backup, "--to", ".")["complete"]
+    assert "basic-gzip-0" in [each.name for each in (tmp_path / "here").iterdir()]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["backup", "here"]
+
+
+def test_a_working_folder_that_cannot_become_the_target_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = backup_of(OLD[:1], tmp_path / "backup")
+    monkeypatch.setattr(steps, "_file_system", lambda path: 1 + ("elsewhere" in str(path)))
+    result = run("rescue", backup, "--to", tmp_path / "out", "--work", tmp_path / "elsewhere/work")
+    assert (result.exit_code, "file system" in result.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == [backup]
 
 
 def test_a_working_folder_of_another_rescue_is_refused(tmp_path: Path) -> None:

@@ -78,8 +78,7 @@ def rescue(
 
     folder = options.log_directory_or_none(target, "--to")
     if work is None:
-        beside = Path(f"{backup.resolve().name}.rescue") if folder is None else folder
-        work = beside if folder is None else folder.with_name(f"{folder.name}.rescue")
+        work = Path(f"{backup.resolve().name if folder is None else folder.resolve()}.rescue")
     chosen = RescueOptions(
         _step,
         topics=topics,

@@ -79,6 +79,8 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
     if isinstance(target, Path):
         _check_new(target)
         refuse_overlap(target, [str(backup)])
+        if _file_system(work) != _file_system(target):
+            raise LogDirectoryError(f"{work}: expected a folder on the file system of {target}, which it is renamed to")
     else:
         asyncio.run(planned(target.client(), ()))  # a cluster that does not answer is told before the work begins
     is_new = not work.exists()
@@ -120,6 +122,11 @@ def _check_new(target: Path) -> None:
         return
     if target.exists():
         raise LogDirectoryError(f"{target}: expected a new directory, found one that is in use")
+
+
+def _file_system(path: Path) -> int:
+    """Return the number of the file system that a path is in, or would be made in."""
+    return next(each for each in (path.resolve(), *path.resolve().parents) if each.exists()).stat().st_dev
 
 
 @dataclass(slots=True)
@@ -243,10 +250,12 @@ def _place(converted: Path, target: Path, receipt: RescueReceipt) -> None:
     groups, damaged = stored_groups(each for each in discover([str(converted)]) if each.topic == OFFSETS_TOPIC)
     receipt.kept_groups = list(groups)
     receipt.groups_left_out |= dict.fromkeys(damaged, "not understood")
-    for stray in converted.glob("*.jsonl"):
-        stray.unlink()
+    target = target.resolve()  # "." cannot be removed by this name
     if target.exists():
         target.rmdir()  # it is empty, or this fails
     make_directory(target.parent)
-    converted.rename(target)
+    converted.rename(target)  # crash up to here: the same call goes on; behind it all is there
+    for stray in target.glob("*.jsonl"):
+        stray.unlink()
+    sync_directory(target)
     sync_directory(target.parent)
