@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RESCUE_GROUP: Final = "magicbyte-rescue"
 Topics = Mapping[str, list[RescuedPartition]]
+Steps = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Begins a step with a name and its size in bytes; gives what is told of the bytes done."""
 _FETCH, _COMMITTED, _DESCRIBE_CONFIGS = 1, range(4, 13), 32
 _LOOK_SECONDS: Final = 0.2  # between two looks at how far a copy is
 
@@ -65,7 +67,7 @@ async def produce_all(
     staged: Mapping[str, list[PartitionDirectory]],
     groups: StoredGroups,
     receipt: RescueReceipt,
-    steps: Callable[[str, int], AbstractContextManager[Callable[[int], None]]],
+    steps: Steps,
 ) -> None:
     """Copy the topics, then the groups; note in the receipt what the target gives back.
 
@@ -73,11 +75,12 @@ async def produce_all(
     and NetworkError.
     """
     async with target:
-        sources = {
-            name: LogSource(staged[name], _identity(partitions)) for name, partitions in topics.items()
-        }  # fmt: skip
-        for name, partitions in topics.items():
-            await _check_kept(target, name, partitions)
+        sources = {name: LogSource(staged[name], _identity(partitions)) for name, partitions in topics.items()}
+        known = await target.topics()
+        if (await target.versions()).latest(APIS[_DESCRIBE_CONFIGS]) is not None:
+            for name, partitions in topics.items():
+                if name in known:
+                    await _check_kept(target, name, partitions)
         size = sum(each.size for folders in staged.values() for each in folders)
         with steps("produce", size) as advance:
             for name, source in sources.items():
@@ -102,9 +105,6 @@ def _identity(partitions: list[RescuedPartition]) -> str:
 
 async def _check_kept(target: Client, name: str, partitions: list[RescuedPartition]) -> None:
     """Raise MirrorError where the target would delete at once what it is given."""
-    known = await target.topics()
-    if name not in known or (await target.versions()).latest(APIS[_DESCRIBE_CONFIGS]) is None:
-        return
     setting = (await admin.describe_configs(target, admin.ConfigResource.TOPIC, name)).get("retention.ms")
     retention = -1 if setting is None or setting.value is None else int(setting.value)
     times = [each.whole.oldest for each in partitions if each.whole.oldest is not None]

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,12 +33,9 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import Format
 from magicbyte.rescue.backup import BackupContent, missing_numbers, open_backup
 from magicbyte.rescue.groups import stored_groups
-from magicbyte.rescue.produce import planned, produce_all
+from magicbyte.rescue.produce import Steps, planned, produce_all
 from magicbyte.rescue.receipt import RescuedPartition, RescueReceipt, count_records, records_seen
 from magicbyte.rescue.unpack import UnpackLimits, is_packed, unpack
-
-Steps = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Begins a step with a name and its size in bytes; gives what is told of the bytes done."""
 
 STATE: Final = "rescue.json"
 LOCK: Final = ".lock"
@@ -193,7 +190,7 @@ class _RescueStage:
             for done in salvage_logs(self.content.partitions, self.work / SALVAGED, salvaging):
                 source = self.content.partitions[done.name]
                 found[done.name] = self._partition(done.name, source, done.report)
-        salvaged = {name: each for each in discover([str(self.work / SALVAGED)]) for name in [_name(each)]}
+        salvaged = {_name(each): each for each in discover(self.work / SALVAGED)}
         (self.work / SALVAGED / META_PROPERTIES).unlink(missing_ok=True)  # the new cluster has its own
         with self.options.steps("convert", 3 * sum(each.size for each in salvaged.values())) as advance:
             converting = ConvertOptions(
@@ -239,9 +236,10 @@ async def _produced(target: Client, folder: Path, receipt: RescueReceipt, option
     found = discover([str(folder)])
     groups, damaged = stored_groups(each for each in found if each.topic == OFFSETS_TOPIC)
     receipt.groups_left_out |= dict.fromkeys(damaged, "not understood")
-    staged: Mapping[str, list[PartitionDirectory]] = {
-        name: [each for each in found if each.topic == name] for name in topics
-    }
+    staged: dict[str, list[PartitionDirectory]] = {name: [] for name in topics}
+    for partition in found:
+        if partition.topic in staged:
+            staged[partition.topic].append(partition)
     await produce_all(target, topics, staged, groups, receipt, options.steps)
 
 
