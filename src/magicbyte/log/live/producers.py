@@ -42,6 +42,7 @@ class LogProducers:
     def start_from(self, states: ProducerStates) -> None:
         """Know these, and no others."""
         self._ended = deque[tuple[int, int]]()  # marker and begin of transactions, until all replicas have the marker
+        self._last_marker = -1  # of these: most often all replicas have it, and nothing is to be looked through
         self._states, self._checks = states, ProducerChecks()
         self._checks.start_from(states.snapshot(), states.recent_batches)
 
@@ -51,7 +52,9 @@ class LogProducers:
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return where the first transaction begins that is open, or whose marker may still be lost; None for none."""
-        begins = [begin for marker, begin in tuple(self._ended) if marker >= high_watermark]  # a thread may add to it
+        begins = list[int]()
+        if self._last_marker >= high_watermark:
+            begins += [begin for marker, begin in tuple(self._ended) if marker >= high_watermark]  # a thread adds to it
         if (opened := self._states.first_unstable_offset) is not None:
             begins.append(opened)
         return min(begins, default=None)
@@ -86,6 +89,7 @@ class LogProducers:
             while self._ended and self._ended[0][0] < high_watermark:
                 self._ended.popleft()
             self._ended.append((batch.last_offset, begin))
+            self._last_marker = batch.last_offset
         aborted = self._states.add(batch)
         if aborted is not None:
             indexes.append_aborted(aborted)
