@@ -28,7 +28,9 @@ from broker.transacting import (
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.client import Client
+from magicbyte.client.admin import delete_topic
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
+from magicbyte.metadata.layout import topic_path
 from magicbyte.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -185,6 +187,23 @@ def test_26_an_end_that_too_few_replicas_would_have_is_not_decided(tmp_path: Pat
             await members.start(others[0])
             await until(lambda: len(members.isr(STATE_TOPIC)) == 2)
             await ended(peer, pair)
+            peer.close()
+
+    run(work())
+
+
+def test_75_a_partition_that_a_recreated_topic_does_not_have_needs_no_marker(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with transacting(tmp_path) as members, Client(members.bootstrap) as client:
+            broker, peer = await coordinator(members)
+            pair = await begin(peer)
+            while await add(peer, pair, C) != [0]:  # the controller has yet to tell of the topic
+                await asyncio.sleep(0.01)
+            await delete_topic(client, "t")
+            await until(lambda: broker.metadata.exists(topic_path("t")) is None)  # and no broker has a log of it
+            await make(members, client)
+            await ended(peer, pair)
+            assert of(broker).state.label == "CompleteCommit"
             peer.close()
 
     run(work())

@@ -178,12 +178,14 @@ class MarkerSender:
         view = broker.cache.partition(place)
         if view is not None:
             return view.leader if view.leader in broker.cache.live else NOBODY
+        path = layout.topic_path(place.topic)
         try:  # the controller may not have told of it yet
-            node = await broker.membership.store.exists(layout.topic_path(place.topic))
+            node = await broker.membership.store.exists(path)
+            is_there = node is not None and place.partition in layout.TopicNode.load(path, node.data).replicas
         except MagicbyteError as error:
-            broker.complaints.line(log, place.topic, "markers", "%s: whether there is the topic: %s", place, error)
+            broker.complaints.line(log, place.topic, "markers", "%s: whether it is there: %s", place, error)
             return NOBODY
-        return None if node is None else NOBODY
+        return NOBODY if is_there else None
 
     def _outbox(self, leader: int) -> _Outbox:
         found = self._outboxes.get(leader)
