@@ -6,7 +6,7 @@ docs/internals/append.md has the rules as a table. Source: KIP-98; Kafka's Produ
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -61,7 +61,7 @@ class ProducerChecks:
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
-        self._guards: dict[int, Guard] = {}
+        self._guards = OrderedDict[int, Guard]()  # by producer; threads take theirs out meanwhile
 
     def start_from(self, snapshot: ProducerSnapshot, recent: Mapping[int, Iterable[AppendedBatch]]) -> None:
         """Take over what a snapshot knows, with the `recent` batches of each producer."""
@@ -82,7 +82,7 @@ class ProducerChecks:
         found = self._guards.get(producer_id)
         if found is None:
             while len(self._guards) >= _MOST_GUARDS:
-                self._guards.pop(next(iter(self._guards)), None)
+                self._guards.popitem(last=False)
             found = self._guards[producer_id] = Guard(sequence, epoch, joins)
         elif epoch > found.epoch:
             found.epoch, found.sequence, found.joins = epoch, sequence, joins
