@@ -181,6 +181,16 @@ def test_a_directory_is_one_that_a_broker_opens(tmp_path: Path) -> None:
                 assert cells(seen(broker, case.topic)) == expected(name)
 
 
+def test_a_folder_whose_name_no_topic_can_have_is_not_passed_off_as_rescued(tmp_path: Path) -> None:
+    backup = backup_of(OLD[:1], tmp_path / "backup")
+    (folder,) = backup.glob("*/basic-gzip-0")
+    name = f"{250 * 't'}-0"
+    shutil.copytree(folder, folder.with_name(name))
+    receipt = receipt_of(backup, "--to", tmp_path / "out", status=1)
+    assert name in receipt["leftOut"]
+    assert not receipt["complete"]
+
+
 def test_of_two_replicas_the_better_one_is_taken_and_it_is_said(broker: Broker, tmp_path: Path) -> None:
     case = golden_data.log_case("0.9.0.1/basic-none")
     for each in "abc":

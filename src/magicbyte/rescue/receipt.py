@@ -11,6 +11,7 @@ from magicbyte.client.fetch import FetchOptions, read_records
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.digest import NOTHING, Digest, hash_records
 from magicbyte.records.layout import NO_TIMESTAMP
+from magicbyte.rescue.backup import OLD_CLUSTERS
 
 if TYPE_CHECKING:
     from magicbyte.archive.salvage import SalvageReport
@@ -131,7 +132,8 @@ class RescueReceipt:
     @property
     def is_complete(self) -> bool:
         """Whether all that the backup holds was whole, and is at the target."""
-        return not self.archive and all(each.is_complete for each in self.partitions)
+        left_out = any(why != OLD_CLUSTERS for why in self.left_out.values())
+        return not self.archive and not left_out and all(each.is_complete for each in self.partitions)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `magicbyte rescue --json` prints."""
