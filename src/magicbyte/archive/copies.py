@@ -13,7 +13,7 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import discover, parse_file
 from magicbyte.log.files.filesystem import LocalFiles, clone_file, exists, is_locked, put_file, sync_directory
-from magicbyte.log.files.outputs import inputs_of, refuse_overlap, whole_folder
+from magicbyte.log.files.outputs import inputs_of, refuse_overlap, refuse_used, whole_folder
 from magicbyte.log.live.log_directory import LOCK
 from magicbyte.ports import TopicPartition
 
@@ -56,8 +56,7 @@ def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterat
     if len(above) != 1:
         raise LogDirectoryError(f"{out}: expected partitions of one log directory, found {' and '.join(sorted(above))}")
     refuse_overlap(out, inputs_of((), partitions))
-    if out.is_dir() and any(out.iterdir()):
-        raise LogDirectoryError(f"{out}: expected a new directory, found one that is in use")
+    refuse_used(out)
     source = above.pop()
     with held(files, source, dry_run=True), whole_folder(out) as folder:
         names = set()

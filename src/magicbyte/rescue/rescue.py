@@ -26,7 +26,7 @@ from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.files.checkpoints import META_PROPERTIES
 from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.filesystem import LocalFiles, make_directory, replace_file, sync_directory
-from magicbyte.log.files.outputs import refuse_overlap
+from magicbyte.log.files.outputs import refuse_overlap, refuse_used
 from magicbyte.mirror.log_source import LogSource
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
@@ -74,7 +74,7 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
         raise LogDirectoryError(f"{backup}: expected a folder, a .log file, .tar, .tar.gz, .tar.zst, .zip or .log.gz")
     refuse_overlap(work, [str(backup)])
     if isinstance(target, Path):
-        _check_new(target)
+        refuse_used(target)
         refuse_overlap(target, [str(backup)])
         if _file_system(work) != _file_system(target):
             raise LogDirectoryError(f"{work}: expected a folder on the file system of {target}, which it is renamed to")
@@ -112,13 +112,6 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
     if not options.is_dry or is_new:
         shutil.rmtree(work)
     return receipt
-
-
-def _check_new(target: Path) -> None:
-    if target.is_dir() and not any(target.iterdir()):
-        return
-    if target.exists():
-        raise LogDirectoryError(f"{target}: expected a new directory, found one that is in use")
 
 
 def _file_system(path: Path) -> int:

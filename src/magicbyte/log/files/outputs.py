@@ -112,6 +112,12 @@ def refuse_overlap(output: str | Path, inputs: Iterable[str | Path], *, fills: b
                 )
 
 
+def refuse_used(output: Path) -> None:
+    """Raise LogDirectoryError where there is anything but an empty folder."""
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise LogDirectoryError(f"{output}: expected a new directory, found one that is in use")
+
+
 def refuse_overlaps(out: Path, names: Iterable[str], inputs: Iterable[str]) -> None:
     """Raise as `refuse_overlap` does for a folder, and for what is to lie in it by `names`, where that is a link."""
     inputs = list(inputs)
