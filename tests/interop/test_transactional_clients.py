@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from cli.command import run
 from interop import jvm
@@ -49,8 +50,23 @@ def consumer(address: str, group: str, isolation: str = "read_committed") -> Con
     return Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})
 
 
+def until_ended(address: str, topic: str) -> None:
+    """Wait until no transaction is open: the end of one is answered before its marker is written."""
+    admin, end = AdminClient({"bootstrap.servers": address}), time.monotonic() + PATIENCE_S
+
+    def offset(isolation: IsolationLevel) -> int:
+        asked = {TopicPartition(topic, 0): OffsetSpec.latest()}
+        (told,) = admin.list_offsets(asked, isolation_level=isolation).values()
+        return int(told.result(PATIENCE_S).offset)
+
+    while offset(IsolationLevel.READ_COMMITTED) < offset(IsolationLevel.READ_UNCOMMITTED):
+        assert time.monotonic() < end, f"a transaction in {topic} is left open"
+        time.sleep(0.02)
+
+
 def values(address: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
     """Return all that a consumer is given."""
+    until_ended(address, topic)
     reader = consumer(address, "reader", isolation)
     reader.assign([TopicPartition(topic, 0, 0)])
     found = list[bytes]()
