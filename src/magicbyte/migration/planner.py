@@ -312,7 +312,7 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
     if not await tells_settings(client):
         return {}
     await client.topics([])
-    found = dict[int, str]()
+    places = dict[int, tuple[str, str]]()
     for broker, node in client.cluster.brokers.items():
         try:
             settings = await describe_configs(client, ConfigResource.BROKER, str(broker))
@@ -321,11 +321,15 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
         address = settings["http.address"].value if "http.address" in settings else None
         if address is None or address.endswith(":0"):
             continue
-        where = address if not address.startswith(":") else f"{node.host}{address}"
-        try:
-            await scrape(where)
-        except NetworkError as error:
-            notes.append(f"metrics of broker {broker} are not known: {error} (its http.address is {address})")
+        places[broker] = address, address if not address.startswith(":") else f"{node.host}{address}"
+    found = dict[int, str]()
+    # At once: an address that nobody answers at takes seconds.
+    answers = await asyncio.gather(*(scrape(where) for _, where in places.values()), return_exceptions=True)
+    for (broker, (address, where)), answer in zip(places.items(), answers, strict=True):
+        if isinstance(answer, NetworkError):
+            notes.append(f"metrics of broker {broker} are not known: {answer} (its http.address is {address})")
+        elif isinstance(answer, BaseException):
+            raise answer
         else:
             found[broker] = where
     return found
