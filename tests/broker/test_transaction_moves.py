@@ -27,6 +27,7 @@ from broker.transacting import (
 )
 from builders import run
 from magicbyte.broker.broker import Broker
+from magicbyte.broker.coordinating import has_partition
 from magicbyte.client import Client
 from magicbyte.client.admin import delete_topic
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
@@ -50,6 +51,7 @@ async def transacting(folder: Path, *, factor: int = 3) -> AsyncIterator[Members
     """Give three brokers, with a topic of three partitions, each led by another."""
     async with cluster(folder, **SETTINGS) as members, Client(members.bootstrap) as client:
         await make(members, client, factor, partitions=3)
+        await until(lambda: all(has_partition(each, *C) for each in members.brokers.values()))  # whoever coordinates
         peer = await Peer.of(members.brokers[1])
         while await found(peer):
             await asyncio.sleep(0.01)
@@ -197,8 +199,7 @@ def test_75_a_partition_that_a_recreated_topic_does_not_have_needs_no_marker(tmp
         async with transacting(tmp_path) as members, Client(members.bootstrap) as client:
             broker, peer = await coordinator(members)
             pair = await begin(peer)
-            while await add(peer, pair, C) != [0]:  # the controller has yet to tell of the topic
-                await asyncio.sleep(0.01)
+            assert await add(peer, pair, C) == [0]
             await delete_topic(client, "t")
             await until(lambda: broker.metadata.exists(topic_path("t")) is None)  # and no broker has a log of it
             await make(members, client)
@@ -238,8 +239,7 @@ def test_23_41_a_partition_without_a_leader_gets_its_marker_when_it_has_one_from
             pair = await begin(peer)
             place = next(each for each in (A, B, C) if members.leader(*each) is not first)
             lost = members.leader(*place).node_id
-            while await add(peer, pair, place) != [0]:  # the controller has yet to tell of the topic
-                await asyncio.sleep(0.01)
+            assert await add(peer, pair, place) == [0]
             await write(members, pair, place, 0, b"a")
             await members.kill(lost)
             await until(lambda: members.isr(STATE_TOPIC) == {1, 2, 3} - {lost})
