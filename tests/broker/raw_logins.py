@@ -21,8 +21,8 @@ class Raw:
         self.stream = stream
 
     @classmethod
-    async def to(cls, broker: Broker) -> Raw:
-        host, _, port = broker.bootstrap_servers.rpartition(":")
+    async def to(cls, broker: Broker, listener: str | None = None) -> Raw:
+        host, _, port = (broker.bootstrap_servers if listener is None else broker.address(listener)).rpartition(":")
         stream: Stream = await SocketStream.connect(host, int(port))
         security = broker.security
         if security is not None and security.authority is not None:

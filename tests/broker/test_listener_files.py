@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from pathlib import Path
 
@@ -80,6 +81,29 @@ def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Pat
         "connection.failed.authentication.delay.ms": "1",
     }  # fmt: skip
     within(work, OnClock(settings))
+
+
+def test_files_of_another_listener_are_not_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    settings = {
+        "listeners": "ONE://127.0.0.1:0,TWO://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN",
+        "listener.security.protocol.map": "ONE:SASL_PLAINTEXT,TWO:SASL_PLAINTEXT",
+    }  # fmt: skip
+    for name in ("one", "two"):
+        (tmp_path / name).write_text('jaas=m required user_alice="old";')
+        settings[f"listener.name.{name}.plain.sasl.jaas.config"] = f"${{file:{tmp_path / name}:jaas}}"
+
+    async def work(broker: OnClock) -> None:
+        (tmp_path / "two").write_text('jaas=m required user_alice="newer";')
+        broker.clock.advance(1000)
+        for name in ("ONE", "TWO"):
+            raw = await Raw.to(broker, name)
+            assert error_of(await raw.shake()) == 0
+            raw.stream.close()
+
+    within(work, OnClock(settings))
+    told = [each.getMessage() for each in caplog.records if "files were read anew" in each.getMessage()]
+    assert told == ["listener TWO: files were read anew"]
 
 
 def test_a_second_login_on_a_connection_counts_by_what_the_file_says_now(tmp_path: Path) -> None:

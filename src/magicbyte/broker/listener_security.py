@@ -97,9 +97,10 @@ class CurrentFiles(Generic[T]):
 
 
 def _files_of(listener: Listener, static: Mapping[str, str]) -> list[str]:
-    """Return the files that the settings of a listener name."""
+    """Return the files that the settings of a listener name, those of all listeners and its own."""
     own = f"listener.name.{listener.name.lower()}."
-    found = [(name.removeprefix(own), text) for name, text in static.items() if is_of_security(name)]
+    shortened = ((name.removeprefix(own), text) for name, text in static.items() if is_of_security(name))
+    found = [(name, text) for name, text in shortened if not name.startswith("listener.name.")]
     paths = {text for name, text in found if name in ("ssl.keystore.location", "ssl.truststore.location")}
     paths |= {path for name, text in found if name == _JWKS and (path := file_of(text)) is not None}
     return sorted(paths.union(*(files_named(text) for _, text in found)))
