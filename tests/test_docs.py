@@ -36,7 +36,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 OFFLINE = (
     "commands/cat.md", "commands/dump.md", "commands/tour.md", "commands/convert.md", "commands/diff.md",
     "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
-    "commands/rescue.md", "commands/retain.md", "commands/compact.md", "guides/old-logs.md", "guides/data-engineers.md",
+    "commands/rescue.md", "commands/retain.md", "commands/compact.md", "commands/completion.md", "commands/schema.md",
+    "guides/old-logs.md", "guides/data-engineers.md",
     "guides/protocol-designers.md", "guides/client-authors.md", "python/api.md", "python/checker.md",
 )  # fmt: skip
 """Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""
@@ -54,7 +55,8 @@ SERVING = (
     "commands/mirror-modes.md",
 )
 ELSEWHERE = {
-    "commands/cluster.md": "tests/cli/test_topics_reassign.py",
+    "commands/cluster.md": "tests/interop/test_cluster_command.py",
+    "commands/topics-replicas.md": "tests/cli/test_topics_reassign.py",
     "reference/metrics.md": "tests/cli/test_serve.py",
     "commands/plan.md": "tests/cli/test_plan.py",
     "commands/migrate.md": "tests/cli/test_migrate.py",
@@ -294,15 +296,46 @@ def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
             assert asyncio.run(copy(broker.bootstrap_servers, "output")) == [b"carried"]
 
 
-@pytest.mark.parametrize("name", ["cat", "dump", "serve", "tour", "warm"])
-def test_the_page_of_a_command_has_all_of_its_options(name: str) -> None:
-    text = (ROOT / f"docs/commands/{name}.md").read_text(encoding="utf-8")
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
+    """Return every command that does something, by the words that call it."""
+    if not isinstance(command, click.Group):
+        return {path: command}
+    names = command.list_commands(click.Context(command))
+    found = {} if path == () or command.params == [] else {path: cast("click.Command", command)}
+    for name in names:
+        each = command.get_command(click.Context(command), name)
+        if each is not None and not each.hidden:
+            found |= leaves(each, (*path, name))
+    return found
+
+
+LEAVES = leaves(main)
+PAGE_OF = {("topics", "elect"): "topics-replicas", ("topics", "reassign"): "topics-replicas"}
+"""The page with the options of a command, where that is not the page of its first word."""
+SHAPED = {"cat", "dump", "serve", "tour", "warm", "topics", "cluster", "consume", "produce", "groups", "configs"}
+SHAPED |= {"transactions", "completion", "schema", "pipeline"}
+
+
+@pytest.mark.parametrize("words", [each for each in LEAVES if each[0] in SHAPED], ids=" ".join)
+def test_the_page_of_a_command_has_all_of_its_options(words: tuple[str, ...]) -> None:
+    text = (ROOT / f"docs/commands/{PAGE_OF.get(words, words[0])}.md").read_text(encoding="utf-8")
+    options = [each for each in LEAVES[words].params if isinstance(each, click.Option) and not each.hidden]
     names = [option for each in options for option in (*each.opts, *each.secondary_opts)]
-    assert [option for option in names if f"`{option}" not in text] == []
-    assert re.findall(r"^## (.*)", text, re.MULTILINE)[-2:] == ["Exit status", "Limits"]
+    # The page about the replicas of topics shares the options of the connection with the page of the first word.
+    shared = text + (ROOT / f"docs/commands/{words[0]}.md").read_text(encoding="utf-8")
+    assert [option for option in names if not re.search(rf"`{re.escape(option)}[`, =]", shared)] == []
+
+
+@pytest.mark.parametrize("name", sorted(SHAPED))
+def test_the_page_of_a_command_has_the_shape_of_all_such_pages(name: str) -> None:
+    text = (ROOT / f"docs/commands/{name}.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    assert headings[0] == f"magicbyte {name}"
+    assert "Options" in headings
+    assert headings[-2:] == ["Exit status", "Limits"]
+    assert text.index("```") < text.index("## Options"), "examples come first"
+    index = (ROOT / "docs/commands/README.md").read_text(encoding="utf-8")
+    assert f"({name}.md)" in index
 
 
 DATA = re.compile(r"magicbyte (consume|cat|inventory|diff|\w+ (list|describe))")

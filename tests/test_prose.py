@@ -19,7 +19,10 @@ TARGET: Final = (17, 30)
 BOUND: Final = (18, 36)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
 PLAIN: Final = (
-    "README.md", "docs/commands/cat.md", "docs/commands/serve.md", "docs/commands/tour.md",
+    "README.md", "docs/commands/README.md", "docs/commands/cat.md", "docs/commands/cluster.md",
+    "docs/commands/configs.md", "docs/commands/consume.md", "docs/commands/groups.md", "docs/commands/produce.md",
+    "docs/commands/serve.md", "docs/commands/topics.md", "docs/commands/topics-replicas.md", "docs/commands/tour.md",
+    "docs/commands/transactions.md",
     "docs/README.md", "docs/decisions/README.md", "docs/guides/operators.md",
     "docs/formats/internal-topics.md", "docs/formats/log-directory.md", "docs/formats/message-v0.md",
     "docs/formats/message-v1.md", "docs/formats/record-batch-v2.md", "docs/internals/how-to-add.md",

@@ -1,6 +1,6 @@
 """`magicbyte topics reassign` and `elect` against scripted brokers: wrong use, plans, and brokers that are too old.
 
-tests/interop/test_topics_replicas.py has both with real clusters: the commands of docs/commands/cluster.md.
+tests/interop/test_topics_replicas.py has both with real clusters: the commands of docs/commands/topics-replicas.md.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_the_commands_of_the_page_work_as_printed_with_brokers_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs/commands/cluster.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/commands/topics-replicas.md").read_text(encoding="utf-8")
     lines = re.findall(r"^magicbyte (topics .*)", page, re.MULTILINE)
     assert len(lines) >= 8
     with Cluster(3) as cluster:

@@ -1,4 +1,7 @@
-"""`magicbyte cluster`: brokers of ours as processes, on a real ZooKeeper that is started with them."""
+"""`magicbyte cluster`: brokers of ours as processes, on a real ZooKeeper that is started with them.
+
+The commands of docs/commands/cluster.md.
+"""
 
 from __future__ import annotations
 
