@@ -113,7 +113,7 @@ def test_a_position_that_no_index_can_name_is_damage() -> None:
 APPENDED = [case for case in log_cases() if case.state in ("clean shutdown", "before")]
 RECOVERED = log_cases(state="recovered")
 CLEANED = [case for case in log_cases() if case.state in ("after", "after2")]
-PAGE = GOLDEN.parents[1] / "docs/commands/rebuild-index.md"
+PAGE = GOLDEN.parents[1] / "docs/internals/index-files.md"
 SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 

@@ -273,7 +273,7 @@ def test_an_enriched_wrapper_that_cannot_be_opened_is_left_out(tmp_path):
     assert (done.folder / f"{0:020}.log").read_bytes() == b"".join([*messages, last])
 
 
-# What nobody can tell: two logs that became the same bytes. docs/commands/salvage.md says which of them salvage takes.
+# What nobody can tell: two logs that became the same bytes. docs/internals/salvage.md says which of them salvage takes.
 INSIDE = damaged_logs.batch(RNG, 5, Codec.LZ4, None, 30)  # with the offsets of BATCHES[6]
 HOLDER = damaged_logs.batch(RNG, 1, Codec.NONE, lambda: RNG.randbytes(300) + INSIDE + RNG.randbytes(300), 30)
 WRONG_CRC = overwrite(HOLDER, 17, b"\0\0\0\0")

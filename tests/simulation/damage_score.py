@@ -78,7 +78,7 @@ def is_hidden(log: DamagedLog, start: int, end: int) -> bool:
 
     A page that came to lie in front of it holds the beginning of a record that was really written, and by that record's
     own lengths it ends behind the entry, exactly where another record or entry begins. The same bytes come about when
-    the record was there, and anything else of its batch was changed: nobody can tell. (docs/commands/salvage.md)
+    the record was there, and anything else of its batch was changed: nobody can tell. (docs/internals/salvage.md)
     """
     content = log.content
     for at in range(max(start - _IN_FRONT, 0), start):

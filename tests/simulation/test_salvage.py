@@ -50,7 +50,7 @@ def test_pages_in_wrong_places_cost_nothing_else(seed: int, kind: str) -> None:
 
 def test_the_page_has_the_figures_that_were_found() -> None:
     lines = table(json.loads((Path(__file__).parent / "damage_figures.json").read_text()))
-    page = (Path(__file__).parents[2] / "docs/commands/salvage.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/internals/salvage.md").read_text()
     assert "\n".join(lines) in page
 
 

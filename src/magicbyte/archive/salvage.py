@@ -3,7 +3,7 @@
 For each segment the walk of log/files/resync.py gives rows of sound entries; those with ascending offsets make the log.
 An entry out of order returns to its place if the place is free and the entry cannot be a record's content: a block that
 was moved. Duplicates, entries with an impossible offset and content are put aside and reported.
-docs/commands/salvage.md has the rules.
+docs/internals/salvage.md has the rules.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The offset and time index of a log are no function of its bytes alone: a broker adds entries per *append*, and what it
 appended at once (a produce request, a fetched chunk, a cleaner's buffer) is not written down. Where it matters the
-caller says so; the rule without a say is that of Kafka's own recovery, entry by entry. docs/commands/rebuild-index.md
+caller says so; the rule without a say is that of Kafka's own recovery, entry by entry. docs/internals/index-files.md
 has the rules, and which real segments each of them reproduces. Sources: Kafka's LogSegment, OffsetIndex and TimeIndex.
 """
 

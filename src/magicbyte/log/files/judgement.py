@@ -1,7 +1,7 @@
 """Where a log goes on behind damage: which of the sound entries there is the next one.
 
 A sound entry may be the content of a record, or a page that belongs elsewhere. The rules are those of
-docs/commands/salvage.md: what the damaged entry itself still says comes first, and only then candidates are looked for.
+docs/internals/salvage.md: what the damaged entry itself says comes first, then candidates are searched.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `verify` and `salvage` share this walk. An entry is sound when its size, magic byte and checksum hold; in a row of sound
 entries nothing has to be searched for. Behind damage the next entry is found again by the rules of
-docs/commands/salvage.md (`judgement.py`), among the sound entries that `entry_search.py` finds.
+docs/internals/salvage.md (`judgement.py`), among the sound entries that `entry_search.py` finds.
 """
 
 from __future__ import annotations
