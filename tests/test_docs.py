@@ -37,8 +37,7 @@ OFFLINE = (
     "commands/cat.md", "commands/dump.md", "commands/tour.md", "commands/convert.md", "commands/diff.md",
     "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
     "commands/rescue.md", "commands/retain.md", "commands/compact.md", "commands/completion.md", "commands/schema.md",
-    "guides/old-logs.md", "guides/data-engineers.md",
-    "guides/protocol-designers.md", "guides/client-authors.md", "python/api.md", "python/checker.md",
+    "python/api.md", "python/checker.md",
 )  # fmt: skip
 """Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""
 WITH_BROKER = (
@@ -50,7 +49,6 @@ MIRRORS = ("commands/mirror.md", "commands/mirror-modes.md", "commands/mirror-gr
 SERVING = (
     "broker/overview.md",
     "commands/serve.md",
-    "guides/client-authors.md",
     "python/testing.md",
     "commands/mirror-modes.md",
 )
@@ -63,6 +61,12 @@ ELSEWHERE = {
     "guides/operators.md": "tests/cli/test_plan.py",
     "commands/transactions.md": "tests/cli/test_transactions.py",
     "schema/README.md": "tests/schema/test_tutorial.py",
+    "start/install.md": "tests/test_guides.py",
+    "start/ten-minutes.md": "tests/test_guides.py",
+    "guides/old-logs.md": "tests/test_guides.py",
+    "guides/client-authors.md": "tests/test_guides.py",
+    "guides/data-engineers.md": "tests/test_guides.py",
+    "guides/protocol-designers.md": "tests/test_guides.py",
 }
 NOT_RUN = {
     "./magicbyte tour": "sets up an environment; tests/cli/test_tour.py runs the tour",

@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if "protocol" not in page.parts]  # that is generated
 TARGET: Final = (17, 30)
 """Words in a sentence at the 50th and the 90th percentile."""
-BOUND: Final = (17, 34)
+BOUND: Final = (17, 33)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
 PLAIN: Final = (
     "README.md", "docs/README.md", "docs/commands/README.md", "docs/commands/cat.md", "docs/commands/cluster.md",
@@ -28,8 +28,10 @@ PLAIN: Final = (
     "docs/commands/transactions.md", "docs/commands/verify.md", "docs/decisions/README.md",
     "docs/evidence/compaction-speed.md", "docs/formats/internal-topics.md", "docs/formats/log-directory.md",
     "docs/formats/message-v0.md", "docs/formats/message-v1.md", "docs/formats/record-batch-v2.md",
-    "docs/guides/operators.md", "docs/internals/how-to-add.md", "docs/internals/metadata-tree.md",
-    "docs/internals/salvage.md", "docs/reference/configuration.md", "docs/schema/grammar.md",
+    "docs/guides/client-authors.md", "docs/guides/old-logs.md", "docs/guides/operators.md",
+    "docs/guides/protocol-designers.md", "docs/internals/how-to-add.md", "docs/internals/metadata-tree.md",
+    "docs/internals/salvage.md", "docs/reference/configuration.md", "docs/schema/grammar.md", "docs/start/install.md",
+    "docs/start/ten-minutes.md", "docs/start/tour.md",
 )  # fmt: skip
 """Pages that have reached the target, and stay there."""
 RIDDLES: Final = (
