@@ -1,0 +1,25 @@
+"""docs/reference/errors.md: every exception and every error code, as the code has them."""
+
+import re
+from inspect import getmembers, isclass
+from pathlib import Path
+
+from magicbyte import errors
+from magicbyte.client.client import RETRIABLE
+from magicbyte.errors import ErrorCode, MagicbyteError
+
+PAGE = (Path(__file__).parent.parent / "docs/reference/errors.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_exception_with_its_code() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
+    classes = [found for _, found in getmembers(errors, isclass) if issubclass(found, MagicbyteError)]
+    assert sorted(row[0] for row in rows) == sorted(each.__name__ for each in classes)
+    codes = {name: code for name, code, _, _ in rows if code != "varies"}
+    assert codes == {each.__name__: str(int(each.code)) for each in classes if each.__name__ in codes}
+
+
+def test_the_page_has_every_error_code_and_whether_it_is_retried() -> None:
+    rows = re.findall(r"^\| (-?\d+) \| `(\w+)` \| (yes)? ?\| (.+?) \|$", PAGE, re.MULTILINE)
+    assert [(int(number), name) for number, name, _, _ in rows] == [(int(code), code.name) for code in ErrorCode]
+    assert {ErrorCode[name] for _, name, retried, _ in rows if retried} == RETRIABLE
