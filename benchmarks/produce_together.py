@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 import harness
 from append import append, produced
-from magicbyte.broker import dispatch
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
@@ -27,6 +26,7 @@ from magicbyte.broker.request import ClientConnection
 from magicbyte.codecs import Codec, decompress_into
 from magicbyte.compiled.kernel import warm
 from magicbyte.log.append.rules import AppendRules
+from magicbyte.net.server import Handler
 from magicbyte.protocol import write_request
 from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from magicbyte.records.encode import Format
@@ -49,7 +49,7 @@ def frame_of(records: memoryview, count: int, version: int) -> bytes:
     return bytes(write_request(request, version, correlation_id=1, client_id="client"))[4:]
 
 
-async def spent(handle: dispatch.Dispatcher, frame: bytes, count: int) -> float:
+async def spent(handle: Handler, frame: bytes, count: int) -> float:
     """Return the CPU seconds of one set."""
     frames = [memoryview(bytearray(frame)) for _ in range(max(1, SETS // count))]
     began = time.process_time()
@@ -67,7 +67,7 @@ async def compare(folder: Path, form: Format, codec: Codec) -> dict[str, Any]:
     found: dict[str, Any] = {"bytes": len(records)}
     try:
         broker.topics.create(TOPIC)
-        handle = dispatch.Dispatcher(broker, ClientConnection("127.0.0.1", "peer", broker.config.listeners[0]))
+        handle = broker.handler_of(ClientConnection("127.0.0.1", "peer", broker.config.listeners[0]))
         for count in COUNTS:
             frame, rounds = frame_of(records, count, version), {kind: list[float]() for kind in kinds}
             for _ in range(ROUNDS):

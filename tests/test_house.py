@@ -77,6 +77,55 @@ def test_no_class_name_stands_in_two_files() -> None:
     assert {name for name in IN_TWO_FILES if len(homes.get(name, ())) < 2} == set()
 
 
+def imports() -> dict[str, set[str]]:
+    """Return what each module of `src/` imports of it, anywhere in it: for types, or in a function, too."""
+    paths = {}
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    found: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        names = found[module] = set()
+        for each in ast.walk(parsed(path.read_text())):
+            if isinstance(each, ast.Import):
+                names |= {alias.name for alias in each.names if alias.name in paths}
+            elif isinstance(each, ast.ImportFrom) and each.module in paths:
+                inner = {f"{each.module}.{alias.name}" for alias in each.names}
+                names |= (inner & paths.keys()) | ({each.module} if inner - paths.keys() else set())
+        names.discard(module)
+    return found
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of nodes that lead to each other."""
+    reached = {}
+    for start in graph:
+        seen, waiting = set[str](), [*graph[start]]
+        while waiting:
+            if (node := waiting.pop()) not in seen:
+                seen.add(node)
+                waiting += graph[node]
+        reached[start] = seen
+    groups = {frozenset(b for b in reached[a] if a in reached[b]) for a in graph if a in reached[a]}
+    return sorted(sorted(each) for each in groups)
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [["b", "c"]]
+
+
+def test_no_modules_import_each_other_not_even_for_types() -> None:
+    assert circles(imports()) == []
+
+
+def test_one_module_of_the_broker_knows_the_whole_of_it() -> None:
+    """Handlers and services are given the parts that they use (docs/decisions/0015-what-handlers-take.md)."""
+    room = "magicbyte.broker."
+    users = {each for each, used in imports().items() if each.startswith(room) and f"{room}broker" in used}
+    assert users == set()
+    assert {each for each, used in imports().items() if f"{room}wiring" in used} == {f"{room}broker"}
+
+
 def bound(body: list[ast.stmt]) -> set[str]:
     """Return the names that statements of a module bind."""
     found = set[str]()

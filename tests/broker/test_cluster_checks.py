@@ -113,7 +113,7 @@ def test_15_records_that_come_corrupt_are_not_appended_and_asked_for_again(folde
 
 def complaints(broker: Broker) -> int:
     """Return how many lines there were about replication."""
-    return sum(each.count for (kind, _), each in broker.complaints._windows.items() if kind == "replication")
+    return sum(each.count for (kind, _), each in broker.runtime.complaints._windows.items() if kind == "replication")
 
 
 OLD_READERS = {0: FetchOptions(versions=range(2)), 1: FetchOptions(versions=range(2, 4)), 2: FetchOptions()}

@@ -1,13 +1,14 @@
 """Requests that only the controller answers: of a broker alone, and of one that stands for election."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.builders import run
 
 from broker.controlled import ControlledCluster, controlled, until
 from broker.serving import Peer, Running
-from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.controller_requests import HANDLERS
@@ -63,7 +64,7 @@ def test_a_broker_alone_answers_as_the_only_broker_of_a_cluster(tmp_path: Path) 
     async def go() -> None:
         async with Running(tmp_path) as broker:
             own = broker.node_id
-            await broker.create_topic("t")
+            await broker.parts.topic_changes.create("t")
             peer = await Peer.of(broker)
             election = ElectLeadersRequest(
                 topic_partitions=[TopicPartitions(topic=each, partitions=(0,)) for each in ("t", "gone")]
@@ -116,10 +117,10 @@ def test_a_broker_alone_answers_as_the_only_broker_of_a_cluster(tmp_path: Path) 
 
 async def ask(controller: ControllerService, message: Message, version: int) -> Message:
     """Return what a broker answers that stands for election."""
-    broker = Broker(BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "nowhere"}))
-    broker.controller = controller
-    connection = ClientConnection("host", "peer", broker.config.listeners[0])
-    answer = await HANDLERS[type(message)](broker, Request(message, version, None, connection))
+    config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "nowhere"})
+    services: Any = SimpleNamespace(controller=lambda: controller)
+    connection = ClientConnection("host", "peer", config.listeners[0])
+    answer = await HANDLERS[type(message)](services, Request(message, version, None, connection))
     assert answer is not None
     return answer
 

@@ -114,7 +114,7 @@ def test_a_frame_larger_than_its_api_may_send_is_refused_when_its_head_is_there(
             peer = await Peer.of(broker)
             head = key.to_bytes(2, "big") + SERVED[key].versions[-1].to_bytes(2, "big")
             assert await peer.exchange((most + 1).to_bytes(4, "big") + head) == CLOSED
-            assert broker.memory.peak == 0
+            assert broker.runtime.memory.peak == 0
             peer.close()
 
     run(work())
@@ -160,7 +160,7 @@ def test_tags_of_a_header_are_read_up_to_forty_kilobytes_of_it(folder: Path) -> 
     async def work() -> None:
         async with Running(folder) as broker:
             peer = await Peer.of(broker)
-            await broker.load_numpy()
+            await broker.runtime.load_numpy()
             tracemalloc.start()
             try:
                 assert await peer.exchange(len(frame).to_bytes(4, "big") + frame) == CLOSED
@@ -242,7 +242,7 @@ def test_every_api_gives_the_loop_back_while_it_answers_much(folder: Path, monke
                     assert sum(seen.steps) >= COUNT * 3 // 4, f"{case}: {sum(seen.steps)} steps"
                     assert max(seen.steps) <= SMALL_STEPS * 2, f"{case}: {max(seen.steps)} steps at once"
                 peer.close()
-            assert broker.memory.used == 0
+            assert broker.runtime.memory.used == 0
 
     run(work())
 
@@ -309,7 +309,8 @@ def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Pat
                 broker.topics.create(f"t{at}", configs={"retention.ms": "5"} if at == 3 else None)
             connection = ClientConnection("", "", broker.config.listeners[0])
             found = await describe_configs(
-                broker, Request(DescribeConfigsRequest(resources=asked), 4, None, connection)
+                broker.parts.services_of("admin_configs"),
+                Request(DescribeConfigsRequest(resources=asked), 4, None, connection),
             )
             rows = {id(row) for each in found.results for row in each.configs}
             assert len(rows) == len(found.results[0].configs) + 1
@@ -418,13 +419,13 @@ def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
             large = asyncio.ensure_future(_ask(broker, MetadataRequest(topics=names), 9, MetadataResponse))
             while not reading.is_set():
                 await asyncio.sleep(0.001)
-            assert broker.memory.used >= 5000 * dispatch.ELEMENT_BYTES
+            assert broker.runtime.memory.used >= 5000 * dispatch.ELEMENT_BYTES
             asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
             assert (await _ask(broker, asked, 3, ApiVersionsResponse)).error_code == 0
             go_on.set()
             assert len((await large).topics) == 5000
-            assert broker.memory.used == 0
-            assert broker.trimming.is_due
+            assert broker.runtime.memory.used == 0
+            assert broker.runtime.trimming.is_due
 
     run(work())
 

@@ -106,11 +106,11 @@ def test_sets_that_decompress_to_much_wait_for_each_other_and_small_ones_for_non
             codes = await asyncio.gather(*[produce(each, at, one) for at, each in enumerate(peers)])
             assert codes == [ErrorCode.NONE] * PARTITIONS
             assert (large.most, large.calls) == (1, PARTITIONS)
-            assert broker.memory.peak == DECOMPRESSED_TIMES * MOST
+            assert broker.runtime.memory.peak == DECOMPRESSED_TIMES * MOST
             assert await produce(peers[0], 0, bomb(KEPT_SCRATCH - 1000)) == ErrorCode.NONE
             assert large.calls == PARTITIONS
             assert await produce(peers[0], 0, bomb(MOST + 1)) == ErrorCode.MESSAGE_TOO_LARGE
-            assert broker.memory.used == 0
+            assert broker.runtime.memory.used == 0
             for each in peers:
                 each.close()
 
@@ -135,9 +135,9 @@ def test_who_waits_too_long_for_memory_is_told_to_try_again(folder: Path) -> Non
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
             broker.topics.create("topic", 1)
-            broker.memory._patience_s = 0.02
+            broker.runtime.memory._patience_s = 0.02
             peer = await Peer.of(broker)
-            async with broker.memory.work(MOST):
+            async with broker.runtime.memory.work(MOST):
                 assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.REQUEST_TIMED_OUT
                 assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
             assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.NONE
@@ -170,12 +170,12 @@ def test_conversions_and_searches_by_time_take_from_the_same_memory(
             assert all(await asyncio.gather(*[fetch(at, each) for at, each in enumerate(peers)]))
             assert together.calls >= PARTITIONS
             assert together.most == 1
-            assert broker.memory.peak == MOST
+            assert broker.runtime.memory.peak == MOST
 
-            broker.memory._patience_s = 0.02
+            broker.runtime.memory._patience_s = 0.02
             part = ListOffsetsPartition(partition_index=0, timestamp=5)
             asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=[part])])
-            async with broker.memory.work(MOST):
+            async with broker.runtime.memory.work(MOST):
                 refused = await peers[0].ask(asked, 5, ListOffsetsResponse)
                 assert refused.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
             found = await peers[0].ask(asked, 5, ListOffsetsResponse)
@@ -190,14 +190,14 @@ def test_work_on_a_message_that_takes_all_memory_itself_does_not_wait_for_it(fol
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
             broker.topics.create("topic", 1)
-            broker.memory._patience_s = 0.02
+            broker.runtime.memory._patience_s = 0.02
             peer = await Peer.of(broker)
             assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
             parts = [ListOffsetsPartition(partition_index=0, timestamp=5)]
             parts += [ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(1, 3000)]
             asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=parts)])
             answer = await peer.ask(asked, 5, ListOffsetsResponse)
-            assert broker.memory.peak > MOST
+            assert broker.runtime.memory.peak > MOST
             first = answer.topics[0].partitions[0]
             assert (first.error_code, first.offset) == (ErrorCode.NONE, 0)
             peer.close()
@@ -275,7 +275,7 @@ def test_memory_goes_back_to_the_system_when_large_requests_are_over(
             broker.topics.create("topic", 1)
             peer = await Peer.of(broker)
             assert await produce(peer, 0, bomb(100_000)) == ErrorCode.NONE
-            assert not broker.trimming.is_due
+            assert not broker.runtime.trimming.is_due
             assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1)) == ErrorCode.NONE
             while not trims:
                 await asyncio.sleep(0.01)

@@ -287,7 +287,9 @@ def test_every_version_that_is_advertised_is_answered() -> None:
         return answered
 
     assert asyncio.run(asyncio.wait_for(work(), 30)) == sum(
-        len(OWN.answered[key]) for key, served in SERVED.items() if served.module in ("groups", "find_coordinator")
+        len(OWN.answered[key])
+        for key, served in SERVED.items()
+        if served.module in ("group_requests", "find_coordinator")
     )
 
 

@@ -114,7 +114,7 @@ def test_each_set_is_answered_for_itself_and_those_of_a_partition_stay_in_order(
 
 def test_a_set_that_numpy_is_loaded_for_is_not_overtaken_by_those_behind_it(folder: Path) -> None:
     async def work(broker: Broker, peer: Peer) -> None:
-        assert not broker._has_numpy
+        assert not broker.runtime.has_numpy
         assert await produce(peer, [(0, made(b"first", Codec.GZIP)), (0, made(b"second"))]) == [(0, 0), (0, 1)]
         assert values(broker, 0) == [b"first", b"second"]
 

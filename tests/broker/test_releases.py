@@ -153,7 +153,7 @@ def test_a_topic_cannot_have_a_format_that_the_release_does_not_know(tmp_path: P
 def test_before_0_11_a_batch_of_magic_2_is_damage(name: str, code: ErrorCode, tmp_path: Path) -> None:
     async def work() -> int:
         async with Running(tmp_path, {"as.version": name}) as broker:
-            await broker.create_topic("topic")
+            await broker.parts.topic_changes.create("topic")
             peer = await Peer.of(broker)
             batch = encode_records([Record(0, 0, 0, None, b"value")], Format.V2)
             part = TopicProduceData(name="topic", partition_data=[PartitionProduceData(index=0, records=batch)])

@@ -100,8 +100,8 @@ def serving(
 
     async def run() -> None:
         async with Running(folder, {**ACLS, **(settings or {})}) as broker:
-            await broker.create_topic("t")
-            await broker.create_topic("u")
+            await broker.parts.topic_changes.create("t")
+            await broker.parts.topic_changes.create("u")
             peer = await Peer.of(broker)
             try:
                 await work(broker, peer)

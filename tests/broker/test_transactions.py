@@ -79,7 +79,7 @@ async def serving(folder: Path, **settings: str) -> AsyncIterator[tuple[Broker, 
     async with Running(folder, given) as broker:
         peer = await Peer.of(broker)
         if broker.topics.get("t") is None:
-            await broker.create_topic("t")
+            await broker.parts.topic_changes.create("t")
         await found(peer)
         yield broker, peer
         peer.close()
@@ -371,7 +371,7 @@ def test_54_a_transactional_batch_needs_the_id_in_its_request(tmp_path: Path) ->
 def test_sets_that_are_taken_as_they_are_may_be_of_any_transaction(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path) as (broker, peer):
-            async with broker.directory:
+            async with broker.runtime.directory:
                 broker.topics.create("copy", 1, 1, {IDENTICAL: "true"})
             pair = Pair(9, 0)
             assert await send(peer, pair, ("copy", 0), 0, b"a", key=None) == (0, 0)
@@ -411,7 +411,7 @@ def test_every_version_that_is_served_is_answered(tmp_path: Path) -> None:
         async with serving(tmp_path, as_version="4.1") as (broker, peer):
             for request in requests:
                 assert request.API_KEY is not None
-                for version in broker.offer.answered[request.API_KEY]:
+                for version in broker.runtime.offer.answered[request.API_KEY]:
                     asked = request
                     if isinstance(request, AddPartitionsToTxnRequest) and version >= FIRST_OF_BROKERS:
                         asked = AddPartitionsToTxnRequest(transactions=answers.asked(request))
@@ -424,7 +424,7 @@ def test_every_version_that_is_served_is_answered(tmp_path: Path) -> None:
             ]
 
     run(work())
-    of_transactions = {key for key, served in SERVED.items() if served.module in ("transactions", "producers")}
+    of_transactions = {key for key, served in SERVED.items() if served.module in ("transaction_requests", "producers")}
     assert of_transactions == {request.API_KEY for request in requests}
 
 
@@ -508,8 +508,8 @@ def test_75_a_topic_that_is_gone_needs_no_marker(tmp_path: Path) -> None:
         async with serving(tmp_path) as (broker, peer):
             pair = await begin(peer)
             await add(peer, pair, A)
-            async with broker.directory, broker.logs_lock:
-                await broker.delete_topic(broker.topics.known("t"))
+            async with broker.runtime.directory, broker.runtime.logs_lock:
+                await broker.parts.topic_changes.delete(broker.topics.known("t"))
             await ended(peer, pair)
             assert states(broker)[-1] == "CompleteCommit 0"
 

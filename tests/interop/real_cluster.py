@@ -145,7 +145,8 @@ class Candidate:
         self.service: ControllerService
         self._session = partial(ZooKeeperStore, zookeeper, session_timeout_ms=SESSION_MS)
         self._config = BrokerConfig({"log.dirs": "nowhere", "controller.socket.timeout.ms": "5000"})
-        self._broker: Any = SimpleNamespace(controller=None, network=SocketNetwork())
+        self._runtime: Any = SimpleNamespace(network=SocketNetwork())
+        self._services: Any = SimpleNamespace(controller=lambda: self.service)
         self._tasks = set[asyncio.Task[None]]()
 
     @asynccontextmanager
@@ -157,7 +158,7 @@ class Candidate:
         endpoint = BrokerEndpoint("PLAINTEXT", "PLAINTEXT", kafka_oracle.LOOPBACK, port)
         data = layout.dump_broker([endpoint], None, Clock().now_ms(), registration_version(self.protocol))
         await register(store, self.id, data)
-        self.service = self._broker.controller = ControllerService(
+        self.service = ControllerService(
             store,
             self.id,
             Clock(),
@@ -165,7 +166,7 @@ class Candidate:
             protocol=self.protocol,
             spawn=self._spawn,
             new_id=uuid.uuid4,
-            connect=Links(self._broker).connect,
+            connect=Links(self._runtime).connect,
         )
         await self.service.start()
         try:
@@ -200,7 +201,7 @@ class Candidate:
             return await self.told.take(message, version)
         self.asked.append(message)
         connection = ClientConnection("host", "peer", self._config.listeners[0])
-        answer = await HANDLERS[type(message)](self._broker, Request(message, version, None, connection))
+        answer = await HANDLERS[type(message)](self._services, Request(message, version, None, connection))
         assert answer is not None
         return answer
 

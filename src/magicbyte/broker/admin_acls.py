@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.errors import ErrorCode, InvalidRequestError, MagicbyteError
 from magicbyte.protocol.messages.create_acls import (
     AclCreation,
@@ -40,18 +40,17 @@ from magicbyte.security.principal import Principal
 
 if TYPE_CHECKING:
     from magicbyte.broker.authorizer import Authorizer
-    from magicbyte.broker.broker import Broker
 
 _WHY: Final = "No Authorizer is configured."
 
 
-async def describe_acls(broker: Broker, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
+async def describe_acls(authorizer: Authorizer | None, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
     """Return the ACLs that a filter takes."""
-    if broker.authorizer is None:
+    if authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
     wanted = _filter(request.message)
     resources = []
-    async for resource, entries in request.turns.over(broker.authorizer.acls.of.items()):
+    async for resource, entries in request.turns.over(authorizer.acls.of.items()):
         acls = [
             AclDescription(
                 principal=str(each.principal),
@@ -74,10 +73,10 @@ async def describe_acls(broker: Broker, request: Request[DescribeAclsRequest]) -
     return DescribeAclsResponse(error_message=None, resources=resources)
 
 
-async def create_acls(broker: Broker, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
+async def create_acls(authorizer: Authorizer | None, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
     """Add ACLs. As in Kafka, what one resource is refused for all of the request's ACLs about it are refused for."""
     creations = request.message.creations
-    if (authorizer := broker.authorizer) is None:
+    if authorizer is None:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
         return CreateAclsResponse(results=[refused] * len(creations))
     results = [AclCreationResult(error_message=None) for _ in creations]
@@ -120,10 +119,10 @@ def _entry(said: AclCreation) -> AccessControlEntry:
     return AccessControlEntry(principal, Permission(said.permission_type), AclOperation(said.operation), said.host)
 
 
-async def delete_acls(broker: Broker, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
+async def delete_acls(authorizer: Authorizer | None, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Take away the ACLs that filters take, and say which these were."""
     filters = request.message.filters
-    if (authorizer := broker.authorizer) is None:
+    if authorizer is None:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
         return DeleteAclsResponse(filter_results=[refused] * len(filters))
     return DeleteAclsResponse(filter_results=[await _delete(authorizer, _filter(each)) for each in filters])
@@ -169,7 +168,7 @@ def _filter(said: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
     )
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     DescribeAclsRequest: describe_acls,
     CreateAclsRequest: create_acls,
     DeleteAclsRequest: delete_acls,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.configs import ConfigChange, ConfigSource, Described, Synonym
-from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.errors import InvalidConfigError, InvalidRequestError, MagicbyteError
 from magicbyte.log.files.names import check_topic_name
 from magicbyte.metadata import layout
@@ -36,7 +37,9 @@ from magicbyte.protocol.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
+    from magicbyte.ports import MetadataStore
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 _ALL_BROKERS: Final = ""
@@ -49,7 +52,19 @@ Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]
 # ---- describing
 
 
-async def describe_configs(broker: Broker, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+@dataclass(frozen=True, slots=True)
+class ConfigServices:
+    """What the administration of settings uses of the broker. `config_changed` puts the broker's in force."""
+
+    runtime: Runtime
+    topics: Topics
+    metadata: MetadataStore
+    config_changed: Callable[[], None]
+
+
+async def describe_configs(
+    services: ConfigServices, request: Request[DescribeConfigsRequest]
+) -> DescribeConfigsResponse:
     """Say what is in force, and why: of each thing once, however often it is named."""
     results = []
     rows: dict[tuple[str, str | None, ConfigSource, tuple[Synonym, ...]], DescribeConfigsResourceResult] = {}
@@ -58,7 +73,7 @@ async def describe_configs(broker: Broker, request: Request[DescribeConfigsReque
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
         )
         try:
-            found = _described(broker, each)
+            found = _described(services, each)
         except MagicbyteError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
@@ -86,22 +101,22 @@ def _once(
     return found.values()
 
 
-def _described(broker: Broker, resource: DescribeConfigsResource) -> list[Described]:
+def _described(services: ConfigServices, resource: DescribeConfigsResource) -> list[Described]:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         check_topic_name(name)
-        return configs.describe_topic(broker.topics.known(name), broker.config)
+        return configs.describe_topic(services.topics.known(name), services.runtime.config)
     if resource.resource_type == BROKER and name == _ALL_BROKERS:
-        return configs.describe_all_brokers(broker.config)
-    _check_broker(broker, resource.resource_type, name)
-    return configs.describe_broker(broker.config) if resource.resource_type == BROKER else []
+        return configs.describe_all_brokers(services.runtime.config)
+    _check_broker(services, resource.resource_type, name)
+    return configs.describe_broker(services.runtime.config) if resource.resource_type == BROKER else []
 
 
-def _check_broker(broker: Broker, kind: int, name: str) -> None:
+def _check_broker(services: ConfigServices, kind: int, name: str) -> None:
     if kind not in (BROKER, BROKER_LOGGER):
-        raise InvalidRequestError(f"resource type {kind}: expected 2 (topic) or 4 (broker)")
-    if name != str(broker.node_id):
-        raise InvalidRequestError(f"expected this broker, {broker.node_id}, found {name!r}")
+        raise InvalidRequestError(f"resource type {kind}: expected 2 (topic) or 4 (services)")
+    if name != str(services.runtime.node_id):
+        raise InvalidRequestError(f"expected this broker, {services.runtime.node_id}, found {name!r}")
 
 
 def _told(each: Described, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResourceResult:
@@ -122,7 +137,7 @@ def _told(each: Described, request: Request[DescribeConfigsRequest]) -> Describe
 # ---- changing
 
 
-async def alter_configs(broker: Broker, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
+async def alter_configs(services: ConfigServices, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Give topics and brokers exactly these settings of their own."""
     responses = []
     async for each in request.turns.over(request.message.resources, _STEPS):
@@ -131,7 +146,9 @@ async def alter_configs(broker: Broker, request: Request[AlterConfigsRequest]) -
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
         )
         try:
-            await _alter(broker, each.resource_type, each.resource_name, _whole(wanted), request.message.validate_only)
+            await _alter(
+                services, each.resource_type, each.resource_name, _whole(wanted), request.message.validate_only
+            )
         except MagicbyteError as error:
             response.error_code, response.error_message = error.code, str(error)
         responses.append(response)
@@ -149,7 +166,7 @@ def _whole(wanted: Mapping[str, str | None]) -> Rewrite:
 
 
 async def incremental_alter_configs(
-    broker: Broker, request: Request[IncrementalAlterConfigsRequest]
+    services: ConfigServices, request: Request[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
     """Change some settings of topics and brokers."""
     responses = []
@@ -160,7 +177,7 @@ async def incremental_alter_configs(
         )
         try:
             await _alter(
-                broker, each.resource_type, each.resource_name, _partly(changes), request.message.validate_only
+                services, each.resource_type, each.resource_name, _partly(changes), request.message.validate_only
             )
         except MagicbyteError as error:
             response.error_code, response.error_message = error.code, str(error)
@@ -175,22 +192,22 @@ def _partly(changes: list[ConfigChange]) -> Rewrite:
     return rewrite
 
 
-async def _alter(broker: Broker, kind: int, name: str, rewrite: Rewrite, validate_only: bool) -> None:
-    async with broker.directory:
+async def _alter(services: ConfigServices, kind: int, name: str, rewrite: Rewrite, validate_only: bool) -> None:
+    async with services.runtime.directory:
         if kind == TOPIC:
-            topic = broker.topics.known(name)
+            topic = services.topics.known(name)
             own = rewrite(topic.configs, topic.config.settings)
-            await broker.writing.run(broker.topics.alter, name, dict(own), validate_only=validate_only)
+            await services.runtime.writing.run(services.topics.alter, name, dict(own), validate_only=validate_only)
             return
         if not (kind == BROKER and name == _ALL_BROKERS):
-            _check_broker(broker, kind, name)
+            _check_broker(services, kind, name)
         if kind == BROKER_LOGGER:
             raise InvalidRequestError("the levels of loggers are not changed by requests")
-        await _alter_broker(broker, name, rewrite, validate_only=validate_only)
+        await _alter_broker(services, name, rewrite, validate_only=validate_only)
 
 
-async def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
-    config, for_all = broker.config, name == _ALL_BROKERS
+async def _alter_broker(services: ConfigServices, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
+    config, for_all = services.runtime.config, name == _ALL_BROKERS
     before = config.of_all if for_all else config.of_this
     after = rewrite(before, config.texts)
     configs.check_broker_changes(before, after)
@@ -198,7 +215,7 @@ async def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate
     trial = copy.copy(config)
     try:
         trial.change(of_all, of_this)
-        broker.topics.check_config(trial)
+        services.topics.check_config(trial)
     except InvalidConfigError as error:  # as Kafka says it of a broker's settings
         raise InvalidRequestError(str(error)) from error
     if validate_only:
@@ -206,19 +223,19 @@ async def _alter_broker(broker: Broker, name: str, rewrite: Rewrite, *, validate
     entity = layout.DEFAULT_ENTITY if for_all else name
     path = layout.config_path("brokers", entity)
     data = layout.dump_config(after)
-    known = broker.metadata.exists(path) is not None
-    await broker.writing.run(
-        broker.metadata.transaction,
+    known = services.metadata.exists(path) is not None
+    await services.runtime.writing.run(
+        services.metadata.transaction,
         [
             SetNode(path, data) if known else CreateNode(path, data),
-            *tell_of_config_change(broker.metadata, "brokers", entity, broker.clock.now_ms()),
+            *tell_of_config_change(services.metadata, "brokers", entity, services.runtime.clock.now_ms()),
         ],
     )
     config.change(of_all, of_this)
-    broker.config_changed()
+    services.config_changed()
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     DescribeConfigsRequest: describe_configs,
     AlterConfigsRequest: alter_configs,
     IncrementalAlterConfigsRequest: incremental_alter_configs,

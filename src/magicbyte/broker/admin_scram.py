@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from magicbyte.broker.cluster import tell_of_config_change
-from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.broker.scram_users import USERS, change_of, sanitised
 from magicbyte.broker.topic_nodes import children, settings_of
 from magicbyte.errors import ErrorCode, SecurityError
@@ -30,19 +31,28 @@ from magicbyte.security.scram import LEAST_ITERATIONS
 from magicbyte.security.server import Credential
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.ports import MetadataStore
 
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _STEPS: Final = 10  # for a user
 _MOST_ITERATIONS: Final = 16_384
 
 
+@dataclass(frozen=True, slots=True)
+class ScramServices:
+    """What the administration of SCRAM users uses of the broker."""
+
+    runtime: Runtime
+    metadata: MetadataStore
+
+
 async def describe(
-    broker: Broker, request: Request[DescribeUserScramCredentialsRequest]
+    services: ScramServices, request: Request[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
     """Say which mechanisms users have a password for, and never more of it."""
     asked = Counter(each.name for each in request.message.users or ())
-    stored = children(broker.metadata, f"{layout.CONFIG}/{USERS}")
+    stored = children(services.metadata, f"{layout.CONFIG}/{USERS}")
     names = asked or [unquote(each) for each in sorted(stored) if each != layout.DEFAULT_ENTITY]
     results = []
     async for name in request.turns.over(names, _STEPS):
@@ -52,7 +62,7 @@ async def describe(
             result.error_message = "Cannot describe SCRAM credentials for the same user twice in a single request"
         else:
             try:
-                result.credential_infos = _infos(broker, name)
+                result.credential_infos = _infos(services, name)
             except SecurityError as error:
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
             if not result.credential_infos and not result.error_code:
@@ -64,8 +74,8 @@ async def describe(
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-def _infos(broker: Broker, user: str) -> list[CredentialInfo]:
-    own = settings_of(broker.metadata, USERS, sanitised(user))
+def _infos(services: ScramServices, user: str) -> list[CredentialInfo]:
+    own = settings_of(services.metadata, USERS, sanitised(user))
     return [
         CredentialInfo(mechanism=number, iterations=Credential.load(own[name]).iterations)
         for number, name in _MECHANISMS.items()
@@ -74,7 +84,7 @@ def _infos(broker: Broker, user: str) -> list[CredentialInfo]:
 
 
 async def alter(
-    broker: Broker, request: Request[AlterUserScramCredentialsRequest]
+    services: ScramServices, request: Request[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
     """Set and take away passwords: of each user all that is asked, or nothing."""
     message, wanted = request.message, dict[str, dict[str, str | None]]()
@@ -105,15 +115,15 @@ async def alter(
             kept = Credential.of_salted(name, bytes(user.salted_password), bytes(user.salt), user.iterations)
             wanted[user.name][name] = kept.dump()
     async for gone in request.turns.over(message.deletions, _STEPS):
-        own = settings_of(broker.metadata, USERS, sanitised(gone.name)) if gone.name not in faults else {}
+        own = settings_of(services.metadata, USERS, sanitised(gone.name)) if gone.name not in faults else {}
         if gone.name not in faults and _MECHANISMS[gone.mechanism] not in own:
             why = "Attempt to delete a user credential that does not exist"
             faults[gone.name] = ErrorCode.RESOURCE_NOT_FOUND, why
     for name, changes in wanted.items():
         if name not in faults:
-            store = broker.metadata
-            told = tell_of_config_change(store, USERS, sanitised(name), broker.clock.now_ms())
-            await broker.writing.run(store.transaction, [change_of(store, name, changes), *told])
+            store = services.metadata
+            told = tell_of_config_change(store, USERS, sanitised(name), services.runtime.clock.now_ms())
+            await services.runtime.writing.run(store.transaction, [change_of(store, name, changes), *told])
     return AlterUserScramCredentialsResponse(results=[_result(name, faults.get(name)) for name in wanted])
 
 
@@ -122,7 +132,7 @@ def _result(name: str, fault: tuple[ErrorCode, str] | None) -> AlterUserScramCre
     return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=why)
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     DescribeUserScramCredentialsRequest: describe,
     AlterUserScramCredentialsRequest: alter,
 }

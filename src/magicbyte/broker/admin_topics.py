@@ -9,10 +9,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
-from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.errors import (
     ErrorCode,
     LogDirectoryError,
@@ -50,9 +51,15 @@ from magicbyte.protocol.messages.delete_topics import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.cluster_view import ClusterView
+    from magicbyte.broker.coordinators import Coordinators
+    from magicbyte.broker.metadata_cache import MetadataCache
     from magicbyte.broker.partition import ServedPartition
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topic_changes import TopicChanges
     from magicbyte.broker.topic_table import ServedTopic
+    from magicbyte.broker.topics import Topics
 
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
@@ -61,33 +68,46 @@ _MADE_AT_ONCE: Final = 100  # logs of a topic
 _SETTINGS_STEPS: Final = 30  # to list all settings of a topic
 
 
-def check_controller(broker: Broker) -> None:
+@dataclass(frozen=True, slots=True)
+class TopicServices:
+    """What the administration of topics uses of the broker. `cache`: None where there is no cluster."""
+
+    runtime: Runtime
+    topics: Topics
+    replicas: Replicas
+    cluster_view: ClusterView
+    cache: MetadataCache | None
+    coordinators: Coordinators
+    topic_changes: TopicChanges
+
+
+def check_controller(view: ClusterView) -> None:
     """Raise NotControllerError where another broker is to be asked."""
-    if not broker.cluster_view.is_controller:
-        raise NotControllerError(f"the controller is broker {broker.cluster_view.controller_id}")
+    if not view.is_controller:
+        raise NotControllerError(f"the controller is broker {view.controller_id}")
 
 
-async def _until(broker: Broker, is_known: Callable[[], bool], timeout_ms: int) -> bool:
+async def _until(services: TopicServices, is_known: Callable[[], bool], timeout_ms: int) -> bool:
     """Wait, in a cluster, until the controller has told of something; say whether it did in time."""
-    return broker.cache is None or await broker.cache.until(is_known, max(timeout_ms, 0) / 1000)
+    return services.cache is None or await services.cache.until(is_known, max(timeout_ms, 0) / 1000)
 
 
-def _has_leaders(broker: Broker, name: str, partitions: int) -> bool:
+def _has_leaders(services: TopicServices, name: str, partitions: int) -> bool:
     """Return whether all of so many partitions of a topic have a leader, as far as is known here."""
-    topic, cache = broker.topics.get(name), broker.cache
+    topic, cache = services.topics.get(name), services.cache
     return (
         topic is not None and topic.partitions >= partitions and (cache is None or cache.has_leaders(name, partitions))
     )
 
 
-async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
+async def create_topics(services: TopicServices, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Make topics, each for itself, and their logs."""
     message = request.message
     names = Counter(each.name for each in message.topics)
     results = []
     made: list[tuple[ServedTopic, CreatableTopicResult]] = []
     left = MOST_PARTITIONS
-    async with broker.directory:
+    async with services.runtime.directory:
         async for each in request.turns.over(message.topics):
             if names[each.name] > 1:
                 why = "expected a topic once in a request"
@@ -95,34 +115,36 @@ async def create_topics(broker: Broker, request: Request[CreateTopicsRequest]) -
                 continue
             left -= len(each.assignments) or max(each.num_partitions, 1)
             try:
-                check_controller(broker)
+                check_controller(services.cluster_view)
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
-                topic = await broker.writing.run(_create, broker, each, validate_only=message.validate_only)
+                topic = await services.runtime.writing.run(_create, services, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 results.append(_not_created(each.name, error.code, str(error)))
                 continue
-            results.append(_created(broker, topic, _factor(broker, each), validate_only=message.validate_only))
+            results.append(_created(services, topic, _factor(services, each), validate_only=message.validate_only))
             await request.turns.take(_SETTINGS_STEPS)
             if not message.validate_only:
                 made.append((topic, results[-1]))
     await _until(
-        broker, lambda: all(_has_leaders(broker, each.name, each.partitions) for each, _ in made), message.timeout_ms
+        services,
+        lambda: all(_has_leaders(services, each.name, each.partitions) for each, _ in made),
+        message.timeout_ms,
     )
     for topic, result in made:
-        if not _has_leaders(broker, topic.name, topic.partitions):
+        if not _has_leaders(services, topic.name, topic.partitions):
             result.error_code = ErrorCode.REQUEST_TIMED_OUT
             result.error_message = f"topic {topic.name} was made, and has no leaders yet"
             continue
-        fault = await _make_logs(broker, topic.name, range(topic.partitions))
+        fault = await _make_logs(services, topic.name, range(topic.partitions))
         if fault is not None:
             result.error_code = fault.code
             result.error_message = f"topic {topic.name} was made, its logs could not be: {fault}"
     return CreateTopicsResponse(topics=results)
 
 
-def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
-    return broker.topics.create(
+def _create(services: TopicServices, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
+    return services.topics.create(
         wanted.name,
         None if wanted.num_partitions == _BROKERS_OWN else wanted.num_partitions,
         None if wanted.replication_factor == _BROKERS_OWN else wanted.replication_factor,
@@ -132,19 +154,19 @@ def _create(broker: Broker, wanted: CreatableTopic, *, validate_only: bool) -> S
     )
 
 
-def _factor(broker: Broker, wanted: CreatableTopic) -> int:
+def _factor(services: TopicServices, wanted: CreatableTopic) -> int:
     """Return how many replicas a new topic has."""
     if wanted.assignments:
         return len(wanted.assignments[0].broker_ids)
     is_own = wanted.replication_factor == _BROKERS_OWN
-    return broker.config.default_replication_factor if is_own else wanted.replication_factor
+    return services.runtime.config.default_replication_factor if is_own else wanted.replication_factor
 
 
 def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=None)
 
 
-def _created(broker: Broker, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
+def _created(services: TopicServices, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
     settings = [
         CreatableTopicConfigs(
             name=each.name,
@@ -153,7 +175,7 @@ def _created(broker: Broker, topic: ServedTopic, factor: int, *, validate_only: 
             config_source=each.source,
             is_sensitive=each.is_sensitive,
         )
-        for each in configs.describe_topic(topic, broker.config)
+        for each in configs.describe_topic(topic, services.runtime.config)
     ]
     return CreatableTopicResult(
         name=topic.name,
@@ -165,16 +187,16 @@ def _created(broker: Broker, topic: ServedTopic, factor: int, *, validate_only: 
     )
 
 
-async def _make_logs(broker: Broker, topic: str, partitions: range) -> LogDirectoryError | None:
+async def _make_logs(services: TopicServices, topic: str, partitions: range) -> LogDirectoryError | None:
     """Make the logs of partitions now, rather than when they are first asked for; return why that is not possible.
 
     Not those of hundreds: that takes longer than who asked waits.
     """
-    if broker.membership is not None:  # those who are assigned partitions make logs
+    if services.cache is not None:  # those who are assigned partitions make logs
         return None
     try:
         for partition in partitions[:_MADE_AT_ONCE]:
-            await broker.replicas.opened(topic, partition)
+            await services.replicas.opened(topic, partition)
     except UnknownTopicError:  # deleted meanwhile
         return None
     except LogDirectoryError as error:  # of a directory that is offline, or for the lack of descriptors
@@ -182,75 +204,77 @@ async def _make_logs(broker: Broker, topic: str, partitions: range) -> LogDirect
     return None
 
 
-async def create_partitions(broker: Broker, request: Request[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+async def create_partitions(
+    services: TopicServices, request: Request[CreatePartitionsRequest]
+) -> CreatePartitionsResponse:
     """Add partitions to topics, each for itself."""
     message = request.message
     names = Counter(each.name for each in message.topics)
     results = []
-    async with broker.directory:
+    async with services.runtime.directory:
         async for each in request.turns.over(message.topics):
             code, why = ErrorCode.NONE, None
             try:
                 if names[each.name] > 1:
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
-                    check_controller(broker)
-                    await broker.writing.run(_grow, broker, each, validate_only=message.validate_only)
+                    check_controller(services.cluster_view)
+                    await services.runtime.writing.run(_grow, services, each, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
             results.append(CreatePartitionsTopicResult(name=each.name, error_code=code, error_message=why))
     if not message.validate_only:
         counts = {each.name: each.count for each in message.topics}
         grown = {each.name: counts[each.name] for each in results if not each.error_code}
-        await _until(broker, lambda: all(_has_leaders(broker, *each) for each in grown.items()), message.timeout_ms)
+        await _until(services, lambda: all(_has_leaders(services, *each) for each in grown.items()), message.timeout_ms)
         for result in results:
-            topic = broker.topics.get(result.name)
+            topic = services.topics.get(result.name)
             if topic is None or result.error_code:
                 continue
-            if not _has_leaders(broker, topic.name, counts[topic.name]):
+            if not _has_leaders(services, topic.name, counts[topic.name]):
                 result.error_code = ErrorCode.REQUEST_TIMED_OUT
                 result.error_message = f"partitions were added to {topic.name}, and have no leaders yet"
                 continue
-            fault = await _make_logs(broker, topic.name, range(topic.partitions))
+            fault = await _make_logs(services, topic.name, range(topic.partitions))
             if fault is not None:
                 result.error_code = fault.code
                 result.error_message = f"partitions were added to {topic.name}, their logs could not be made: {fault}"
     return CreatePartitionsResponse(results=results)
 
 
-def _grow(broker: Broker, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+def _grow(services: TopicServices, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
     given = wanted.assignments
     assignments = None if given is None else [each.broker_ids for each in given]
-    broker.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
+    services.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
 
 
-async def delete_topics(broker: Broker, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     """Delete topics, each for itself. Who waits for records of them is told."""
     by_ids = request.version >= _FIRST_WITH_IDS
     wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
     results = []
     deleted: dict[str | None, DeletableTopicResult] = {}
-    async with broker.directory, broker.logs_lock:
+    async with services.runtime.directory, services.runtime.logs_lock:
         async for each in request.turns.over(wanted):
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
                 continue
-            result = await _delete(broker, each, request.version)
+            result = await _delete(services, each, request.version)
             results.append(result)
             if not result.error_code:
                 deleted[result.name] = result
     names = [name for name in deleted if name is not None]
-    await _until(broker, lambda: not any(map(broker.topics.get, names)), request.message.timeout_ms)
+    await _until(services, lambda: not any(map(services.topics.get, names)), request.message.timeout_ms)
     for name in names:
-        if broker.cache is not None and broker.topics.get(name) is not None:
+        if services.cache is not None and services.topics.get(name) is not None:
             deleted[name].error_code = ErrorCode.REQUEST_TIMED_OUT
             deleted[name].error_message = f"topic {name} is marked for deletion, which is not over yet"
     return DeleteTopicsResponse(responses=results)
 
 
-async def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> DeletableTopicResult:
+async def _delete(services: TopicServices, wanted: DeleteTopicState, version: int) -> DeletableTopicResult:
     result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
-    if not broker.config.delete_topic_enable:
+    if not services.runtime.config.delete_topic_enable:
         known = version >= _FIRST_WITH_DISABLED
         result.error_code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         result.error_message = "delete.topic.enable is false"
@@ -259,20 +283,22 @@ async def _delete(broker: Broker, wanted: DeleteTopicState, version: int) -> Del
         result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "expected either a name or an id"
         return result
     try:
-        topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
+        topic = (
+            services.topics.known(wanted.name) if wanted.name is not None else services.topics.known_id(wanted.topic_id)
+        )
         result.name, result.topic_id = topic.name, topic.id
-        check_controller(broker)
-        if broker.membership is not None:
-            await broker.writing.run(broker.topics.delete, topic.name)
+        check_controller(services.cluster_view)
+        if services.cache is not None:
+            await services.runtime.writing.run(services.topics.delete, topic.name)
             return result
-        await broker.delete_topic(topic)
-        broker.coordinators.topic_deleted(topic.name)
+        await services.topic_changes.delete(topic)
+        services.coordinators.topic_deleted(topic.name)
     except MagicbyteError as error:
         result.error_code, result.error_message = error.code, str(error)
     return result
 
 
-async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+async def delete_records(services: TopicServices, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     """Let logs start later."""
     results = []
     async for topic in request.turns.over(request.message.topics):
@@ -281,8 +307,8 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
         async for index, offset in request.turns.over(offsets.items()):
             found = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             try:
-                partition = await _delete_records(broker, topic.name, index, offset)
-                found.low_watermark = await _deleted_everywhere(broker, partition, request.message.timeout_ms)
+                partition = await _delete_records(services, topic.name, index, offset)
+                found.low_watermark = await _deleted_everywhere(services, partition, request.message.timeout_ms)
                 if found.low_watermark < min(partition.log.log_start_offset, max(offset, 0)):
                     found.error_code = ErrorCode.REQUEST_TIMED_OUT
             except MagicbyteError as error:
@@ -292,9 +318,9 @@ async def delete_records(broker: Broker, request: Request[DeleteRecordsRequest])
     return DeleteRecordsResponse(topics=results)
 
 
-async def _deleted_everywhere(broker: Broker, partition: ServedPartition, timeout_ms: int) -> int:
+async def _deleted_everywhere(services: TopicServices, partition: ServedPartition, timeout_ms: int) -> int:
     """Wait until all live replicas have deleted what this one has; return the smallest log start offset of them."""
-    wanted, replicas = partition.log.log_start_offset, broker.replicas
+    wanted, replicas = partition.log.log_start_offset, services.replicas
     if replicas.low_watermark(partition) < wanted:
         changed = asyncio.Event()
         partition.waiting[changed] = None
@@ -309,21 +335,21 @@ async def _deleted_everywhere(broker: Broker, partition: ServedPartition, timeou
     return replicas.low_watermark(partition)
 
 
-async def _delete_records(broker: Broker, topic: str, partition: int, offset: int) -> ServedPartition:
-    found = await broker.replicas.opened(topic, partition)
+async def _delete_records(services: TopicServices, topic: str, partition: int, offset: int) -> ServedPartition:
+    found = await services.replicas.opened(topic, partition)
     found.led()
     async with found.lock:  # before `logs_lock`, as appends do
-        await broker.logs_lock.acquire_shared()
+        await services.runtime.logs_lock.acquire_shared()
         try:
-            broker.replicas.check_is_there(found)
-            broker.topics.check_erasable(topic)
-            await broker.writing.run(found.log.delete_records, offset)
+            services.replicas.check_is_there(found)
+            services.topics.check_erasable(topic)
+            await services.runtime.writing.run(found.log.delete_records, offset)
             return found
         finally:
-            broker.logs_lock.release_shared()
+            services.runtime.logs_lock.release_shared()
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     CreateTopicsRequest: create_topics,
     CreatePartitionsRequest: create_partitions,
     DeleteTopicsRequest: delete_topics,

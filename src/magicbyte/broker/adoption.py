@@ -6,9 +6,9 @@ back. Settings that are given come first; they are remembered for starts without
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.config import FORMAT, FORMAT_NAMES, PROTOCOL, SETTINGS
+from magicbyte.broker.kept_format import Kept
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.groups.config import LATEST, needed_protocol
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
@@ -23,7 +23,6 @@ from magicbyte.records.layout import Dialect
 from magicbyte.releases import TOPIC_IDS, line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from magicbyte.broker.config import BrokerConfig
@@ -34,25 +33,6 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _LATEST_GROUPS: Final = needed_protocol(LATEST.group_value, LATEST.offset_value)
-
-
-class Kept(NamedTuple):
-    """The format of a directory's records, and the protocol version that decides on those of internal topics."""
-
-    stored: Format
-    protocol: tuple[int, ...]
-
-    def settings(self) -> dict[str, str]:
-        """Return the settings that stand for it."""
-        return {FORMAT: FORMAT_NAMES[self.stored], PROTOCOL: ".".join(map(str, self.protocol))}
-
-    @classmethod
-    def of(cls, settings: Mapping[str, str]) -> Kept:
-        """Return what settings stand for, and the defaults of those that are not given. Raises InvalidConfigError."""
-        stored, spoken = (
-            SETTINGS[each].parse(settings.get(each, SETTINGS[each].default)) for each in (FORMAT, PROTOCOL)
-        )
-        return cls(stored, line_of(spoken))
 
 
 _WRITTEN_BY: Final = (Kept(Format.V0, (0, 9, 0)), Kept(Format.V1, (0, 10, 0)), Kept(Format.V2, (0, 11, 0)))
@@ -89,14 +69,6 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
         metadata.create(path, data, parents=True)
     elif node.data != data:
         metadata.set(path, data)
-
-
-def warn_beyond(config: BrokerConfig, who: str, stored: Format) -> None:
-    """Log it when a format that was set while the broker runs goes beyond the one that its directory is kept in."""
-    kept = Kept.of(config.remembered)
-    if stored.magic > kept.stored.magic:
-        log.warning("%s stores format %s from now on: Kafka %s cannot have the directory back",
-                    who, stored.value, FORMAT_NAMES[kept.stored])  # fmt: skip
 
 
 def _line(kept: Kept) -> str:

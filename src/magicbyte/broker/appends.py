@@ -44,8 +44,9 @@ from magicbyte.records.layout import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import ServedPartition
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.runtime import Runtime
     from magicbyte.log.append.producer_check import Guard
     from magicbyte.log.append.rules import AppendRules
     from magicbyte.log.live.partition_log import PartitionLog
@@ -139,8 +140,8 @@ class _Waiter(NamedTuple):
 class Appends:
     """All appends of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, replicas: Replicas) -> None:
+        self._runtime, self._replicas = runtime, replicas
         self._seen_bytes = 0
         self._commits = GroupCommit[_Waiter]()
         self._committer: asyncio.Task[None] | None = None
@@ -250,15 +251,15 @@ class Appends:
 
     async def _stored_together(self, sets: Sequence[NewSet]) -> list[_Stored | Exception]:
         """Look small sets through and write them, the locks of their partitions held."""
-        broker, partitions = self._broker, [new.partition for new in sets]
+        runtime, partitions = self._runtime, [new.partition for new in sets]
         slowest = max(partitions, key=lambda each: each.is_slow)
-        await broker.logs_lock.acquire_shared()
+        await runtime.logs_lock.acquire_shared()
         try:
-            now = Moment.of(broker.clock)
+            now = Moment.of(runtime.clock)
             works = [self._small_work(new, now) for new in sets]
-            found = await broker.soon(broker.writing, slowest, partial(_store_each, works))
+            found = await runtime.soon(runtime.writing, slowest, partial(_store_each, works))
         finally:
-            broker.logs_lock.release_shared()
+            runtime.logs_lock.release_shared()
         for partition in partitions:
             partition.is_slow = slowest.is_slow  # nobody knows which of them took its time
         return found
@@ -267,7 +268,7 @@ class Appends:
         """Return what stores a small set, or why nothing can."""
         assert new.rules is not None, "sets that are taken as they are go alone"
         try:
-            self._broker.replicas.check_is_there(new.partition)
+            self._replicas.check_is_there(new.partition)
             new.partition.led()
         except (UnknownTopicError, NotLeaderError) as error:
             return error
@@ -291,15 +292,15 @@ class Appends:
 
     async def _stored(self, new: NewSet, rules: AppendRules) -> _Stored:
         """Look a set through and write it; one that holds much more than it is long waits for memory to do so."""
-        partition, records, now = new.partition, new.records, Moment.of(self._broker.clock)
+        partition, records, now = new.partition, new.records, Moment.of(self._runtime.clock)
         partition.led()
         look_through = self._look_through(new, rules, now)
         if not _is_compressed(records) or len(records) <= KEPT_SCRATCH // _USUAL_RATIO:
             work = partial(_store, partition.log, partial(look_through, has_room=False), now, new.guard)
             with suppress(RoomNeeded):
                 return await self._write(partition, work, is_quick=_is_quick(records))
-        async with self._broker.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
-            self._broker.trimming.ask()
+        async with self._runtime.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
+            self._runtime.trimming.ask()
             work = partial(_store, partition.log, look_through, now, new.guard)
             return await self._write(partition, work, is_quick=False)
 
@@ -315,7 +316,7 @@ class Appends:
         if new.request_version is not None:
             source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[records[MAGIC.start]]
             what = (source, rules.format, new.request_version, new.client)
-            _count(self._broker.metrics.of(partition.topic), what, len(records), prepared, spent)
+            _count(self._runtime.metrics.of(partition.topic), what, len(records), prepared, spent)
         return Appended(first, last, prepared.log_append_time, leader), durable
 
     async def take(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> Appended:
@@ -331,11 +332,11 @@ class Appends:
             end, first = log.log_end_offset, OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
             if records and first < end:
                 raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
-            taken = await self._broker.writing.run(take, records, next_offset=end, dialect=dialect)
+            taken = await self._runtime.writing.run(take, records, next_offset=end, dialect=dialect)
             if taken.first_offset == NOTHING_STORED:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader)
             made = record_set(taken.data, log.config.rules, dialect)
-            await self._write(partition, partial(log.append, made, Moment.of(self._broker.clock)))
+            await self._write(partition, partial(log.append, made, Moment.of(self._runtime.clock)))
             durable = self._written(partition, taken.first_offset, made.size, 2 if made.batches else 1)
         await self._check_durable(partition, durable)
         return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP, leader)
@@ -344,23 +345,23 @@ class Appends:
         """Lead in no earlier epoch than that of batches which are taken: readers that saw one go by no older word."""
         epoch = max((entry.partition_leader_epoch for _, entry in entries(records, dialect)), default=-1)
         if epoch > partition.leader_epoch:
-            await self._broker.replicas.raise_leader_epoch(partition, epoch)
+            await self._replicas.raise_leader_epoch(partition, epoch)
 
     async def _write(self, partition: ServedPartition, write: Callable[[], T], *, is_quick: bool = True) -> T:
         """Write what is prepared, in a thread, which waits for the disk where something is synced."""
-        log, lock, threads = partition.log, self._broker.logs_lock, self._broker.writing
+        log, lock, threads = partition.log, self._runtime.logs_lock, self._runtime.writing
         await lock.acquire_shared()
         try:
-            self._broker.replicas.check_is_there(partition)
+            self._replicas.check_is_there(partition)
             is_quick = is_quick and log.config.flush_messages == FOREVER
-            return await (self._broker.soon(threads, partition, write) if is_quick else threads.run(write))
+            return await (self._runtime.soon(threads, partition, write) if is_quick else threads.run(write))
         finally:
             lock.release_shared()
 
     async def _check_durable(self, partition: ServedPartition, durable: asyncio.Future[bool] | None) -> None:
         """Wait until what was written is as durable as it is to be. Raises LogDirectoryOfflineError."""
         if durable is not None and not await durable:
-            self._broker.replicas.check_is_there(partition)
+            self._replicas.check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: cannot sync the appended batch")
 
     def _written(
@@ -369,32 +370,32 @@ class Appends:
         """Report a written batch to its partition, now or once it is durable; return a future of its durability."""
         partition.appended(first_offset, size, magic)
         if not partition.log.config.group_commit:
-            partition.written(partition.log.log_end_offset, self._broker.clock.monotonic_ms())
+            partition.written(partition.log.log_end_offset, self._runtime.clock.monotonic_ms())
             return None
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         end = partition.log.log_end_offset
         self._commits.wait(partition.log, _Waiter(partition, end, done))
         if self._committer is None:
-            self._committer = self._broker.spawn(self._commit())
+            self._committer = self._runtime.spawn(self._commit())
         return done
 
     async def _commit(self) -> None:
         """Sync, for all who wait by then, until nobody does."""
         try:
             while len(self._commits):
-                await self._broker.logs_lock.acquire_shared()  # no log is deleted while it is synced
+                await self._runtime.logs_lock.acquire_shared()  # no log is deleted while it is synced
                 try:
                     running, started = self._commits.begin(), now_ns()
                     try:
-                        await self._broker.writing.run(running.run)
+                        await self._runtime.writing.run(running.run)
                     except (OSError, OutOfDescriptorsError) as error:
                         outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
                     else:
-                        outcome = self._commits.end(running, self._broker.clock.monotonic_ms())
-                        self._broker.metrics.syncs.add([now_ns() - started])
+                        outcome = self._commits.end(running, self._runtime.clock.monotonic_ms())
+                        self._runtime.metrics.syncs.add([now_ns() - started])
                 finally:
-                    self._broker.logs_lock.release_shared()
-                monotonic_ms = self._broker.clock.monotonic_ms()
+                    self._runtime.logs_lock.release_shared()
+                monotonic_ms = self._runtime.clock.monotonic_ms()
                 for waiter in outcome.durable:
                     waiter.partition.written(waiter.end_offset, monotonic_ms)
                     waiter.tell(durable=True)
@@ -431,7 +432,7 @@ class Appends:
         )
 
     def _is_too_new(self, new: NewSet) -> bool:
-        return self._broker.offer.newest_format is not Format.V2 and _is_batch(new.records)
+        return self._runtime.offer.newest_format is not Format.V2 and _is_batch(new.records)
 
     async def _expect(self, sets: Iterable[NewSet]) -> None:
         """Have loaded what is needed for sets; the kernels in the background, as no request waits for them."""
@@ -440,10 +441,10 @@ class Appends:
                 continue
             size = len(new.records)
             if self._seen_bytes < WARM_AFTER_BYTES <= self._seen_bytes + size:
-                self._broker.spawn(self._broker.writing.warm_kernels())
+                self._runtime.spawn(self._runtime.writing.warm_kernels())
             self._seen_bytes += size
             if not _is_plain_batch(new.records):
-                await self._broker.load_numpy()
+                await self._runtime.load_numpy()
 
 
 def _is_quick(records: memoryview) -> bool:

@@ -23,9 +23,10 @@ from magicbyte.security import acls
 from magicbyte.security.acls import AclOperation, Acls, Entries, Pattern, ResourcePattern, ResourceType
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.membership import Membership
     from magicbyte.broker.request import ClientConnection
-    from magicbyte.ports import Node
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.ports import MetadataStore, Node
 
 log = logger(__name__)
 audit = logger("magicbyte.audit")
@@ -41,17 +42,17 @@ class Authorizer:
 
     acls: Acls
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._super_users = broker.config.super_users
-        self._alone = LoopStore(broker.metadata, broker.writing.run)
+    def __init__(self, runtime: Runtime, metadata: MetadataStore, membership: Membership | None) -> None:
+        """`metadata` is the tree for threads; the session of a `membership` is renewed, so that has its own."""
+        self._runtime, self._membership = runtime, membership
+        self._super_users = runtime.config.super_users
+        self._alone = LoopStore(metadata, runtime.writing.run)
         self._is_reading = self._is_stale = False
         self._own = dict[ResourcePattern, Entries]()  # what was changed here since the last reading began
 
     @property
     def _store(self) -> LoopStore:
-        membership = self._broker.membership
-        return self._alone if membership is None else membership.store
+        return self._alone if self._membership is None else self._membership.store
 
     async def start(self) -> None:
         """Read all ACLs, and follow their changes from now on."""
@@ -113,7 +114,7 @@ class Authorizer:
         self._is_stale = True
         if not self._is_reading:
             self._is_reading = True
-            self._broker.spawn(self._read_until_fresh())
+            self._runtime.spawn(self._read_until_fresh())
 
     async def _read_until_fresh(self) -> None:
         try:
@@ -147,13 +148,13 @@ class Authorizer:
         self.acls = self._acls(found | self._own)  # what was read may be from before a change that is answered
 
     def _acls(self, found: dict[ResourcePattern, Entries]) -> Acls:
-        return Acls(found, self._super_users, or_else=self._broker.config.allow_everyone_if_no_acl_found)
+        return Acls(found, self._super_users, or_else=self._runtime.config.allow_everyone_if_no_acl_found)
 
     async def change(
         self, resource: ResourcePattern, *, add: Entries = frozenset(), remove: Entries = frozenset()
     ) -> None:
         """Change what the tree says of a resource, tell all brokers, and go by it. Raises MetadataError."""
-        async with self._broker.directory:
+        async with self._runtime.directory:
             for _ in range(_ATTEMPTS):
                 try:
                     await self._change(resource, add, remove)
@@ -181,7 +182,7 @@ class Authorizer:
         else:
             change = DeleteNode(path, node.version)
         note, said = resource.note
-        old = await self._old_notes(note.rpartition("/")[0], self._broker.clock.now_ms())
+        old = await self._old_notes(note.rpartition("/")[0], self._runtime.clock.now_ms())
         await store.transaction([change, *old, CreateNode(note, said, sequence=True)])
         self._own[resource] = after
         self.acls = self._acls({**self.acls.of, resource: after})

@@ -16,9 +16,12 @@ from magicbyte.ports import Moment
 from magicbyte.printable import logger
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
     from magicbyte.log.cleaning.compaction import CompactionConfig
     from magicbyte.log.cleaning.maintenance import Damage, Maintenance
+    from magicbyte.log.live.log_directory import LogDirectory
     from magicbyte.log.live.partition_log import Flush, PartitionLog
     from magicbyte.ports import TopicPartition
 
@@ -33,23 +36,22 @@ _SHORTEST_SLEEP_MS: Final = 1000  # where nothing was due
 class Background:
     """The tasks of a broker that runs."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, logs: LogDirectory, topics: Topics) -> None:
+        self._runtime, self._logs, self._topics = runtime, logs, topics
         self._maintenance: Maintenance | None = None  # made when there is something to do
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def start(self) -> None:
         """Begin. The tasks end with the broker's."""
-        broker, config = self._broker, self._broker.config
-        logs = broker.logs
+        runtime, config, logs = self._runtime, self._runtime.config, self._logs
         for interval_ms, offset_of, write in (
             (config.log_flush_offset_checkpoint_interval_ms, _recovery_point, logs.checkpoint_recovery_points),
             (config.log_flush_start_offset_checkpoint_interval_ms, _log_start, logs.checkpoint_log_starts),
             (config.replica_high_watermark_checkpoint_interval_ms, _high_watermark, logs.checkpoint_high_watermarks),
         ):
-            broker.spawn(self._checkpoint(interval_ms, offset_of, write))
-        broker.spawn(self._flush())
-        broker.spawn(self._maintain())
+            runtime.spawn(self._checkpoint(interval_ms, offset_of, write))
+        runtime.spawn(self._flush())
+        runtime.spawn(self._maintain())
 
     def close(self) -> None:
         """Abandon a compaction that is under way; the log stays as it was."""
@@ -58,10 +60,10 @@ class Background:
 
     def config_changed(self) -> None:
         """Go by what the settings say now."""
-        config, maintenance = self._broker.config, self._maintenance
+        config, maintenance = self._runtime.config, self._maintenance
         if maintenance is None:
             return
-        maintenance.bytes_per_second = _rate(self._broker)
+        maintenance.bytes_per_second = _rate(config)
         maintenance.retention_interval_ms = config.log_retention_check_interval_ms
         maintenance.backoff_ms = config.log_cleaner_backoff_ms
 
@@ -86,9 +88,9 @@ class Background:
             from magicbyte.log.cleaning.maintenance import Maintenance
 
             self._maintenance = Maintenance(
-                self._broker.logs,
+                self._logs,
                 self._compaction_of,
-                secret=lambda: self._broker.random.randbytes(16),
+                secret=lambda: self._runtime.random.randbytes(16),
                 met=_uncleanable,
             )
             self.config_changed()
@@ -107,9 +109,9 @@ class Background:
         return min(max(result.next_ms - now.monotonic_ms, shortest), _LONGEST_SLEEP_MS)
 
     def _compaction_of(self, key: TopicPartition) -> CompactionConfig:
-        topic = self._broker.topics.get(key.topic)
+        topic = self._topics.get(key.topic)
         if topic is None:  # the log is left of a topic that the cluster does not have any more
-            return topic_config.resolve({}, self._broker.config).compaction
+            return topic_config.resolve({}, self._runtime.config).compaction
         return topic.config.compaction
 
     async def _checkpoint(
@@ -119,9 +121,9 @@ class Background:
         known: dict[TopicPartition, int] = {}
         while True:
             await asyncio.sleep(max(interval_ms, 1) / 1000)
-            async with self._broker.directory:
-                found = {key: offset_of(each) for key, each in self._broker.logs.logs.items()}
-                is_new = found != known and self._broker.logs.health.error is None
+            async with self._runtime.directory:
+                found = {key: offset_of(each) for key, each in self._logs.logs.items()}
+                is_new = found != known and self._logs.health.error is None
                 if is_new and await self._tolerant(write):
                     known = found
 
@@ -129,32 +131,32 @@ class Background:
         """Sync the logs whose `flush.ms` has passed."""
         while True:
             await asyncio.sleep(_FLUSH_CHECK_MS / 1000)
-            logs = self._broker.logs
+            logs = self._logs
             if all(each.config.flush_ms == FOREVER for each in list(logs.logs.values())):
                 continue
-            for each in logs.flush_due(self._broker.clock.monotonic_ms()):
-                await self._broker.logs_lock.acquire_shared()  # no log is deleted while it is synced
+            for each in logs.flush_due(self._runtime.clock.monotonic_ms()):
+                await self._runtime.logs_lock.acquire_shared()  # no log is deleted while it is synced
                 try:
                     if each in logs.logs.values() and (flush := each.begin_flush()) is not None:
                         started = now_ns()
                         if await self._tolerant(partial(_sync, each, flush)):
-                            self._broker.metrics.syncs.add([now_ns() - started])
-                            each.flushed(flush, self._broker.clock.monotonic_ms())
+                            self._runtime.metrics.syncs.add([now_ns() - started])
+                            each.flushed(flush, self._runtime.clock.monotonic_ms())
                 finally:
-                    self._broker.logs_lock.release_shared()
+                    self._runtime.logs_lock.release_shared()
 
     async def _maintain(self) -> None:
         """Compact and delete step by step; appends wait for a step."""
-        broker = self._broker
-        delay_ms = broker.config.log_initial_task_delay_ms
+        runtime = self._runtime
+        delay_ms = runtime.config.log_initial_task_delay_ms
         while True:
             await asyncio.sleep(delay_ms / 1000)
-            if broker.logs.health.error is not None:
+            if self._logs.health.error is not None:
                 return
-            async with broker.directory, broker.logs_lock:
-                now = Moment.of(broker.clock)
+            async with runtime.directory, runtime.logs_lock:
+                now = Moment.of(runtime.clock)
                 try:
-                    delay_ms = await broker.writing.run(self._step, now)
+                    delay_ms = await runtime.writing.run(self._step, now)
                 except LogDirectoryOfflineError:  # its line is written already
                     return
                 except OutOfDescriptorsError as error:
@@ -168,7 +170,7 @@ class Background:
         the next time.
         """
         try:
-            await self._broker.writing.run(work)
+            await self._runtime.writing.run(work)
         except LogDirectoryOfflineError:  # its line is written already
             return False
         except OutOfDescriptorsError as error:
@@ -194,9 +196,9 @@ def _sync(each: PartitionLog, flush: Flush) -> None:
         flush.run()
 
 
-def _rate(broker: Broker) -> float | None:
+def _rate(config: BrokerConfig) -> float | None:
     """Return the bytes per second that maintenance may move; None: as many as can be."""
-    found = broker.config.log_cleaner_io_max_bytes_per_second
+    found = config.log_cleaner_io_max_bytes_per_second
     return found if found < float(FOREVER) else None
 
 

@@ -8,33 +8,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import uuid
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from random import SystemRandom
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.cluster_view import NOBODY, ViewAlone
+from magicbyte.broker.coordinating import CoordinatorServices
 from magicbyte.broker.coordinators import Coordinators
-from magicbyte.broker.dispatch import Dispatcher, load_handlers, terms_of
+from magicbyte.broker.dispatch import Dispatcher, Router, load_handlers, terms_of
 from magicbyte.broker.election import elect
-from magicbyte.broker.metrics import Metrics, now_ns
+from magicbyte.broker.kept_format import warn_beyond
 from magicbyte.broker.replicas import Replicas
 from magicbyte.broker.request import ClientConnection
+from magicbyte.broker.runtime import Runtime
 from magicbyte.broker.sessions import Sessions
-from magicbyte.broker.shared_lock import SharedLock
 from magicbyte.broker.threads import SystemThreads, Threads
 from magicbyte.broker.throttles import ReplicationThrottle
 from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
 from magicbyte.broker.topics import Topics
-from magicbyte.broker.trimming import Trimming
-from magicbyte.clock import SystemClock
+from magicbyte.broker.wiring import BrokerParts
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.extras import require
 from magicbyte.log.files import checkpoints
@@ -45,9 +42,7 @@ from magicbyte.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint, dump_broke
 from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.metadata.salvage import open_metadata
 from magicbyte.net import descriptors
-from magicbyte.net.complaints import Complaints
-from magicbyte.net.memory import Budget
-from magicbyte.net.network import Network, SocketNetwork
+from magicbyte.net.network import Network
 from magicbyte.net.server import Entrance, Handler, PeerLimits, Server
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
@@ -66,10 +61,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.listeners import Listener
     from magicbyte.broker.membership import Membership
     from magicbyte.broker.metadata_cache import MetadataCache
-    from magicbyte.broker.partition import ServedPartition
-    from magicbyte.broker.topic_table import ServedTopic
     from magicbyte.broker.transactions import Transactions
-    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.metadata.on_loop import OpenSession
     from magicbyte.net.http import Pages
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
@@ -108,8 +100,10 @@ class Broker:
     cluster_view: ClusterView
     producer_ids: cluster.ProducerIds
     appends: Appends
+    parts: BrokerParts
+    """All of these, as handlers are given them (`wiring.py`)."""
     http_port: int
-    links: Links
+    links: Links | None = None
     """Connections to the other brokers of a cluster, where it is in one."""
     authorizer: Authorizer | None = None
     """What knows the ACLs; None: everybody may do everything."""
@@ -130,40 +124,20 @@ class Broker:
         self.config = config
         self._around, self._repairs = around, repairs
         is_alone = session is None and config.zookeeper_connect is None
-        self.offer = config.offer if is_alone else config.offer.in_a_cluster()
-        self.node_id = config.broker_id
-        self.clock: Clock = clock or SystemClock()
-        self.random = random or SystemRandom()
-        self.metrics = Metrics()
-        self.fetch_sessions = Sessions(lambda: self.random.randint(1, (1 << 31) - 1))
-        self.logs_lock = SharedLock()
-        self.directory = asyncio.Lock()
+        offer = config.offer if is_alone else config.offer.in_a_cluster()
+        self.runtime = Runtime(config, offer, clock=clock, random=random, network=network, threads=threads)
+        self.runtime.slow_ns = _slow_ns(config)
+        self.node_id, self.metrics = self.runtime.node_id, self.runtime.metrics
+        self.clock, self.random = self.runtime.clock, self.runtime.random
+        self.reading, self.writing = self.runtime.reading, self.runtime.writing
         self.ports: dict[str, int] = {}
-        self.slow_ns = _slow_ns(config)
-        self.is_stopping = False
-        self._has_numpy = False
-        self.reading, self.writing = threads("reading", MOST_THREADS), threads("writing", MOST_THREADS)
-        self.messages = threads("messages", 1)
-        self.memory = Budget(config.queued_max_request_bytes)
-        self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
-        self.trimming = Trimming(self)
-        self.replicas = Replicas(self)
-        self.leader_throttle = ReplicationThrottle(
-            self, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
-        )
-        self.follower_throttle = ReplicationThrottle(
-            self, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
-        )
-        self.network: Network = network or SocketNetwork()
         self._files, self._threads = files or LocalFiles(), threads
         self._session = session or _zookeeper(config)
         self.membership: Membership | None = None
         self.cache: MetadataCache | None = None
         self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
-        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
-        self.coordinators = Coordinators(self)
         self._pages: Pages | None = None
         self._clients = weakref.WeakSet[ClientConnection]()
 
@@ -181,50 +155,61 @@ class Broker:
             if self._session is not None:
                 await self._join_session(self._session)
             self._open()
-            self._background = Background(self)
+            self._background = background = Background(self.runtime, self.logs, self.topics)
+            self._make_services(background)
             if self.config.authorizer_class_name:
                 from magicbyte.broker.authorizer import Authorizer
 
-                self.authorizer = Authorizer(self)
+                self.authorizer = Authorizer(self.runtime, self.metadata, self.membership)
                 await self.authorizer.start()
+            self.parts = self._all_parts(background)
             await self._listen()
             await loading
         except BaseException:
             await self.stop()
             raise
-        self._background.start()
+        background.start()
         self.coordinators.start()
 
     async def _join_session(self, session: OpenSession) -> None:
         """Begin a session of the cluster's tree; what this broker leads and follows is the controller's affair."""
-        from magicbyte.broker.cluster_replicas import ClusterReplicas
         from magicbyte.broker.links import Links
         from magicbyte.broker.membership import Membership
         from magicbyte.broker.metadata_cache import MetadataCache
 
-        self.links = await self.reading.run(Links.of, self)
-        self.membership = membership = Membership(self, session, self._threads("metadata", 1))
+        self.links = links = await self.reading.run(Links.of, self.runtime)
+        self.membership = membership = Membership(
+            self.runtime,
+            links,
+            session,
+            self._threads("metadata", 1),
+            settings_changed=self.settings_changed,
+            session_renewed=self._session_renewed,
+        )
         await membership.open()
         self._opened.push_async_callback(membership.close)
         listener = self.config.inter_broker_listener.name
         self.cache = MetadataCache(
             self.node_id, listener, lambda: NOBODY if self.controller is None else self.controller.controller_id
         )
-        self.replicas = ClusterReplicas(self, self.cache)
+
+    def _session_renewed(self) -> None:
+        if self.authorizer is not None:
+            self.authorizer.look_again()
 
     def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())
         self.metadata = self._open_metadata(path)
         known = _known_cluster_id(self._files, path)
-        self.cluster_id = cluster.found_cluster(self.metadata, known, self.new_uuid)
+        self.cluster_id = cluster.found_cluster(self.metadata, known, self.runtime.new_uuid)
         self.config.change(
             settings_of(self.metadata, "brokers", DEFAULT_ENTITY),
             settings_of(self.metadata, "brokers", str(self.node_id)),
         )
-        self.slow_ns = _slow_ns(self.config)
+        self.runtime.slow_ns = _slow_ns(self.config)
         settings = Settings(
             config_of=log_config_of(self.metadata, self.config, dialect_of=partial(_dialect_of, self._files, path)),
-            token=lambda: self.new_uuid().hex,
+            token=lambda: self.runtime.new_uuid().hex,
             identity=Identity(self.node_id, self.cluster_id),
             jitter=lambda most: self.random.randint(0, most),
             refused=refused_of(self.metadata),
@@ -250,7 +235,7 @@ class Broker:
             self.config,
             self.logs,
             self.clock,
-            self.new_uuid,
+            self.runtime.new_uuid,
             brokers=brokers,
             racks=lambda: None if self.cache is None else self.cache.racks(),
             draw=lambda most: self.random.randrange(most),
@@ -263,7 +248,61 @@ class Broker:
             log.warning("%s: %s: %s", path, why, names)
         self.cluster_view = self.cache or ViewAlone(self.node_id, self.config.broker_rack, self.topics, self.address_of)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
-        self.appends = Appends(self)
+
+    def _make_services(self, background: Background) -> None:
+        """Make what works on the opened logs, each given what it uses."""
+        runtime, topics, config, membership = self.runtime, self.topics, self.config, self.membership
+        self.fetch_sessions = Sessions(lambda: self.random.randint(1, (1 << 31) - 1))
+        self.leader_throttle = ReplicationThrottle(
+            runtime, topics, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
+        )
+        peers = None
+        if membership is None or self.cache is None or self.links is None:
+            self.replicas = Replicas(runtime, topics)
+        else:
+            from magicbyte.broker.cluster_replicas import ClusterReplicas
+            from magicbyte.broker.markers import ClusterPeers
+            from magicbyte.broker.replica_fetchers import ReplicaFetchers
+
+            follower_throttle = ReplicationThrottle(
+                runtime, topics, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
+            )
+            self.replicas = ClusterReplicas(
+                runtime,
+                topics,
+                self.logs,
+                cache=self.cache,
+                membership=membership,
+                fetchers=ReplicaFetchers(runtime, self.links, follower_throttle),
+                background=background,
+                coordinator_of=lambda topic: self.coordinators.of(topic),
+            )
+            peers = ClusterPeers(self.cache, membership, self.links)
+        self.appends = Appends(runtime, self.replicas)
+        services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, membership is None)
+        self.coordinators = Coordinators(services, self.producer_ids.next, peers)
+
+    def _all_parts(self, background: Background) -> BrokerParts:
+        return BrokerParts(
+            self.runtime,
+            self.cluster_id,
+            self.metadata,
+            self.logs,
+            self.topics,
+            self.cluster_view,
+            self.cache,
+            self.membership,
+            lambda: self.controller,
+            self.replicas,
+            self.appends,
+            self.coordinators,
+            background,
+            self.producer_ids,
+            self.fetch_sessions,
+            self.leader_throttle,
+            self.authorizer,
+            self.config_changed,
+        )
 
     def _open_metadata(self, path: str) -> MetadataStore:
         """Return the cluster's tree; without one, that of this broker alone, which is in its log directory."""
@@ -284,13 +323,14 @@ class Broker:
 
     async def _listen(self) -> None:
         config = self.config
+        self._router = Router(self.runtime, self.parts.services_of, self.parts.rights)
         self._server = Server(
             _limits(config),
             self._connected,
-            budget=self.memory,
-            complaints=self.complaints,
-            network=self.network,
-            entrance_of=await _entrances(self),
+            budget=self.runtime.memory,
+            complaints=self.runtime.complaints,
+            network=self.runtime.network,
+            entrance_of=await self._entrances(),
         )
         if self.membership is not None:  # until the controller knows of this broker, clients do better with the others
             await self.membership.wait_for_earlier_session()
@@ -298,15 +338,30 @@ class Broker:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
         if self.membership is not None:
             self.replicas.start()
+            self.controller = self.membership.candidate()
             await self.membership.join(self._registration)
         else:
             store = LoopStore(self.metadata)  # without a thread: nothing is served yet that would be held up
             await cluster.register(store, self.node_id, self._registration())
             await elect(store, self.node_id, self.clock)
         if (address := config.http) is not None:
-            from magicbyte.broker.pages import pages
+            from magicbyte.broker.pages import PageServices, pages
 
-            self._pages = pages(self)
+            self._pages = pages(
+                PageServices(
+                    self.runtime,
+                    self.cluster_id,
+                    self.logs,
+                    self.topics,
+                    self.cluster_view,
+                    self.coordinators,
+                    self.fetch_sessions,
+                    lambda: self.controller,
+                    self._uncleanable_bytes,
+                    self._connected_clients,
+                    self.ports,
+                )
+            )
             self.http_port = await self._pages.listen(*address)
 
     def _registration(self) -> bytes:
@@ -324,7 +379,7 @@ class Broker:
     def handler_of(self, connection: ClientConnection) -> Handler:
         """Return who handles the requests of a connection."""
         self._clients.add(connection)
-        handler = Dispatcher(self, connection)
+        handler = Dispatcher(self._router, connection)
         return handler if self._around is None else self._around(self, handler)
 
     async def stop(self) -> None:
@@ -332,10 +387,10 @@ class Broker:
 
         In a cluster other brokers take over first what this one leads.
         """
-        if self.membership is not None and self.cache is not None:
+        if self.membership is not None and self.cache is not None and self._server is not None:
             await self.replicas.close()  # a follower that fetched on would be taken into sync again
             await self.membership.leave(self.cache)
-        self.is_stopping = True
+        self.runtime.stop()
         if self._server is not None:
             self._server.close_listeners()
             self.replicas.wake_all()
@@ -345,35 +400,27 @@ class Broker:
         if self._pages is not None:
             await self._pages.aclose()
             self._pages = None
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.runtime.cancel_tasks()
         if self._background is not None:
             self._background.close()
             self._background = None
         try:
             await self._opened.aclose()
         finally:
-            self.reading.close()
-            self.writing.close()
-            self.messages.close()
+            self.runtime.close_threads()
 
     async def abort(self) -> None:
         """Stop as a crash would: nothing is handed over or answered, and no log has the mark of a clean end.
 
         Its session of the metadata tree, if it has one, is left to expire.
         """
-        self.is_stopping = True
+        self.runtime.stop()
         closing = self._opened.pop_all()
         if self._server is not None:
             self._server.close_listeners()
             await self._server.aclose(grace_ms=0)
             self._server = None
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.runtime.cancel_tasks()
         if self._pages is not None:
             await self._pages.aclose()
             self._pages = None
@@ -381,26 +428,9 @@ class Broker:
         if self.membership is not None:
             self.membership.abandon()
         self.logs.release()
-        for threads in (self.reading, self.writing, self.messages):
-            threads.close()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a task that ends with the broker at the latest; what it fails of is logged."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks[task] = None
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a task of the broker ended for a fault of ours", exc_info=error)
+        self.runtime.close_threads()
 
     # ---- what handlers ask for
-
-    def new_uuid(self) -> uuid.UUID:
-        """Return a random UUID."""
-        return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
     @property
     def groups(self) -> Groups:
@@ -412,63 +442,32 @@ class Broker:
         """The transaction coordinator."""
         return self.coordinators.transactions
 
-    def uncleanable_bytes(self) -> dict[TopicPartition, int]:
+    def _uncleanable_bytes(self) -> dict[TopicPartition, int]:
         """Return the bytes that compaction leaves as they are because of damage, by partition."""
         return {} if self._background is None else self._background.uncleanable_bytes()
 
-    def connected_clients(self) -> list[tuple[str, str, str]]:
+    def _connected_clients(self) -> list[tuple[str, str, str]]:
         """Return of each open connection its listener's name, and name and version of the client's software."""
         return [(each.listener.name, each.software_name, each.software_version) for each in self._clients]
+
+    async def _entrances(self) -> Callable[[Listener], Entrance | None]:
+        """Return what connections pass before they are served: nothing, where no listener is secured."""
+        if all(each.security_protocol == "PLAINTEXT" for each in self.config.listeners):
+            return lambda _listener: None
+        from magicbyte.broker.entrance import EntranceServices, entrances
+
+        services = EntranceServices(self.runtime, self.metadata, self.handler_of)
+        made = await self.reading.run(entrances, services)
+        return lambda listener: made.get(listener.name)
 
     def address_of(self, listener: Listener) -> tuple[str, int]:
         """Return host and port that clients of a listener are told."""
         return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
 
-    async def read(self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Return what `work`, which looks something up in a partition's log, returns.
-
-        Raises UnknownTopicError for a partition that was deleted meanwhile: what was read may be anything then.
-        """
-        try:
-            return await self.soon(self.reading, partition, partial(work, *arguments, **named))
-        finally:
-            self.replicas.check_is_there(partition)
-
-    async def soon(self, threads: Threads, partition: ServedPartition, work: Callable[[], T]) -> T:
-        """Do something short with a partition's log: as `Threads.soon` does unless the disk is known to be slow."""
-        started = now_ns()
-        try:
-            return await (threads.run(work) if partition.is_slow else threads.soon(work))
-        finally:
-            partition.is_slow = now_ns() - started > _SLOW_NS
-
-    async def read_long(
-        self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs
-    ) -> T:
-        """Do as `read` does, for work that always takes its time."""
-        try:
-            return await self.reading.run(work, *arguments, **named)
-        finally:
-            self.replicas.check_is_there(partition)
-
-    async def load_numpy(self) -> None:
-        """Have numpy imported: it takes a tenth of a second and 13 MB, and a broker starts without it."""
-        if not self._has_numpy:
-            await self.reading.run(import_module, "numpy")
-            self._has_numpy = True
-
-    async def create_topic(self, name: str) -> ServedTopic:
-        """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
-        if (coordinator := self.coordinators.of(name)) is not None:
-            return await coordinator.found()
-        async with self.directory:
-            topic = self.topics.get(name)
-            return await self.writing.run(self.topics.create, name) if topic is None else topic
-
     def config_changed(self) -> None:
         """Let everything go by what the settings say now."""
-        adoption.warn_beyond(self.config, "the broker", self.config.log_message_format_version)
-        self.slow_ns = _slow_ns(self.config)
+        warn_beyond(self.config, "the broker", self.config.log_message_format_version)
+        self.runtime.slow_ns = _slow_ns(self.config)
         self.topics.config_changed()
         if self._background is not None:
             self._background.config_changed()
@@ -483,41 +482,13 @@ class Broker:
         Raises MetadataError, InvalidConfigError.
         """
         if kind == "topics" and self.topics.get(name) is not None:
-            async with self.directory:
+            async with self.runtime.directory:
                 await self.writing.run(self.topics.refresh, [name])
         elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self.node_id)):
             of_all = await self.writing.run(settings_of, self.metadata, "brokers", DEFAULT_ENTITY)
             of_this = await self.writing.run(settings_of, self.metadata, "brokers", str(self.node_id))
             self.config.change(of_all, of_this)
             self.config_changed()
-
-    async def delete_log(self, key: TopicPartition) -> None:
-        """Delete the log of a replica that is not to be here any more. One that is not here is no fault."""
-        assert self._background is not None, "requests come between start and stop"
-        async with self.directory, self.logs_lock:
-            with self._background.without([key]):
-                gone = await self.writing.run(self._take_log_away, key)
-            self.replicas.forget([key])
-            if gone is not None:
-                gone.release()
-
-    def _take_log_away(self, key: TopicPartition) -> PartitionLog | None:
-        monotonic_ms = self.clock.monotonic_ms()
-        return self.logs.take_away(key, monotonic_ms=monotonic_ms) if key in self.logs.logs else None
-
-    async def delete_topic(self, topic: ServedTopic) -> None:
-        """Delete a topic, for a caller that holds `directory`, and `logs_lock` alone. Raises what `Topics.delete` does.
-
-        Who waits for records of it is woken, and finds that it has gone.
-        """
-        keys = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
-        assert self._background is not None, "requests come between start and stop"
-        with self._background.without(keys):
-            gone = await self.writing.run(self.topics.delete, topic.name)
-        self.metrics.forget(topic.name)
-        self.replicas.forget(keys)
-        for each in gone:  # here, where nobody is about to send what he found in them
-            each.release()
 
 
 def _zookeeper(config: BrokerConfig) -> OpenSession | None:
@@ -528,16 +499,6 @@ def _zookeeper(config: BrokerConfig) -> OpenSession | None:
     from magicbyte.metadata.zookeeper import ZooKeeperStore
 
     return partial(ZooKeeperStore, config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms)
-
-
-async def _entrances(broker: Broker) -> Callable[[Listener], Entrance | None]:
-    """Return what connections pass before they are served: nothing, where no listener is secured."""
-    if all(each.security_protocol == "PLAINTEXT" for each in broker.config.listeners):
-        return lambda _listener: None
-    from magicbyte.broker.entrance import entrances
-
-    made = await broker.reading.run(entrances, broker)
-    return lambda listener: made.get(listener.name)
 
 
 def _slow_ns(config: BrokerConfig) -> float:

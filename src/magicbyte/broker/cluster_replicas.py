@@ -8,9 +8,9 @@ fetched. Source: Kafka's ReplicaManager and Partition.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.partition import ServedPartition
 from magicbyte.broker.replica_fetchers import ReplicaFetchers
@@ -34,8 +34,13 @@ from magicbyte.replication.leader import IsrChange, IsrNotifications, LeaderPart
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.background import Background
+    from magicbyte.broker.coordinating import Coordinating
+    from magicbyte.broker.membership import Membership
     from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
+    from magicbyte.log.live.log_directory import LogDirectory
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.metadata.on_loop import LoopStore
     from magicbyte.protocol.messages.fetch import FetchPartition
@@ -64,22 +69,35 @@ class ClusterReplicas(Replicas):
     earlier controller are refused.
     """
 
-    def __init__(self, broker: Broker, cache: MetadataCache) -> None:
-        super().__init__(broker)
-        self._cache = cache
+    def __init__(
+        self,
+        runtime: Runtime,
+        topics: Topics,
+        logs: LogDirectory,
+        *,
+        cache: MetadataCache,
+        membership: Membership,
+        fetchers: ReplicaFetchers,
+        background: Background,
+        coordinator_of: Callable[[str], Coordinating[Any, Any, Any] | None],
+    ) -> None:
+        """`coordinator_of` returns what coordinates by the partitions of a topic, None for most topics."""
+        super().__init__(runtime, topics)
+        self._logs, self._cache, self._membership, self._background = logs, cache, membership, background
+        self._coordinator_of = coordinator_of
         self.turn = asyncio.Lock()
         self.controller_epoch = 0
-        self._fetchers = ReplicaFetchers(broker)
-        protocol = broker.config.inter_broker_protocol_version
-        self._notifications = IsrNotifications(broker.clock.monotonic_ms(), at_once=tells_isr_at_once(protocol))
+        self._fetchers = fetchers
+        protocol = runtime.config.inter_broker_protocol_version
+        self._notifications = IsrNotifications(runtime.clock.monotonic_ms(), at_once=tells_isr_at_once(protocol))
         self._has_notifications = asyncio.Event()
         version = inter_broker_versions(protocol)[_FETCH]
         self._tells_log_start = version >= _FIRST_WITH_LOG_START
 
     def start(self) -> None:
         """Look after the in-sync replicas from now on. The tasks end with the broker's."""
-        self._broker.spawn(self._shrink())
-        self._broker.spawn(self._notify())
+        self._runtime.spawn(self._shrink())
+        self._runtime.spawn(self._notify())
 
     async def close(self) -> None:
         """Follow nothing any more."""
@@ -89,8 +107,7 @@ class ClusterReplicas(Replicas):
 
     @property
     def _store(self) -> LoopStore:
-        assert self._broker.membership is not None, "of a cluster"
-        return self._broker.membership.store
+        return self._membership.store
 
     # ---- looking
 
@@ -106,8 +123,8 @@ class ClusterReplicas(Replicas):
         found = self.partitions.get((topic, index))
         if found is not None:
             return found
-        self._broker.topics.check_partition(topic, index)
-        offline = self._broker.logs.offline.get(TopicPartition(topic, index))
+        self._topics.check_partition(topic, index)
+        offline = self._logs.offline.get(TopicPartition(topic, index))
         if offline is not None:
             raise LogDirectoryOfflineError(f"{topic}-{index} is offline: {offline.why}")
         raise NotLeaderError(f"this broker has no replica of {topic}-{index}")
@@ -136,7 +153,7 @@ class ClusterReplicas(Replicas):
                 codes[order.key] = ErrorCode.STALE_CONTROLLER_EPOCH
                 continue
             codes[order.key] = ErrorCode.NONE
-            is_led = order.state.leader == self._broker.node_id
+            is_led = order.state.leader == self._runtime.node_id
             (led if is_led else followed).append((partition, order))
         for _, order in (*led, *followed):
             self._fetchers.forget(order.key)
@@ -152,20 +169,20 @@ class ClusterReplicas(Replicas):
 
         Raises UnknownTopicError where this broker is to have no replica of it, LogDirectoryOfflineError.
         """
-        broker, key = self._broker, order.key
-        if broker.node_id not in order.replicas:
+        runtime, key = self._runtime, order.key
+        if runtime.node_id not in order.replicas:
             raise UnknownTopicError(f"{key} is not assigned to this broker")
         partition = self.partitions.get(key)
         if partition is not None:
             return partition if order.state.leader_epoch > partition.leader_epoch else None
-        broker.topics.has_log(*key)  # raises for what is offline
-        async with broker.directory:
-            made = await broker.writing.run(broker.topics.log, *key)
+        self._topics.has_log(*key)  # raises for what is offline
+        async with runtime.directory:
+            made = await runtime.writing.run(self._topics.log, *key)
         partition = self.partitions[key] = ServedPartition(key.topic, key.partition, made)
         return partition
 
     async def _lead(self, partition: ServedPartition, order: Order) -> None:
-        broker, now_ms, state = self._broker, self._broker.clock.monotonic_ms(), order.state
+        runtime, now_ms, state = self._runtime, self._runtime.clock.monotonic_ms(), order.state
         async with partition.lock:  # nothing is appended meanwhile, and nothing is truncated
             leader = partition.leader
             if leader is not None:
@@ -173,28 +190,28 @@ class ClusterReplicas(Replicas):
             else:
                 end = partition.log.log_end_offset
                 leader = LeaderPartition(
-                    broker.node_id,
+                    runtime.node_id,
                     state,
                     order.replicas,
                     order.version,
                     log_end_offset=end,
                     high_watermark=partition.log.high_watermark,
                     now_ms=now_ms,
-                    max_lag_ms=broker.config.replica_lag_time_max_ms,
+                    max_lag_ms=runtime.config.replica_lag_time_max_ms,
                 )
-            if broker.topics.rules(partition.topic).format is Format.V2:
-                await broker.writing.run(_begin_epoch, partition.log, state.leader_epoch)
+            if self._topics.rules(partition.topic).format is Format.V2:
+                await runtime.writing.run(_begin_epoch, partition.log, state.leader_epoch)
             partition.lead(leader)
         logs.info("%s: leads from offset %d on in epoch %d; in sync: %s",
                  partition, partition.log.log_end_offset, state.leader_epoch, list(state.isr))  # fmt: skip
-        if (coordinator := broker.coordinators.of(partition.topic)) is not None:
+        if (coordinator := self._coordinator_of(partition.topic)) is not None:
             coordinator.elected(partition.index, state.leader_epoch)
 
     async def _follow(self, partition: ServedPartition, order: Order, address: tuple[str, int] | None) -> None:
         state = order.state
         async with partition.lock:
             partition.follow(state.leader, state.leader_epoch)
-        if (coordinator := self._broker.coordinators.of(partition.topic)) is not None:
+        if (coordinator := self._coordinator_of(partition.topic)) is not None:
             coordinator.resigned(partition.index, state.leader_epoch)
         if address is None:
             logs.info("%s: no leader in epoch %d", partition, state.leader_epoch)
@@ -214,23 +231,36 @@ class ClusterReplicas(Replicas):
         if partition is not None:
             async with partition.lock:
                 partition.follow(NO_LEADER, partition.leader_epoch)
-            if (coordinator := self._broker.coordinators.of(key.topic)) is not None:
+            if (coordinator := self._coordinator_of(key.topic)) is not None:
                 coordinator.resigned(key.partition, partition.leader_epoch)
         if deletes:
-            await self._broker.delete_log(key)
+            await self._delete_log(key)
         return ErrorCode.NONE
+
+    async def _delete_log(self, key: TopicPartition) -> None:
+        """Delete the log of a replica that is not to be here any more. One that is not here is no fault."""
+        async with self._runtime.directory, self._runtime.logs_lock:
+            with self._background.without([key]):
+                gone = await self._runtime.writing.run(self._take_log_away, key)
+            self.forget([key])
+            if gone is not None:
+                gone.release()
+
+    def _take_log_away(self, key: TopicPartition) -> PartitionLog | None:
+        monotonic_ms = self._runtime.clock.monotonic_ms()
+        return self._logs.take_away(key, monotonic_ms=monotonic_ms) if key in self._logs.logs else None
 
     # ---- followers of partitions that are led
 
     def fetched(self, partition: ServedPartition, follower_id: int, asked: FetchPartition) -> None:
         """Take in which offset a follower fetches from: it has all records before that."""
-        leader, now_ms = partition.led(), self._broker.clock.monotonic_ms()
+        leader, now_ms = partition.led(), self._runtime.clock.monotonic_ms()
         if leader.followers[follower_id].log_start_offset != asked.log_start_offset:
             partition.wake()  # whoever waits until records are deleted everywhere
         if leader.fetched(follower_id, asked.fetch_offset, asked.log_start_offset, now_ms):
             partition.advance(leader.high_watermark)
         if (change := leader.expansion(follower_id)) is not None:
-            self._broker.spawn(self._write_isr(partition, leader, change))
+            self._runtime.spawn(self._write_isr(partition, leader, change))
 
     def low_watermark(self, partition: ServedPartition) -> int:
         """Return the smallest log start offset of the live replicas, -1 for one that has not told its yet."""
@@ -243,11 +273,11 @@ class ClusterReplicas(Replicas):
 
     def nearest(self, partition: ServedPartition, rack: str, offset: int) -> int | None:
         """Return the replica that consumers in a rack are to read from; None for this one (KIP-392)."""
-        selector = self._broker.config.replica_selector_class
+        selector = self._runtime.config.replica_selector_class
         leader = partition.leader
         if leader is None or selector is None or selector.rpartition(".")[2] != _SELECTOR:
             return None
-        if self._broker.config.broker_rack == rack:
+        if self._runtime.config.broker_rack == rack:
             return None
         found = [
             (-each.log_end_offset, broker_id)
@@ -263,8 +293,8 @@ class ClusterReplicas(Replicas):
     async def _shrink(self) -> None:
         """Remove followers from the in-sync replicas that do not keep up."""
         while True:
-            await asyncio.sleep(self._broker.config.replica_lag_time_max_ms / 2000)
-            now_ms = self._broker.clock.monotonic_ms()
+            await asyncio.sleep(self._runtime.config.replica_lag_time_max_ms / 2000)
+            now_ms = self._runtime.clock.monotonic_ms()
             for partition in list(self.partitions.values()):
                 leader = partition.leader
                 if leader is not None and (change := leader.shrinking(now_ms)) is not None:
@@ -283,7 +313,7 @@ class ClusterReplicas(Replicas):
             logs.warning("%s: in-sync replicas %s could not be written: %s", partition, list(change.state.isr), error)
             leader.isr_failed(change)
             return
-        if leader.isr_written(change, node.version, self._broker.clock.monotonic_ms()):
+        if leader.isr_written(change, node.version, self._runtime.clock.monotonic_ms()):
             partition.advance(leader.high_watermark)
         logs.info("%s: in sync: %s, before: %s", partition, list(change.state.isr), list(before))
         self._isr_changed(partition)
@@ -298,13 +328,13 @@ class ClusterReplicas(Replicas):
             logs.warning("%s: the state of the partition could not be read: %s", partition, error)
             leader.isr_failed(change)
             return
-        if leader.isr_refused(change, found, node.version, self._broker.clock.monotonic_ms()):
+        if leader.isr_refused(change, found, node.version, self._runtime.clock.monotonic_ms()):
             partition.advance(leader.high_watermark)
         self._isr_changed(partition)
 
     def _isr_changed(self, partition: ServedPartition) -> None:
         partition.wake()  # acks=all may end otherwise now
-        self._notifications.changed(partition.topic, partition.index, self._broker.clock.monotonic_ms())
+        self._notifications.changed(partition.topic, partition.index, self._runtime.clock.monotonic_ms())
         self._has_notifications.set()
 
     async def _notify(self) -> None:
@@ -312,7 +342,7 @@ class ClusterReplicas(Replicas):
         while True:
             await self._has_notifications.wait()
             await asyncio.sleep(self._notifications.check_ms / 1000)
-            due = self._notifications.due(self._broker.clock.monotonic_ms())
+            due = self._notifications.due(self._runtime.clock.monotonic_ms())
             if not due:
                 continue
             self._has_notifications.clear()
@@ -320,7 +350,7 @@ class ClusterReplicas(Replicas):
                 await self._store.create(layout.ISR_CHANGE, layout.dump_isr_change(due), sequence=True)
             except (NetworkError, MetadataError) as error:
                 logs.warning("the controller could not be told of changed in-sync replicas: %s", error)
-                now_ms = self._broker.clock.monotonic_ms()
+                now_ms = self._runtime.clock.monotonic_ms()
                 for topic, index in due:
                     self._notifications.changed(topic, index, now_ms)
                 self._has_notifications.set()

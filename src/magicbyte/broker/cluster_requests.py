@@ -7,6 +7,7 @@ broker, are refused. A broker that is a cluster by itself has no controller, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
@@ -29,14 +30,30 @@ from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, U
 from magicbyte.replication.state import PartitionState
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.coordinators import Coordinators
+    from magicbyte.broker.membership import Membership
     from magicbyte.broker.metadata_cache import MetadataCache
-    from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.request import Request, UnboundHandler
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
 
 log = logger(__name__)
 
 _FIRST_BY_TOPIC_ID: Final = 5  # version of LeaderAndIsr whose response names topics by their ids
 _FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica that says for each partition what is to be done
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaServices:
+    """What requests of the controller use of the broker. `membership`, `cache`: None where there is no cluster."""
+
+    runtime: Runtime
+    topics: Topics
+    replicas: Replicas
+    coordinators: Coordinators
+    cache: MetadataCache | None
+    membership: Membership | None
 
 
 class _ClusterState(NamedTuple):
@@ -45,10 +62,10 @@ class _ClusterState(NamedTuple):
     broker_epoch: int
 
 
-def _cluster_of(broker: Broker) -> _ClusterState | None:
-    if broker.membership is None or broker.cache is None or not isinstance(broker.replicas, ClusterReplicas):
+def _cluster_of(services: ReplicaServices) -> _ClusterState | None:
+    if services.membership is None or services.cache is None or not isinstance(services.replicas, ClusterReplicas):
         return None
-    return _ClusterState(broker.replicas, broker.cache, broker.membership.broker_epoch)
+    return _ClusterState(services.replicas, services.cache, services.membership.broker_epoch)
 
 
 def _fault(replicas: ClusterReplicas, own_epoch: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
@@ -61,9 +78,9 @@ def _fault(replicas: ClusterReplicas, own_epoch: int, controller_epoch: int, bro
     return ErrorCode.NONE
 
 
-async def leader_and_isr(broker: Broker, request: Request[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
+async def leader_and_isr(services: ReplicaServices, request: Request[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
     """Lead and follow partitions as the controller says."""
-    message, found = request.message, _cluster_of(broker)
+    message, found = request.message, _cluster_of(services)
     if found is None:
         return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with found.replicas.turn:
@@ -72,7 +89,7 @@ async def leader_and_isr(broker: Broker, request: Request[LeaderAndIsrRequest]) 
             return LeaderAndIsrResponse(error_code=fault)
         ids = {each.topic_name: each.topic_id for each in message.topic_states}
         orders = [_order(name, state) for name, state in _leader_states(message)]
-        await _know(broker, {each.key.topic for each in orders})
+        await _know(services, {each.key.topic for each in orders})
         addresses = {each.broker_id: (each.host_name, each.port) for each in message.live_leaders}
         codes = await found.replicas.take_orders(orders, addresses)
     if request.version < _FIRST_BY_TOPIC_ID:
@@ -105,24 +122,24 @@ def _order(topic: str, told: LeaderAndIsrPartitionState) -> Order:
     return Order(TopicPartition(topic, told.partition_index), state, told.partition_epoch, tuple(told.replicas))
 
 
-async def _know(broker: Broker, names: Iterable[str], *, counts: Mapping[str, int] | None = None) -> None:
+async def _know(services: ReplicaServices, names: Iterable[str], *, counts: Mapping[str, int] | None = None) -> None:
     """Have the table of topics know these; `counts`: partitions that are known of, where topics may have grown."""
     least = counts or {}
     new = {
-        name for name in names if (topic := broker.topics.get(name)) is None or topic.partitions < least.get(name, 0)
+        name for name in names if (topic := services.topics.get(name)) is None or topic.partitions < least.get(name, 0)
     }
     if not new:
         return
     try:
-        async with broker.directory:
-            await broker.writing.run(broker.topics.refresh, new)
+        async with services.runtime.directory:
+            await services.runtime.writing.run(services.topics.refresh, new)
     except (MetadataError, NetworkError) as error:
         log.warning("topics %s cannot be read from the metadata tree: %s", ", ".join(sorted(new)[:20]), error)
 
 
-async def stop_replica(broker: Broker, request: Request[StopReplicaRequest]) -> StopReplicaResponse:
+async def stop_replica(services: ReplicaServices, request: Request[StopReplicaRequest]) -> StopReplicaResponse:
     """Follow and lead partitions no more; delete those that the controller says."""
-    message, found = request.message, _cluster_of(broker)
+    message, found = request.message, _cluster_of(services)
     if found is None:
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     errors = []
@@ -153,9 +170,9 @@ def _stopped(message: StopReplicaRequest, version: int) -> Iterable[tuple[TopicP
             yield TopicPartition(topic.name, index), None, message.delete_partitions
 
 
-async def update_metadata(broker: Broker, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
+async def update_metadata(services: ReplicaServices, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
     """Take in what the controller tells of the cluster."""
-    message, found = request.message, _cluster_of(broker)
+    message, found = request.message, _cluster_of(services)
     if found is None:
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with found.replicas.turn:
@@ -164,18 +181,18 @@ async def update_metadata(broker: Broker, request: Request[UpdateMetadataRequest
             return UpdateMetadataResponse(error_code=fault)
         update = found.cache.update(message)
         counts = {name: found.cache.count(name) for name in update.topics}
-        await _know(broker, update.topics, counts=counts)
+        await _know(services, update.topics, counts=counts)
         for name in update.deleted:
-            if broker.topics.get(name) is not None:
-                broker.topics.forget(name)
-                broker.metrics.forget(name)
-                if broker.coordinators.of(name) is None:
-                    broker.groups.topic_deleted(name)
+            if services.topics.get(name) is not None:
+                services.topics.forget(name)
+                services.runtime.metrics.forget(name)
+                if services.coordinators.of(name) is None:
+                    services.coordinators.groups.topic_deleted(name)
         found.cache.told()
     return UpdateMetadataResponse()
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     LeaderAndIsrRequest: leader_and_isr,
     StopReplicaRequest: stop_replica,
     UpdateMetadataRequest: update_metadata,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from magicbyte.broker.cluster_settings import ClusterSettings
 from magicbyte.broker.coordinator_settings import CoordinatorSettings
-from magicbyte.broker.listener_security import is_of_security
+from magicbyte.broker.listener_settings import is_of_security
 from magicbyte.broker.listeners import http_address, inter_broker_listener, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
 from magicbyte.broker.security_settings import SecuritySettings

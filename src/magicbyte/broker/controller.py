@@ -2,8 +2,8 @@
 
 For whoever runs a broker:
 
-* `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=broker.spawn, new_id=...,
-  connect=broker.links.connect)`: `store` is a `LoopStore` over the session in which the broker has
+* `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=runtime.spawn, new_id=...,
+  connect=links.connect)`: `store` is a `LoopStore` over the session in which the broker has
   registered itself, of a tree with the nodes that `cluster.found_cluster` makes; `config` is the `BrokerConfig` whose
   values are looked at when they are needed.
 * `await service.start()`, once the broker listens and is registered: the controller connects to itself like to others.
@@ -13,7 +13,7 @@ For whoever runs a broker:
 * `service.settings_changed()` when values of `config` have changed.
 * `await service.stop()`, before the store is closed and after the broker's own ControlledShutdown.
 * `service.controller_id` (`NOBODY` while it is not known), `service.epoch`, `service.is_active`.
-* `broker.controller = service`: the handlers in `controller_requests.py` ask it. Without one (None) a broker is alone.
+* The handlers in `controller_requests.py` ask it: they are given a function that returns it, None for a broker alone.
 
 One task takes one event at a time, in order: changes of the tree, requests, answers of brokers, the clock. What a
 controller does in an epoch is in `controller_term.py`. docs/decisions/0012-controller.md has the reasons.

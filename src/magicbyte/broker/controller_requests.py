@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.controller_term import IsrAnswer, IsrWish
-from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.errors import (
     ErrorCode,
     NotControllerError,
@@ -53,8 +54,10 @@ from magicbyte.replication.election import ElectionType
 from magicbyte.replication.reassignment import OngoingMove
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.cluster import ProducerIds
     from magicbyte.broker.controller import ControllerService
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
 
 _FIRST_ELECTION_WITH_ERROR: Final = 1  # of the whole request
 _WHY: Final = {
@@ -66,18 +69,28 @@ _WHY: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerServices:
+    """What requests to the controller use of its broker. `controller` returns None where there is no cluster."""
+
+    runtime: Runtime
+    topics: Topics
+    producer_ids: ProducerIds
+    controller: Callable[[], ControllerService | None]
+
+
 class _Alone:
     """A broker that is a cluster by itself: it leads whatever can be led."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, services: ControllerServices) -> None:
+        self._node_id, self._topics = services.runtime.node_id, services.topics
 
     def _has(self, key: TopicPartition) -> bool:
-        topic = self._broker.topics.get(key.topic)
+        topic = self._topics.get(key.topic)
         return topic is not None and 0 <= key.partition < topic.partitions
 
     async def check_broker(self, broker_id: int, _broker_epoch: int) -> None:
-        if broker_id != self._broker.node_id:
+        if broker_id != self._node_id:
             raise UnknownBrokerError(f"broker {broker_id} is not registered")
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
@@ -90,7 +103,7 @@ class _Alone:
         failure = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         if kind is ElectionType.PREFERRED:
             failure = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        topics = self._broker.topics
+        topics = self._topics
         if partitions is None:
             return dict.fromkeys(topics.offline(), failure)
         results = dict[TopicPartition, ErrorCode]()
@@ -104,7 +117,7 @@ class _Alone:
     async def reassign(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        own, faults = [self._broker.node_id], dict[TopicPartition, tuple[ErrorCode, str]]()
+        own, faults = [self._node_id], dict[TopicPartition, tuple[ErrorCode, str]]()
         for key, targets in wanted.items():
             if not self._has(key):
                 faults[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
@@ -125,24 +138,24 @@ class _Alone:
         raise UnknownBrokerError(f"broker {broker_id} follows no partition")
 
 
-def _controller(broker: Broker) -> ControllerService | _Alone:
-    return broker.controller or _Alone(broker)
+def _controller(services: ControllerServices) -> ControllerService | _Alone:
+    return services.controller() or _Alone(services)
 
 
 async def controlled_shutdown(
-    broker: Broker, request: Request[ControlledShutdownRequest]
+    services: ControllerServices, request: Request[ControlledShutdownRequest]
 ) -> ControlledShutdownResponse:
     """Move the lead away from a broker that is going to stop."""
     message = request.message
     try:
-        remaining = await _controller(broker).shut_down(message.broker_id, message.broker_epoch)
+        remaining = await _controller(services).shut_down(message.broker_id, message.broker_epoch)
     except (NotControllerError, UnknownBrokerError, StaleBrokerEpochError) as error:
         return ControlledShutdownResponse(error_code=error.code)
     left = [RemainingPartition(topic_name=each.topic, partition_index=each.partition) for each in remaining]
     return ControlledShutdownResponse(remaining_partitions=left)
 
 
-async def elect_leaders(broker: Broker, request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
+async def elect_leaders(services: ControllerServices, request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
     """Elect leaders of partitions."""
     message, response, partitions = request.message, ElectLeadersResponse(), list[TopicPartition]()
     async for topic in request.turns.over(message.topic_partitions or ()):
@@ -154,7 +167,7 @@ async def elect_leaders(broker: Broker, request: Request[ElectLeadersRequest]) -
         else:
             asked = None if message.topic_partitions is None else partitions
             code = ErrorCode.NONE
-            results = await _controller(broker).elect(ElectionType(message.election_type), asked)
+            results = await _controller(services).elect(ElectionType(message.election_type), asked)
     except NotControllerError as error:
         code, results = error.code, dict.fromkeys(partitions, error.code)
     if request.version >= _FIRST_ELECTION_WITH_ERROR:
@@ -170,7 +183,7 @@ async def elect_leaders(broker: Broker, request: Request[ElectLeadersRequest]) -
 
 
 async def alter_partition_reassignments(
-    broker: Broker, request: Request[AlterPartitionReassignmentsRequest]
+    services: ControllerServices, request: Request[AlterPartitionReassignmentsRequest]
 ) -> AlterPartitionReassignmentsResponse:
     """Begin to move partitions to other replicas, or end that."""
     message, wanted = request.message, dict[TopicPartition, Sequence[int] | None]()
@@ -182,7 +195,7 @@ async def alter_partition_reassignments(
         async for each in request.turns.over(topic.partitions):
             wanted[TopicPartition(topic.name, each.partition_index)] = each.replicas
     try:
-        faults = await _controller(broker).reassign(wanted, keeps_factor=keeps_factor)
+        faults = await _controller(services).reassign(wanted, keeps_factor=keeps_factor)
     except NotControllerError as error:
         response.error_code, response.error_message = error.code, str(error)
         return response
@@ -197,12 +210,12 @@ async def alter_partition_reassignments(
 
 
 async def list_partition_reassignments(
-    broker: Broker, request: Request[ListPartitionReassignmentsRequest]
+    services: ControllerServices, request: Request[ListPartitionReassignmentsRequest]
 ) -> ListPartitionReassignmentsResponse:
     """Say which partitions are being moved."""
     message = request.message
     try:
-        moves = await _controller(broker).reassignments()
+        moves = await _controller(services).reassignments()
     except NotControllerError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
     if message.topics is not None:
@@ -225,7 +238,9 @@ async def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-async def alter_partition(broker: Broker, request: Request[AlterPartitionRequest]) -> AlterPartitionResponse:
+async def alter_partition(
+    services: ControllerServices, request: Request[AlterPartitionRequest]
+) -> AlterPartitionResponse:
     """Change in-sync replicas, as the leaders of partitions ask for it."""
     message, wishes = request.message, dict[TopicPartition, IsrWish]()
     async for topic in request.turns.over(message.topics):
@@ -233,7 +248,7 @@ async def alter_partition(broker: Broker, request: Request[AlterPartitionRequest
             key = TopicPartition(topic.topic_name, each.partition_index)
             wishes[key] = IsrWish(each.leader_epoch, each.new_isr, each.partition_epoch)
     try:
-        answers = await _controller(broker).alter_partitions(message.broker_id, message.broker_epoch, wishes)
+        answers = await _controller(services).alter_partitions(message.broker_id, message.broker_epoch, wishes)
     except UnknownBrokerError:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     except (NotControllerError, StaleBrokerEpochError) as error:
@@ -247,17 +262,17 @@ async def alter_partition(broker: Broker, request: Request[AlterPartitionRequest
 
 
 async def allocate_producer_ids(
-    broker: Broker, request: Request[AllocateProducerIdsRequest]
+    services: ControllerServices, request: Request[AllocateProducerIdsRequest]
 ) -> AllocateProducerIdsResponse:
     """Give a broker a block of producer ids: Kafka's ask the controller from protocol 3.0 on (KIP-730)."""
     message = request.message
     try:
-        await _controller(broker).check_broker(message.broker_id, message.broker_epoch)
+        await _controller(services).check_broker(message.broker_id, message.broker_epoch)
     except UnknownBrokerError:
         return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     except (NotControllerError, StaleBrokerEpochError) as error:
         return AllocateProducerIdsResponse(error_code=error.code)
-    first = await broker.writing.run(broker.producer_ids.block_for, message.broker_id)
+    first = await services.runtime.writing.run(services.producer_ids.block_for, message.broker_id)
     return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=layout.PRODUCER_ID_BLOCK)
 
 
@@ -277,7 +292,7 @@ def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePa
     )
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     ControlledShutdownRequest: controlled_shutdown,
     ElectLeadersRequest: elect_leaders,
     AlterPartitionReassignmentsRequest: alter_partition_reassignments,

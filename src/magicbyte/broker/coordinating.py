@@ -37,11 +37,15 @@ from magicbyte.records.encode import Format
 if TYPE_CHECKING:
     from typing import Any
 
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.appends import Appends
     from magicbyte.broker.config import BrokerConfig
+    from magicbyte.broker.replicas import Replicas
     from magicbyte.broker.request import Request
-    from magicbyte.broker.topic_table import ServedTopic
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topic_table import ServedTopic, TopicTable
+    from magicbyte.broker.topics import Topics
     from magicbyte.groups.terms import CoordinatorTerms
+    from magicbyte.log.live.log_directory import LogDirectory
     from magicbyte.log.live.partition_log import PartitionLog
 
 log = logger(__name__)
@@ -97,6 +101,17 @@ class CoordinatorTopic(NamedTuple):
     settings: dict[str, str | None]
 
 
+class CoordinatorServices(NamedTuple):
+    """What a coordinator uses of its broker. `is_alone`: that is a cluster by itself."""
+
+    runtime: Runtime
+    topics: Topics
+    logs: LogDirectory
+    replicas: Replicas
+    appends: Appends
+    is_alone: bool
+
+
 class Coordinating(ABC, Generic[S, E, L]):
     """A coordinator of the partitions of `topic` that a broker leads, on its event loop.
 
@@ -108,18 +123,19 @@ class Coordinating(ABC, Generic[S, E, L]):
     topic: ClassVar[str]
     what: ClassVar[str]
 
-    def __init__(self, broker: Broker, decider: Decider[S, E], expiry_interval_ms: int) -> None:
-        self._broker, self._decider = broker, decider
+    def __init__(self, services: CoordinatorServices, decider: Decider[S, E], expiry_interval_ms: int) -> None:
+        self._runtime, self._topics, self._logs, self._replicas, self._appends, self._is_alone = services
+        self._decider = decider
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._stores: dict[int, deque[S]] = {}
         self._leader_epochs: dict[int, int] = {}  # by partition, the latest that was heard of
         self._to_load: dict[int, int] = {}  # terms by partition
         self._loader: asyncio.Task[None] | None = None
-        topic = broker.topics.get(self.topic)
-        if topic is not None and broker.membership is None:
+        topic = self._topics.get(self.topic)
+        if topic is not None and self._is_alone:
             self._elect_alone(topic)
-        broker.spawn(self._expire(expiry_interval_ms))
+        self._runtime.spawn(self._expire(expiry_interval_ms))
 
     # ---- what differs
 
@@ -181,17 +197,17 @@ class Coordinating(ABC, Generic[S, E, L]):
         if self._decider.terms.is_active(partition):
             self._go_on(partition, leader_epoch)
             return
-        broker, key = self._broker, TopicPartition(self.topic, partition)
-        term = self._begin(partition, leader_epoch, broker.topics.known(self.topic).partitions)
-        known = broker.logs.logs.get(key)
-        if key in broker.logs.offline:  # what counts is in there
+        key = TopicPartition(self.topic, partition)
+        term = self._begin(partition, leader_epoch, self._topics.known(self.topic).partitions)
+        known = self._logs.logs.get(key)
+        if key in self._logs.offline:  # what counts is in there
             self._decider.load_failed(partition, term)
         elif known is None or not known.size:
             self._loaded(partition, term, self._read(None))
         else:
             self._to_load[partition] = term
             if self._loader is None:
-                self._loader = broker.spawn(self._load_all())
+                self._loader = self._runtime.spawn(self._load_all())
 
     def resigned(self, partition: int, leader_epoch: int) -> None:
         """Coordinate what a partition has no more: it is led by nobody or another broker in `leader_epoch`.
@@ -210,26 +226,26 @@ class Coordinating(ABC, Generic[S, E, L]):
 
     async def found(self) -> ServedTopic:
         """Return the topic, made if need be. Raises what `Topics.create` does."""
-        broker = self._broker
-        topic = broker.topics.get(self.topic)
+        runtime, topics = self._runtime, self._topics
+        topic = topics.get(self.topic)
         if topic is None:
-            async with broker.directory:
-                topic = broker.topics.get(self.topic)
+            async with runtime.directory:
+                topic = topics.get(self.topic)
                 if topic is None:
-                    topic = await broker.writing.run(self._make_topic, self._plan())
-        if broker.membership is None and not self._decider.terms:
+                    topic = await runtime.writing.run(self._make_topic, self._plan())
+        if self._is_alone and not self._decider.terms:
             self._elect_alone(topic)
         return topic
 
     def _make_topic(self, plan: CoordinatorTopic) -> ServedTopic:
-        broker = self._broker
-        if broker.membership is not None:
+        topics = self._topics
+        if not self._is_alone:
             with suppress(TopicExistsError):  # another broker made it, and the controller will tell of it
-                broker.topics.create(self.topic, *plan)
+                topics.create(self.topic, *plan)
             raise CoordinatorNotAvailableError(f"{self.topic} is being made")
-        topic = broker.topics.create(self.topic, plan.partitions, 1, plan.settings)
+        topic = topics.create(self.topic, plan.partitions, 1, plan.settings)
         # Logs are made when they are needed; the last one tells how many there are, if the tree is lost.
-        broker.topics.log(self.topic, plan.partitions - 1)
+        topics.log(self.topic, plan.partitions - 1)
         return topic
 
     def topic_deleted(self, topic: str) -> None:
@@ -261,12 +277,12 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._timer.cancel()
         self._timer, self._timer_ms = None, next_ms
         if next_ms is not None:
-            delay_ms = max(next_ms - self._broker.clock.monotonic_ms(), 0)
+            delay_ms = max(next_ms - self._runtime.clock.monotonic_ms(), 0)
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
 
     def _due(self) -> None:
         self._timer = self._timer_ms = None
-        self.perform(self._decider.due(Moment.of(self._broker.clock)))
+        self.perform(self._decider.due(Moment.of(self._runtime.clock)))
 
     def close(self) -> None:
         """End what the clock asks for."""
@@ -288,14 +304,14 @@ class Coordinating(ABC, Generic[S, E, L]):
             waiting.append(store)
             return
         self._stores[store.partition] = deque([store])
-        self._broker.spawn(self._append_all(store.partition))
+        self._runtime.spawn(self._append_all(store.partition))
 
     async def _append_all(self, partition: int) -> None:
         """Append what is to be stored in a partition, and go on after each append in that order.
 
         What is waiting by then is appended, too, before the in-sync replicas are waited for.
         """
-        waiting, clock = self._stores[partition], self._broker.clock
+        waiting, clock = self._stores[partition], self._runtime.clock
         try:
             while waiting:
                 appended = [await self._append(waiting[0])]
@@ -316,7 +332,7 @@ class Coordinating(ABC, Generic[S, E, L]):
     ) -> list[ErrorCode]:
         """Wait until the in-sync replicas have what was appended; return how each append ends."""
         waits = [each for each in appended if isinstance(each, Acknowledgement)]
-        codes = await self._broker.appends.replicated(waits, timeout_ms)
+        codes = await self._appends.replicated(waits, timeout_ms)
         for code in dict.fromkeys(codes):
             if code:
                 self._complain(partition, f"the in-sync replicas do not have them: {code.name}")
@@ -325,24 +341,24 @@ class Coordinating(ABC, Generic[S, E, L]):
 
     async def _append(self, store: S) -> Acknowledgement | ErrorCode:
         """Append the records of one effect as one set; return what acknowledges it, or the code of what went wrong."""
-        broker = self._broker
+        runtime = self._runtime
         try:
-            partition = await broker.replicas.opened(self.topic, store.partition)
-            await broker.load_numpy()  # to encode with
-            topic = broker.topics.known(self.topic)
-            rules, now_ms = topic.config.append, broker.clock.now_ms()
+            partition = await self._replicas.opened(self.topic, store.partition)
+            await runtime.load_numpy()  # to encode with
+            topic = self._topics.known(self.topic)
+            rules, now_ms = topic.config.append, runtime.clock.now_ms()
             size, encode = self._encoding(store, rules.format, now_ms)
-            records = encode() if size <= _QUICK_BYTES else await broker.writing.run(encode)
+            records = encode() if size <= _QUICK_BYTES else await runtime.writing.run(encode)
             if not self._decider.terms.is_present(store.partition, store.term):
                 raise NotLeaderError("another broker has led the partition since they were decided")
             least = partition.least_in_sync(topic.config.min_insync_replicas)
-            return Acknowledgement(partition, await broker.appends.append(NewSet(partition, records, rules)), least)
+            return Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules)), least)
         except MagicbyteError as error:
             self._complain(store.partition, str(error))
             return error.code
 
     def _complain(self, partition: int, why: str) -> None:
-        self._broker.complaints.line(log, self.topic, self.what, "%s-%d: records of %s could not be stored: %s",
+        self._runtime.complaints.line(log, self.topic, self.what, "%s-%d: records of %s could not be stored: %s",
                                      self.topic, partition, self.what, why)  # fmt: skip
 
     async def _load_all(self) -> None:
@@ -355,16 +371,16 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._loader = None
 
     async def _load(self, partition: int, term: int) -> None:
-        broker, key = self._broker, TopicPartition(self.topic, partition)
-        known = broker.logs.logs.get(key)
+        runtime, key = self._runtime, TopicPartition(self.topic, partition)
+        known = self._logs.logs.get(key)
         if known is None or not self._decider.terms.is_loading(partition, term):
             return  # it was resigned
         try:
-            await broker.logs_lock.acquire_shared()  # no segment is exchanged while it is read
+            await runtime.logs_lock.acquire_shared()  # no segment is exchanged while it is read
             try:
-                found = await broker.reading.run(partial(self._read, known))
+                found = await runtime.reading.run(partial(self._read, known))
             finally:
-                broker.logs_lock.release_shared()
+                runtime.logs_lock.release_shared()
         except (CorruptRecordError, LogDirectoryError, OSError) as error:
             if self._decider.terms.is_loading(partition, term):
                 log.critical("%s cannot be read, its %s are not served: %s", key, self.what, error)
@@ -379,9 +395,9 @@ def give(answer: asyncio.Future[T], value: T) -> None:
         answer.set_result(value)
 
 
-def has_partition(broker: Broker, topic: str, partition: int) -> bool:
+def has_partition(topics: TopicTable, topic: str, partition: int) -> bool:
     """Return whether a topic, as far as is known, has a partition."""
-    found = broker.topics.get(topic)
+    found = topics.get(topic)
     return found is not None and 0 <= partition < found.partitions
 
 

@@ -5,23 +5,31 @@ Each is made when it is first needed: a start does not wait for it.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.coordinating import CoordinatorServices
     from magicbyte.broker.groups import Groups
+    from magicbyte.broker.markers import ClusterPeers, MarkerWriter
     from magicbyte.broker.transactions import Transactions
+    from magicbyte.errors import ErrorCode
+    from magicbyte.groups.effects import Marker
     from magicbyte.groups.rules import GroupState
 
 
 class Coordinators:
     """Both of them, by the topics in which they keep what they know."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, services: CoordinatorServices, new_producer_id: Callable[[], int], peers: ClusterPeers | None
+    ) -> None:
+        """`peers`: the other brokers, None where there are none."""
+        self._services, self._new_producer_id, self._peers = services, new_producer_id, peers
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
 
@@ -31,7 +39,7 @@ class Coordinators:
         if self._groups is None:
             from magicbyte.broker.groups import Groups
 
-            self._groups = Groups(self._broker)
+            self._groups = Groups(self._services)
         return self._groups
 
     @property
@@ -40,8 +48,21 @@ class Coordinators:
         if self._transactions is None:
             from magicbyte.broker.transactions import Transactions
 
-            self._transactions = Transactions(self._broker)
+            self._transactions = Transactions(self._services, self._new_producer_id, self.marker_writer, self._peers)
         return self._transactions
+
+    @property
+    def marker_writer(self) -> MarkerWriter:
+        """What writes the markers of transactions into partitions that this broker leads."""
+        from magicbyte.broker.markers import MarkerWriter
+
+        services = self._services
+        return MarkerWriter(
+            services.runtime.clock, services.topics, services.replicas, services.appends, self._end_of_offsets
+        )
+
+    def _end_of_offsets(self, partition: int, marker: Marker) -> asyncio.Future[ErrorCode]:
+        return self.groups.end_transaction(partition, marker)
 
     def of(self, topic: str) -> Groups | Transactions | None:
         """Return the coordinator whose topic this is, None for any other topic."""
@@ -52,7 +73,7 @@ class Coordinators:
     def start(self) -> None:
         """Begin with what is there: members may have gone while the broker was down, transactions are to be ended."""
         for topic in (OFFSETS_TOPIC, STATE_TOPIC):
-            if self._broker.topics.get(topic) is not None:
+            if self._services.topics.get(topic) is not None:
                 self.of(topic)
 
     def topic_deleted(self, topic: str) -> None:

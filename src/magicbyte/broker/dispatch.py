@@ -7,16 +7,17 @@ start waits for its disk.
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from magicbyte.broker.api_versions import unsupported_versions
 from magicbyte.broker.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
-from magicbyte.broker.request import ClientConnection, Handler, Request
-from magicbyte.broker.versions import OTHERS_MOST_BYTES, SERVED, unsupported_versions
+from magicbyte.broker.request import ClientConnection, Handler, Request, UnboundHandler
+from magicbyte.broker.versions import OTHERS_MOST_BYTES, SERVED
 from magicbyte.errors import TooManyElementsError, UnsupportedVersionError
 from magicbyte.net.server import Terms
 from magicbyte.printable import logger
@@ -26,7 +27,8 @@ from magicbyte.protocol.message import Allowance
 from magicbyte.protocol.outcomes import Collect, codes_of
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.rights_special import RightsServices
+    from magicbyte.broker.runtime import Runtime
     from magicbyte.net.server import Answer
     from magicbyte.protocol import Message
     from magicbyte.protocol.messages.request_header import RequestHeader
@@ -46,27 +48,57 @@ _KEY: Final = struct.Struct(">h")
 @dataclass(frozen=True, slots=True)
 class _Route:
     api: Api
-    versions: range
     request: type[Message]
     handler: Handler
     codes: Collect | None
     most_elements: int
 
 
-_ROUTES: Final[dict[int, _Route]] = {}  # those whose file was imported
+_UNBOUND: Final[dict[int, UnboundHandler]] = {}  # those whose file was imported
 
 
-def _route(key: int) -> _Route:
-    served, api = SERVED[key], APIS[key]
-    module: Any = import_module(f"magicbyte.broker.{served.module}")
-    handler, codes = module.HANDLERS[api.request], codes_of(api.response)
-    return _ROUTES.setdefault(key, _Route(api, served.versions, api.request, handler, codes, served.most_elements))
+def _unbound(key: int) -> UnboundHandler:
+    module: Any = import_module(f"magicbyte.broker.{SERVED[key].module}")
+    return _UNBOUND.setdefault(key, module.HANDLERS[APIS[key].request])
 
 
 def load_handlers(keys: Iterable[int] = FIRST_ASKED) -> None:
     """Import what requests need, those that a client sends first unless `keys` are given."""
     for key in keys:
-        _route(key)
+        _unbound(key)
+        codes_of(APIS[key].response)
+
+
+class Router:
+    """The handlers of one broker, each bound to what it uses when the first request for it comes.
+
+    `services_of` returns what the handlers of a file use. `rights`: None where everybody may do everything.
+    """
+
+    def __init__(self, runtime: Runtime, services_of: Callable[[str], Any], rights: RightsServices | None) -> None:
+        self.runtime, self.rights = runtime, rights
+        self._services_of = services_of
+        self._services: dict[str, Any] = {}  # by file
+        self.routes: dict[int, _Route] = {}  # by API key
+
+    async def route(self, key: int) -> _Route:
+        """Return the way of an API's requests, its file imported if need be."""
+        handler = _UNBOUND[key] if key in _UNBOUND else await self.runtime.reading.run(_unbound, key)
+        if (route := self.routes.get(key)) is None:
+            served, api = SERVED[key], APIS[key]
+            if served.module not in self._services:
+                self._services[served.module] = self._services_of(served.module)
+            bound = partial(handler, self._services[served.module])
+            route = self.routes[key] = _Route(api, api.request, bound, codes_of(api.response), served.most_elements)
+        return route
+
+    def handle(self, route: _Route, request: Request[Any]) -> Awaitable[Message | None]:
+        """Return what answers a request: the handler, as far as the authorizer lets it."""
+        if self.rights is None:
+            return route.handler(request)
+        from magicbyte.broker.rights import answer
+
+        return answer(self.rights, route.api.key, request, route.handler)
 
 
 def terms_of(head: memoryview) -> Terms:
@@ -80,10 +112,10 @@ def terms_of(head: memoryview) -> Terms:
 class Dispatcher:
     """Answers the requests of one connection."""
 
-    __slots__ = ("_broker", "_connection")
+    __slots__ = ("_connection", "_router", "_runtime")
 
-    def __init__(self, broker: Broker, connection: ClientConnection) -> None:
-        self._broker, self._connection = broker, connection
+    def __init__(self, router: Router, connection: ClientConnection) -> None:
+        self._router, self._runtime, self._connection = router, router.runtime, connection
 
     async def __call__(self, frame: memoryview) -> Answer | None:
         """Return the answer to a frame, None where there is none.
@@ -92,17 +124,17 @@ class Dispatcher:
         and what the handler raises: each ends the connection.
         """
         api, header, at = read_request_header(frame)
-        version = self._broker.offer.answers(api.key, header.request_api_version)
+        version = self._runtime.offer.answers(api.key, header.request_api_version)
         if version is None:
             return self._refuse(api, header.request_api_version, header.correlation_id)
         started, connection = now_ns(), self._connection
         connection.waited_ns = 0
-        route = _ROUTES.get(api.key)
+        route = self._router.routes.get(api.key)
         if route is None:
-            route = await self._broker.reading.run(_route, api.key)
+            route = await self._router.route(api.key)
         body = frame[at:]
         if len(body) >= LARGE_BODY:
-            self._broker.trimming.ask()
+            self._runtime.trimming.ask()
         del frame  # what is only read is not kept in memory until it is answered
         message = None
         # Bytes behind it are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.
@@ -117,7 +149,7 @@ class Dispatcher:
             return await answering
         del body
         request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
-        response = await self._handle(route, request)
+        response = await self._router.handle(route, request)
         if request.turns.is_long:
             return await self._answer_long(route, request, response, header.correlation_id, started)
         answer = None
@@ -125,46 +157,37 @@ class Dispatcher:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
             answer = cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
             if route.codes is not None:
-                route.codes(response, self._broker.metrics.apis[api.key].codes)
+                route.codes(response, self._runtime.metrics.apis[api.key].codes)
         self._count(route, version, started)
         return answer
-
-    def _handle(self, route: _Route, request: Request[Any]) -> Awaitable[Message | None]:
-        """Return what answers a request: the handler, as far as the authorizer lets it."""
-        broker = self._broker
-        if broker.authorizer is None:
-            return route.handler(broker, request)
-        from magicbyte.broker.rights import answer
-
-        return answer(broker, route.api.key, request, route.handler)
 
     async def _answer_large(
         self, route: _Route, header: RequestHeader, body: memoryview, started: int
     ) -> Answer | None:
         """Answer a request that names more than most do: it is read in a thread, its memory counted beforehand."""
-        broker, version, most = self._broker, header.request_api_version, route.most_elements
-        async with broker.memory.message(min(most, len(body)) * ELEMENT_BYTES):
+        runtime, version, most = self._runtime, header.request_api_version, route.most_elements
+        async with runtime.memory.message(min(most, len(body)) * ELEMENT_BYTES):
             read = partial(route.request.read_within, body, 0, version, Allowance(most))
-            message, _ = await broker.messages.run(read)
+            message, _ = await runtime.messages.run(read)
             del body, read
             client = self._client(header.client_id or "")
             request = Request(message, version, header.client_id, self._connection, client, is_large=True)
             del message
-            response = await self._handle(route, request)
+            response = await self._router.handle(route, request)
             return await self._answer_long(route, request, response, header.correlation_id, started)
 
     async def _answer_long(
         self, route: _Route, request: Request[Any], response: Message | None, correlation_id: int, started: int
     ) -> Answer | None:
         """Write a response that may be long in a thread, one such response of this broker at a time."""
-        broker, answer = self._broker, None
+        runtime, answer = self._runtime, None
         if response is not None:
             writing = partial(_written, route, response, request.version, correlation_id)
             del response
-            answer, codes = await broker.messages.run(writing)
-            broker.metrics.apis[route.api.key].codes.extend(codes)
+            answer, codes = await runtime.messages.run(writing)
+            runtime.metrics.apis[route.api.key].codes.extend(codes)
         self._count(route, request.version, started)
-        broker.trimming.ask()
+        runtime.trimming.ask()
         return answer
 
     def _client(self, client_id: str) -> ClientSoftware:
@@ -177,7 +200,7 @@ class Dispatcher:
 
     def _named(self, client_id: str) -> ClientSoftware:
         """Return who the connection's requests are counted for from now on."""
-        connection, metrics = self._connection, self._broker.metrics
+        connection, metrics = self._connection, self._runtime.metrics
         found = metrics.client(client_id, connection.software_name, connection.software_version)
         connection.client = found
         connection.asked.clear()
@@ -185,22 +208,22 @@ class Dispatcher:
 
     def _count(self, route: _Route, version: int, started_ns: int) -> None:
         """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
-        broker, connection, key, ended_ns = self._broker, self._connection, route.api.key, now_ns()
+        runtime, connection, key, ended_ns = self._runtime, self._connection, route.api.key, now_ns()
         waited_ns, total_ns = connection.waited_ns, ended_ns - started_ns
         asked = connection.asked.get((key, version))
         if asked is None:
             client = connection.client or UNNAMED
-            asked = connection.asked[key, version] = broker.metrics.asking(client, connection.host, key, version)
+            asked = connection.asked[key, version] = runtime.metrics.asking(client, connection.host, key, version)
         asked.count += 1
         asked.last_ns = ended_ns
-        counters = broker.metrics.apis[key]
+        counters = runtime.metrics.apis[key]
         codes = counters.codes
         counters.versions.append(version)
         counters.totals.append(total_ns)
         counters.waits.append(waited_ns)
         if len(counters.totals) >= MOST_NEW or len(codes) >= MOST_NEW:
             counters.sort()
-        if total_ns - waited_ns >= broker.slow_ns:
+        if total_ns - waited_ns >= runtime.slow_ns:
             self._tell_slow(route.api, version, total_ns - waited_ns)
 
     def _tell_slow(self, api: Api, version: int, local_ns: int) -> None:
@@ -218,7 +241,7 @@ class Dispatcher:
                     extra={"fields": facts})  # fmt: skip
 
     def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer | None:
-        offer = self._broker.offer
+        offer = self._runtime.offer
         known = offer.answered.get(api.key, range(0))
         if not known and offer.ignores_unknown:
             return None

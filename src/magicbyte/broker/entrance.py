@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from magicbyte.broker.listener_security import CurrentFiles, ListenerSecurity, security_of
+from magicbyte.broker.current_files import CurrentFiles
+from magicbyte.broker.listener_security import ListenerSecurity, security_of
 from magicbyte.broker.request import ClientConnection
 from magicbyte.broker.scram_users import credential_of
 from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
@@ -29,10 +30,11 @@ from magicbyte.security.sasl import OAUTHBEARER, PLAIN
 from magicbyte.security.server import LoginRefusedError, PlainServer, ScramServer, ServerMechanism
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.listeners import Listener
+    from magicbyte.broker.runtime import Runtime
     from magicbyte.net.server import Answer, Entrance
     from magicbyte.net.stream import Stream
+    from magicbyte.ports import MetadataStore
     from magicbyte.protocol.messages.request_header import RequestHeader
     from magicbyte.security.oauth import TokenRules
 
@@ -48,36 +50,44 @@ _BETWEEN_LOGINS_MS: Final = 1000  # as with Kafka; a handshake before that is a 
 _FIRST_WITH_SOFTWARE: Final = 3
 
 
-def entrances(broker: Broker) -> dict[str, Entrance]:
+class EntranceServices(NamedTuple):
+    """What logins use of a broker. `handler_of` returns what answers the requests of a connection."""
+
+    runtime: Runtime
+    metadata: MetadataStore
+    handler_of: Callable[[ClientConnection], Handler]
+
+
+def entrances(services: EntranceServices) -> dict[str, Entrance]:
     """Return what connections pass, by name of the listener; PLAINTEXT ones have none. Reads files.
 
     Raises InvalidConfigError.
     """
     return {
-        each.name: partial(_enter, broker, each, CurrentFiles(each, broker.config, security_of))
-        for each in broker.config.listeners
+        each.name: partial(_enter, services, each, CurrentFiles(each, services.runtime, security_of))
+        for each in services.runtime.config.listeners
         if each.security_protocol != "PLAINTEXT"
     }
 
 
 async def _enter(
-    broker: Broker, listener: Listener, current: CurrentFiles[ListenerSecurity], stream: Stream, host: str
+    services: EntranceServices, listener: Listener, current: CurrentFiles[ListenerSecurity], stream: Stream, host: str
 ) -> Entered:
-    security = await current.now(broker)
+    security = await current.now()
     subject: Sequence[Sequence[tuple[str, str]]] = ()
     if security.context is not None:
         stream = tls = TlsStream(stream, security.context, server_side=True)
         await tls.handshake()
         subject = tls.subject
     connection = ClientConnection(host, stream.peer, listener)
-    incoming = Incoming(stream, _LIMITS, broker.memory)
-    handler = broker.handler_of(connection)
+    incoming = Incoming(stream, _LIMITS, services.runtime.memory)
+    handler = services.handler_of(connection)
     if security.mechanisms:
-        login = _Login(broker, security, connection, stream, incoming, handler)
+        login = _Login(services, security, connection, stream, incoming, handler)
         await login.run()
         connection.principal = Principal("User", login.user)
         if login.expires_ms is not None:
-            handler = _LimitedLogin(broker, current, login, incoming, handler)
+            handler = _LimitedLogin(services.runtime, current, login, incoming, handler)
     elif subject:
         connection.principal = Principal("User", security.rules.user_of(distinguished_name(subject)))
     return Entered(stream, incoming, handler)
@@ -87,16 +97,16 @@ class _LimitedLogin:
     """A connection whose login holds for a while: what it asks, or that it logs in again."""
 
     def __init__(
-        self, broker: Broker, current: CurrentFiles[ListenerSecurity], login: _Login, incoming: Incoming,
+        self, runtime: Runtime, current: CurrentFiles[ListenerSecurity], login: _Login, incoming: Incoming,
         handler: Handler,
     ) -> None:  # fmt: skip
-        self._broker, self._current, self._login, self._incoming = broker, current, login, incoming
+        self._runtime, self._current, self._login, self._incoming = runtime, current, login, incoming
         self._handler = handler
         self._again_ms: int | None = None  # when the last login but the first began
 
     def __call__(self, frame: memoryview) -> Awaitable[Answer | None]:
         """Return what answers a frame. Raises SecurityError after the end of the session: no answer, as with Kafka."""
-        now_ms, expires_ms = self._broker.clock.monotonic_ms(), self._login.expires_ms
+        now_ms, expires_ms = self._runtime.clock.monotonic_ms(), self._login.expires_ms
         is_early = self._again_ms is not None and now_ms - self._again_ms < _BETWEEN_LOGINS_MS
         if int.from_bytes(frame[:2], "big") == HANDSHAKE and not is_early:
             self._again_ms = now_ms
@@ -110,7 +120,7 @@ class _LimitedLogin:
         self._incoming.limits = _LIMITS
         try:
             async with asyncio.timeout(limits.entrance_ms / 1000):
-                await self._login.run_again(frame, await self._current.now(self._broker))
+                await self._login.run_again(frame, await self._current.now())
         except TimeoutError:
             raise SecurityError(
                 f"{self._login.peer}: it has not logged in again within {limits.entrance_ms} ms"
@@ -126,10 +136,11 @@ class _Login:
     """
 
     def __init__(
-        self, broker: Broker, security: ListenerSecurity, connection: ClientConnection, stream: Stream,
+        self, services: EntranceServices, security: ListenerSecurity, connection: ClientConnection, stream: Stream,
         incoming: Incoming, handler: Handler,
     ) -> None:  # fmt: skip
-        self._broker, self._security, self._connection = broker, security, connection
+        self._runtime, self._metadata = services.runtime, services.metadata
+        self._security, self._connection = security, connection
         self._stream, self._incoming, self._handler = stream, incoming, handler
         self._mechanism = self.user = ""
         self.peer = stream.peer
@@ -166,7 +177,7 @@ class _Login:
             assert self._security.tokens is not None, "read at the start"
             conversation = self._bearer_conversation(self._security.tokens)
         else:
-            known = partial(credential_of, self._broker.metadata, mechanism)
+            known = partial(credential_of, self._metadata, mechanism)
             conversation = ScramServer(mechanism, known, secrets.token_urlsafe(24))
         for _ in range(_MOST_STEPS):
             await (self._step if wraps else self._raw_step)(conversation)
@@ -206,7 +217,7 @@ class _Login:
         answer = await self._handler(frame) or ()
         await self._stream.write([part for part in answer if isinstance(part, bytes | bytearray | memoryview)])
         version = header.request_api_version
-        if self._broker.offer.answers(API_VERSIONS, version) is None:
+        if self._runtime.offer.answers(API_VERSIONS, version) is None:
             return False
         return version < _FIRST_WITH_SOFTWARE or self._connection.software_name != ""
 
@@ -241,7 +252,7 @@ class _Login:
         await self._stream.write([len(answer).to_bytes(4, "big"), answer])
 
     async def _evaluated(self, conversation: ServerMechanism, token: bytes) -> bytes:
-        answer = await self._broker.reading.run(conversation.evaluate, token)  # the tree may be elsewhere
+        answer = await self._runtime.reading.run(conversation.evaluate, token)  # the tree may be elsewhere
         if self.user and conversation.user not in (None, self.user):
             change = f"User.{self.user}: User.{conversation.user}"
             raise LoginRefusedError(f"Cannot change principals during re-authentication from {change}")
@@ -252,17 +263,17 @@ class _Login:
         most_ms = self._security.lifetimes_ms.get(self._mechanism) or None
         limits_ms = [each for each in (most_ms, conversation.lifetime_ms) if each is not None]
         lifetime_ms = min(limits_ms, default=0)
-        self.expires_ms = self._broker.clock.monotonic_ms() + lifetime_ms if limits_ms else None
+        self.expires_ms = self._runtime.clock.monotonic_ms() + lifetime_ms if limits_ms else None
         return lifetime_ms
 
     def _bearer_conversation(self, rules: TokenRules) -> ServerMechanism:
         from magicbyte.security.oauth import OAuthServer
 
         def tell(why: str) -> None:
-            self._broker.complaints.line(log, self._connection.host, "refused tokens", "%s: a token is refused: %s",
+            self._runtime.complaints.line(log, self._connection.host, "refused tokens", "%s: a token is refused: %s",
                                          self.peer, why)  # fmt: skip
 
-        return OAuthServer(rules, self._broker.clock.now_ms, tell)
+        return OAuthServer(rules, self._runtime.clock.now_ms, tell)
 
     def _read(self, kind: type[M], frame: memoryview, header: RequestHeader, at: int) -> M:
         version = header.request_api_version
@@ -282,7 +293,7 @@ class _Login:
         return frame
 
     async def _hold_back(self) -> None:
-        await asyncio.sleep(self._broker.config.connection_failed_authentication_delay_ms / 1000)
+        await asyncio.sleep(self._runtime.config.connection_failed_authentication_delay_ms / 1000)
 
     def _refused(self, conversation: ServerMechanism, error: LoginRefusedError) -> SecurityError:
         return SecurityError(f"{self._stream.peer}: the login by {conversation.name} is refused: {error}")

@@ -38,11 +38,14 @@ from magicbyte.records.encode import Format
 from magicbyte.records.layout import LOG_OVERHEAD, SIZE, Dialect
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.metrics import TopicMetrics
     from magicbyte.broker.partition import ServedPartition
-    from magicbyte.broker.request import Handler, Request
-    from magicbyte.broker.sessions import BegunFetch
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.request import Request, UnboundHandler
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.sessions import BegunFetch, Sessions
+    from magicbyte.broker.throttles import ReplicationThrottle
+    from magicbyte.broker.topics import Topics
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.log.live.segment import FileSlice
 
@@ -59,6 +62,17 @@ _EMPTY: Final = b""
 _STEPS: Final = 20  # to read a partition
 _LONGEST_LARGE_WAIT_MS: Final = 1000  # of a request that holds much memory
 _MOST_HELD_BYTES: Final = 4 << 20  # that are converted before the first byte of a response is sent
+
+
+@dataclass(frozen=True, slots=True)
+class FetchServices:
+    """What Fetch uses of the broker. `throttle`: of what followers get."""
+
+    runtime: Runtime
+    topics: Topics
+    replicas: Replicas
+    sessions: Sessions
+    throttle: ReplicationThrottle
 
 
 @dataclass(slots=True)
@@ -124,10 +138,10 @@ def give_back(data: PartitionData) -> None:
             piece.close()
 
 
-async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse:
+async def fetch(services: FetchServices, request: Request[FetchRequest]) -> FetchResponse:
     """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
     message = request.message
-    begun = await _begin(broker, request)
+    begun = await _begin(services, request)
     if begun.error:
         return FetchResponse(error_code=begun.error)
     loop = asyncio.get_running_loop()
@@ -138,21 +152,21 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
         event = asyncio.Event()
         watched: list[ServedPartition] = []
         try:
-            await _watch(broker, request, begun, event, watched)
-            reading = await _read(broker, request, begun, is_first=is_first)
+            await _watch(services, request, begun, event, watched)
+            reading = await _read(services, request, begun, is_first=is_first)
             is_first = False
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
             if not enough and left > 0:
                 try:
-                    enough = await _is_enough_stored(broker, request, begun)
+                    enough = await _is_enough_stored(services, request, begun)
                 except BaseException:
                     reading.close()
                     raise
                 if enough and event.is_set():  # some of it came just now
                     reading.close()
-                    reading = await _read(broker, request, begun)
-            if enough or left <= 0 or broker.is_stopping:
+                    reading = await _read(services, request, begun)
+            if enough or left <= 0 or services.runtime.is_stopping:
                 await reading.finish()
                 try:
                     response = await _response(request, begun, reading)
@@ -161,7 +175,7 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                     raise
                 if _is_follower(message):
                     for each in reading.found:
-                        broker.leader_throttle.record(each.topic, each.data.partition_index, each.size)
+                        services.throttle.record(each.topic, each.data.partition_index, each.size)
                 return response
             reading.close()
             started = now_ns()
@@ -173,8 +187,8 @@ async def fetch(broker: Broker, request: Request[FetchRequest]) -> FetchResponse
                 partition.waiting_followers.pop(event, None)
 
 
-async def _begin(broker: Broker, request: Request[FetchRequest]) -> BegunFetch:
-    steps = broker.fetch_sessions.begin_in_steps(request.message, broker.clock.monotonic_ms())
+async def _begin(services: FetchServices, request: Request[FetchRequest]) -> BegunFetch:
+    steps = services.sessions.begin_in_steps(request.message, services.runtime.clock.monotonic_ms())
     while True:
         try:
             for _ in range(STEPS_AT_ONCE):
@@ -186,7 +200,7 @@ async def _begin(broker: Broker, request: Request[FetchRequest]) -> BegunFetch:
 
 
 async def _watch(
-    broker: Broker,
+    services: FetchServices,
     request: Request[FetchRequest],
     begun: BegunFetch,
     event: asyncio.Event,
@@ -197,13 +211,13 @@ async def _watch(
     `watched` gets the partitions of which it is to be taken back.
     """
     async for topic, asked in request.turns.over(begun.partitions):
-        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is not None:
+        if (partition := await services.replicas.known_partition(topic, asked.partition)) is not None:
             waiting = partition.waiting_followers if _is_follower(request.message) else partition.waiting
             waiting[event] = None
             watched.append(partition)
 
 
-async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begun: BegunFetch) -> bool:
+async def _is_enough_stored(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch) -> bool:
     """Say whether a fetch whose answer is smaller than `min_bytes` would wait for nothing.
 
     What it reads may end in front of what is stored: at the end of a segment, to which nothing is added any more, or
@@ -212,14 +226,14 @@ async def _is_enough_stored(broker: Broker, request: Request[FetchRequest], begu
     """
     stored = 0
     async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is None:
+        if (partition := await services.replicas.known_partition(topic, asked.partition)) is None:
             continue
         log, offset = partition.log, asked.fetch_offset
         upper = _upper(log, request.message)
-        if offset >= upper or _is_held_back(broker, request.message, partition):
+        if offset >= upper or _is_held_back(services, request.message, partition):
             continue
         try:
-            size = await broker.read(partition, size_in_segment, log, offset, upper)
+            size = await services.replicas.read(partition, size_in_segment, log, offset, upper)
         except MagicbyteError:  # deleted or damaged meanwhile, which the next look tells
             continue
         if size is None:
@@ -239,11 +253,11 @@ def _upper(log: PartitionLog, message: FetchRequest) -> int:
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
-def _is_held_back(broker: Broker, message: FetchRequest, partition: ServedPartition) -> bool:
+def _is_held_back(services: FetchServices, message: FetchRequest, partition: ServedPartition) -> bool:
     """Say whether a follower that is not in sync gets nothing now, as it is throttled."""
     if not _is_follower(message) or partition.leader is None or message.replica_id in partition.leader.state.isr:
         return False
-    return broker.leader_throttle.holds_back(partition.topic, partition.index)
+    return services.throttle.holds_back(partition.topic, partition.index)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -272,14 +286,14 @@ async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: 
 
 
 async def _read(
-    broker: Broker, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
+    services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
 ) -> _Reading:
     limited = request.version >= _FIRST_WITH_WHOLE_SETS
-    most = min(request.message.max_bytes, broker.config.fetch_max_bytes) if limited else 1 << 62
+    most = min(request.message.max_bytes, services.runtime.config.fetch_max_bytes) if limited else 1 << 62
     reading = _Reading(most, is_first=is_first)
     try:
         async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-            reading.add(await _PartitionRead(broker, request, topic, asked, reading).read())
+            reading.add(await _PartitionRead(services, request, topic, asked, reading).read())
     except BaseException:
         reading.close()
         raise
@@ -292,9 +306,14 @@ class _PartitionRead:
     metrics: TopicMetrics
 
     def __init__(
-        self, broker: Broker, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
+        self,
+        services: FetchServices,
+        request: Request[FetchRequest],
+        topic: str,
+        asked: FetchPartition,
+        reading: _Reading,
     ) -> None:
-        self.broker, self.request, self.topic, self.asked, self.reading = broker, request, topic, asked, reading
+        self.services, self.request, self.topic, self.asked, self.reading = services, request, topic, asked, reading
         self.partition: ServedPartition | None = None
 
     async def read(self) -> _Found:
@@ -313,8 +332,8 @@ class _PartitionRead:
             return self._refused(code)
 
     def _refused(self, code: ErrorCode) -> _Found:
-        if self.topic in self.broker.metrics.topics:  # else it may be any name
-            self.broker.metrics.of(self.topic).fetches_failed += 1
+        if self.topic in self.services.runtime.metrics.topics:  # else it may be any name
+            self.services.runtime.metrics.of(self.topic).fetches_failed += 1
         data = PartitionData(
             partition_index=self.asked.partition,
             error_code=code,
@@ -326,8 +345,8 @@ class _PartitionRead:
 
     async def _read(self) -> _Found:
         request, asked = self.request, self.asked
-        partition = self.partition = await self.broker.replicas.opened(self.topic, asked.partition)
-        self.metrics = self.broker.metrics.of(self.topic)
+        partition = self.partition = await self.services.replicas.opened(self.topic, asked.partition)
+        self.metrics = self.services.runtime.metrics.of(self.topic)
         self.metrics.fetch_requests += 1
         code = self._role_fault(partition) or self._codec_fault()
         if code:
@@ -343,7 +362,7 @@ class _PartitionRead:
             return diverging
         found = await self._slice(partition, upper)
         if self.reading.is_first and _is_follower(request.message):
-            self.broker.replicas.fetched(partition, request.message.replica_id, asked)
+            self.services.replicas.fetched(partition, request.message.replica_id, asked)
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=log.high_watermark,
@@ -352,11 +371,11 @@ class _PartitionRead:
             aborted_transactions=[] if committed else None,
             records=_EMPTY,
         )
-        if found is None or _is_held_back(self.broker, request.message, partition):
+        if found is None or _is_held_back(self.services, request.message, partition):
             return _Found(self.topic, data)
         if committed:
             end = min(upper, _end_of_segment(log, found))
-            aborted = await self.broker.read(partition, aborted_transactions, log, asked.fetch_offset, end)
+            aborted = await self.services.replicas.read(partition, aborted_transactions, log, asked.fetch_offset, end)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
@@ -409,7 +428,7 @@ class _PartitionRead:
         message = self.request.message
         if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
             return None
-        nearest = self.broker.replicas.nearest(partition, message.rack_id, self.asked.fetch_offset)
+        nearest = self.services.replicas.nearest(partition, message.rack_id, self.asked.fetch_offset)
         if nearest is None:
             return None
         log = partition.log
@@ -425,7 +444,7 @@ class _PartitionRead:
         return _Found(self.topic, data, is_news=True)
 
     def _codec_fault(self) -> ErrorCode:
-        zstd = self.broker.topics.known(self.topic).config.settings["compression.type"] == "zstd"
+        zstd = self.services.topics.known(self.topic).config.settings["compression.type"] == "zstd"
         if zstd and self.request.version < _FIRST_WITH_ZSTD:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.NONE
@@ -442,7 +461,7 @@ class _PartitionRead:
             if (found := partition.recent(asked.fetch_offset, limit)) is not None:
                 return found
         read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
-        return await self.broker.read(partition, read if strict or whole_first else partial(_if_whole, read))
+        return await self.services.replicas.read(partition, read if strict or whole_first else partial(_if_whole, read))
 
     # ---- the bytes as they are, or converted
 
@@ -460,9 +479,9 @@ class _PartitionRead:
             newest, found = await self._newest(partition, found, target.magic)
             source = target if newest < 0 else Format(str(newest))
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
-            data.records = [FilePart(found, self.broker.reading)]
+            data.records = [FilePart(found, self.services.runtime.reading)]
             return _Found(self.topic, data, found.length, partial(self._as_stored, source))
-        if not self.broker.topics.known(self.topic).config.downconversion_enabled:
+        if not self.services.topics.known(self.topic).config.downconversion_enabled:
             raise UnsupportedVersionError("Fetch of a newer format", version)
         conversion = SliceConversion(source, target)
         return _Found(self.topic, data, found.length, partial(self._as_converted, partition, found, conversion))
@@ -476,7 +495,7 @@ class _PartitionRead:
         known = partition.newest_up_to(found.segment, found.position + found.length)
         if known is not None and known <= target:
             return known, found
-        newest, end, damage = await self.broker.read_long(partition, newest_magic, found)
+        newest, end, damage = await self.services.replicas.read_long(partition, newest_magic, found)
         partition.saw(found.segment, found.position, end, newest)
         if damage is not None:
             partition.tell_damage(damage)
@@ -501,18 +520,18 @@ class _PartitionRead:
         Of many slices in a response no more than so much is held: of the rest what was converted to know its size is
         converted again when its turn comes.
         """
-        limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
+        limit = self.services.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
-        kept = KeptFile(found.file, self.broker.reading)
+        kept = KeptFile(found.file, self.services.runtime.reading)
 
         def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
             found_here = found._replace(file=kept)
             return partition.telling_damage(converted(found_here, dialect, how, self.asked.fetch_offset, limit))
 
         async def in_thread(step: Callable[[], T]) -> T:
-            async with self.broker.memory.work(limit):
-                self.broker.trimming.ask()
-                return await self.broker.reading.run(step)
+            async with self.services.runtime.memory.work(limit):
+                self.services.runtime.trimming.ask()
+                return await self.services.runtime.reading.run(step)
 
         chunks = convert(conversion)
         try:
@@ -577,4 +596,4 @@ def epoch_fault(known: int, ours: int) -> ErrorCode:
     return ErrorCode.FENCED_LEADER_EPOCH if known < ours else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {FetchRequest: fetch}
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {FetchRequest: fetch}

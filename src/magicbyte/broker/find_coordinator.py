@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.cluster_view import NOBODY
@@ -16,16 +17,27 @@ from magicbyte.protocol.messages.find_coordinator import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
-    from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.cluster_view import ClusterView
+    from magicbyte.broker.coordinators import Coordinators
+    from magicbyte.broker.request import Request, UnboundHandler
 
 _MANY_KEYS: Final = 4  # version of FindCoordinator from which on it asks for several at a time
 _GROUP, _TRANSACTION = 0, 1
 
 
-async def find_coordinator(broker: Broker, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorServices:
+    """What FindCoordinator uses of the broker."""
+
+    cluster_view: ClusterView
+    coordinators: Coordinators
+
+
+async def find_coordinator(
+    services: FindCoordinatorServices, request: Request[FindCoordinatorRequest]
+) -> FindCoordinatorResponse:
     """Name the coordinator of groups or of transactional ids. The topic of what it keeps is made if need be."""
-    message = request.message
+    message, coordinators = request.message, services.coordinators
     code, why, topic, partitions = ErrorCode.NONE, None, "", 0
     many = request.version >= _MANY_KEYS
     keys = message.coordinator_keys if many else [message.key]
@@ -33,12 +45,12 @@ async def find_coordinator(broker: Broker, request: Request[FindCoordinatorReque
         code, why = ErrorCode.INVALID_REQUEST, f"coordinators of type {message.key_type} are not known"
     else:
         try:
-            kept = await (broker.groups if message.key_type == _GROUP else broker.transactions).found()
+            kept = await (coordinators.groups if message.key_type == _GROUP else coordinators.transactions).found()
             topic, partitions = kept.name, kept.partitions
         except MagicbyteError as error:
             code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
     found = [
-        _coordinator_of(broker, request, key, topic, partitions)
+        _coordinator_of(services, request, key, topic, partitions)
         if partitions
         else Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
         async for key in request.turns.over(dict.fromkeys(keys))
@@ -56,15 +68,15 @@ async def find_coordinator(broker: Broker, request: Request[FindCoordinatorReque
 
 
 def _coordinator_of(
-    broker: Broker, request: Request[FindCoordinatorRequest], key: str, topic: str, partitions: int
+    services: FindCoordinatorServices, request: Request[FindCoordinatorRequest], key: str, topic: str, partitions: int
 ) -> Coordinator:
     """Name the leader of the partition that what is said of `key` belongs to."""
     place = TopicPartition(topic, partition_for(key, partitions))
-    member = broker.cluster_view.coordinator(request.connection.listener, place)
+    member = services.cluster_view.coordinator(request.connection.listener, place)
     if member is None:
         code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{place}, the partition of {key}, has no leader"
         return Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
     return Coordinator(key=key, node_id=member.id, host=member.host, port=member.port, error_message=None)
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {FindCoordinatorRequest: find_coordinator}
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {FindCoordinatorRequest: find_coordinator}

@@ -1,13 +1,12 @@
-"""The group coordinator at work: its requests, its timer, and the log in which it keeps what it knows.
+"""The group coordinator at work: its timer, and the log in which it keeps what it knows.
 
 Decisions are made in `groups/`. Here records are appended to `__consumer_offsets`, and whoever waits gets its answer.
-Offsets of version 0 are those that old consumers keep in ZooKeeper: they are in the metadata tree.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -16,51 +15,33 @@ from magicbyte.broker.coordinating import Coordinating, CoordinatorTopic, give, 
 from magicbyte.broker.markers import marker_set
 from magicbyte.broker.pieces import joined, pieces
 from magicbyte.broker.turns import STEPS_AT_ONCE
-from magicbyte.broker.verification import offsets_refusal
 from magicbyte.codecs import Codec
-from magicbyte.errors import AppendRefusedError, ErrorCode, MetadataError
+from magicbyte.errors import AppendRefusedError, ErrorCode
 from magicbyte.groups.config import GroupConfig, StoredVersions
-from magicbyte.groups.coordinator import ANSWERED, Coordinator
+from magicbyte.groups.coordinator import Coordinator
 from magicbyte.groups.effects import Caller, Effect, Marker, Reply, StoreRecords, Tell, encoded
 from magicbyte.groups.loading import LoadedPartition, Loading
-from magicbyte.groups.offsets import end_transaction, refused_in_transaction
+from magicbyte.groups.offsets import end_transaction
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.groups.records import GroupMetadataValue
-from magicbyte.metadata import layout
 from magicbyte.ports import Moment
 from magicbyte.printable import logger
 from magicbyte.protocol.messages.describe_groups import DescribeGroupsResponse
 from magicbyte.protocol.messages.join_group import JoinGroupResponse
-from magicbyte.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from magicbyte.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
-)
-from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.layout import TimestampType
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.coordinating import CoordinatorServices
+    from magicbyte.broker.request import Request
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message
 
 log = logger(__name__)
 
-_ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
 _STEP_BYTES: Final = 4096  # of an answer, to be written in one step
-_TREE_STEPS: Final = 20  # to look something up in the metadata tree
 _OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as Kafka's batches of offsets have it, without a producer
 
 
@@ -70,11 +51,14 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
     topic = OFFSETS_TOPIC
     what = "groups"
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, services: CoordinatorServices) -> None:
+        runtime = services.runtime
         self.coordinator = Coordinator(
-            _config(broker.config), token=lambda: str(broker.new_uuid()), has_partition=partial(has_partition, broker)
+            _config(runtime.config),
+            token=lambda: str(runtime.new_uuid()),
+            has_partition=partial(has_partition, services.topics),
         )
-        super().__init__(broker, self.coordinator, broker.config.offsets_retention_check_interval_ms)
+        super().__init__(services, self.coordinator, runtime.config.offsets_retention_check_interval_ms)
 
     # ---- partitions
 
@@ -88,14 +72,14 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
     def _loaded(self, partition: int, term: int, found: LoadedPartition) -> None:
         if found.passed_over:
             log.warning("%s-%d: %d records of types not known here", OFFSETS_TOPIC, partition, found.passed_over)
-        self.coordinator.loaded(partition, term, found, Moment.of(self._broker.clock))
+        self.coordinator.loaded(partition, term, found, Moment.of(self._runtime.clock))
         self.set_timer()
 
     def _expire_now(self) -> Sequence[Effect]:
-        return self.coordinator.expire(self._broker.clock.now_ms())
+        return self.coordinator.expire(self._runtime.clock.now_ms())
 
     def _plan(self) -> CoordinatorTopic:
-        config = self._broker.config
+        config = self._runtime.config
         segment_bytes = str(config.offsets_topic_segment_bytes)
         settings = own_topic(config, {"compression.type": "producer", "segment.bytes": segment_bytes})
         return CoordinatorTopic(config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, settings)
@@ -118,10 +102,10 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
             await request.turns.take(_payload_bytes(each) // _STEP_BYTES)
         if len(answers) == 1:
             return answers[0]
-        return await self._broker.messages.run(joined, type(request.message), answers)
+        return await self._runtime.messages.run(joined, type(request.message), answers)
 
     def _decide(self, message: Message, caller: Caller) -> Sequence[Effect]:
-        return self.coordinator.answer(caller, message, Moment.of(self._broker.clock))
+        return self.coordinator.answer(caller, message, Moment.of(self._runtime.clock))
 
     def perform(self, effects: Sequence[Effect]) -> None:
         """Do what the coordinator wants done, and wake it when it wants to be."""
@@ -152,12 +136,12 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
         if store.origin is not None and target is not Format.V2:
             why = f"format {target.value} has no transactions"
             raise AppendRefusedError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
-        codec = Codec(self._broker.config.offsets_topic_compression_codec)
+        codec = Codec(self._runtime.config.offsets_topic_compression_codec)
         size = sum(len(key) + _size(value) for key, value in store.records)
         return size, partial(records_of, store, target, codec, now_ms)
 
     def _timeout_ms(self, _store: StoreRecords) -> int:
-        return self._broker.config.offsets_commit_timeout_ms
+        return self._runtime.config.offsets_commit_timeout_ms
 
     @staticmethod
     def _read(each: PartitionLog | None) -> LoadedPartition:
@@ -213,94 +197,3 @@ def _config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         stored=StoredVersions.of(config.inter_broker_protocol_version),
     )
-
-
-# ---- handlers
-
-
-async def answer(broker: Broker, request: Request[Any]) -> Message:
-    """Answer a request that the coordinator knows."""
-    return await broker.groups.ask(request)
-
-
-async def offset_commit(broker: Broker, request: Request[OffsetCommitRequest]) -> Message:
-    """Store offsets: with the coordinator, or, of version 0, in the metadata tree."""
-    if request.version > _ZOOKEEPER:
-        return await broker.groups.ask(request)
-    message = request.message
-    topics = []
-    async for topic in request.turns.over(message.topics):
-        answers = []
-        async for each in request.turns.over(topic.partitions):
-            code = await _commit_to_tree(broker, message.group_id, topic.name, each)
-            answers.append(OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code))
-        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    return OffsetCommitResponse(topics=topics)
-
-
-async def commit_in_transaction(broker: Broker, request: Request[TxnOffsetCommitRequest]) -> Message:
-    """Store offsets as part of a transaction that their partition is in, or comes into."""
-    if code := await offsets_refusal(broker, request):
-        return refused_in_transaction(request.message, request.version, code)
-    return await broker.groups.ask(request)
-
-
-async def _commit_to_tree(broker: Broker, group: str, topic: str, partition: OffsetCommitRequestPartition) -> ErrorCode:
-    index = partition.partition_index
-    if not _is_node_name(group):
-        return ErrorCode.INVALID_GROUP_ID
-    if await broker.replicas.known_partition(topic, index) is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((partition.committed_metadata or "").encode()) > broker.config.offset_metadata_max_bytes:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    path, data = layout.consumer_offset_path(group, topic, index), str(partition.committed_offset).encode()
-    try:
-        async with broker.directory:
-            if broker.metadata.exists(path) is None:
-                await broker.writing.run(broker.metadata.create, path, data, parents=True)
-            else:
-                await broker.writing.run(broker.metadata.set, path, data)
-    except MetadataError as error:
-        broker.complaints.line(log, "the metadata tree", "offsets", "%s", error)
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    return ErrorCode.NONE
-
-
-async def offset_fetch(broker: Broker, request: Request[OffsetFetchRequest]) -> Message:
-    """Tell offsets: the coordinator's, or, of version 0, those in the metadata tree."""
-    if request.version > _ZOOKEEPER:
-        return await broker.groups.ask(request)
-    message = request.message
-    topics = [
-        OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                await _fetch_from_tree(broker, message.group_id, topic.name, each)
-                async for each in request.turns.over(topic.partition_indexes, _TREE_STEPS)
-            ],
-        )
-        async for topic in request.turns.over(message.topics or ())
-    ]
-    return OffsetFetchResponse(topics=topics)
-
-
-async def _fetch_from_tree(broker: Broker, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
-    node = None
-    if _is_node_name(group) and await broker.replicas.known_partition(topic, index) is not None:
-        node = broker.metadata.exists(layout.consumer_offset_path(group, topic, index))
-    if node is None or not node.data.isdigit():
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
-    return OffsetFetchResponsePartition(partition_index=index, committed_offset=int(node.data))
-
-
-def _is_node_name(group: str) -> bool:
-    return group not in ("", ".", "..") and "/" not in group and "\0" not in group
-
-
-HANDLERS: Final[Mapping[type, Handler]] = {
-    **dict.fromkeys(ANSWERED, answer),
-    TxnOffsetCommitRequest: commit_in_transaction,
-    OffsetCommitRequest: offset_commit,
-    OffsetFetchRequest: offset_fetch,
-}

@@ -12,26 +12,27 @@ from magicbyte.errors import InvalidConfigError, MagicbyteError, NetworkError
 from magicbyte.releases import inter_broker_versions, login_versions
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.broker.listener_security import CurrentFiles
+    from magicbyte.broker.current_files import CurrentFiles
     from magicbyte.broker.listeners import Listener
+    from magicbyte.broker.runtime import Runtime
 
 
 class Links:
-    """Makes connections through a `Broker.network` to other brokers, as the inter-broker listener is secured."""
+    """Makes connections through a network to other brokers, as the inter-broker listener is secured."""
 
-    def __init__(self, broker: Broker, credentials: CurrentFiles[Credentials] | None = None) -> None:
-        self._broker, self._credentials = broker, credentials
+    def __init__(self, runtime: Runtime, credentials: CurrentFiles[Credentials] | None = None) -> None:
+        self._runtime, self._credentials = runtime, credentials
 
     @classmethod
-    def of(cls, broker: Broker) -> Links:
+    def of(cls, runtime: Runtime) -> Links:
         """Return what the settings say. Reads files. Raises InvalidConfigError."""
-        config = broker.config
+        config = runtime.config
         protocol = config.inter_broker_listener.security_protocol
         if protocol == "PLAINTEXT":
-            return cls(broker)
-        from magicbyte.broker.listener_security import CurrentFiles, client_of
+            return cls(runtime)
+        from magicbyte.broker.current_files import CurrentFiles
+        from magicbyte.broker.listener_security import client_of
 
         def read(listener: Listener, config: BrokerConfig) -> Credentials:
             return Credentials.of(client_of(listener, config))
@@ -40,7 +41,7 @@ class Links:
             raise InvalidConfigError(
                 "inter.broker.protocol.version: expected 0.10.0 or later with SASL between brokers"
             )
-        return cls(broker, CurrentFiles(config.inter_broker_listener, config, read))
+        return cls(runtime, CurrentFiles(config.inter_broker_listener, runtime, read))
 
     async def connect(
         self, broker_id: int, host: str, port: int, *, protocol: tuple[int, ...], client_id: str, timeout_ms: int
@@ -50,9 +51,9 @@ class Links:
         Requests go out in the versions of `protocol`: brokers do not ask each other for theirs, as all of a cluster
         speak its `inter.broker.protocol.version`.
         """
-        broker, current = self._broker, self._credentials
-        credentials = NO_CREDENTIALS if current is None else await current.now(broker)
-        stream = await broker.network.connect(host, port, timeout_ms=timeout_ms)
+        runtime, current = self._runtime, self._credentials
+        credentials = NO_CREDENTIALS if current is None else await current.now()
+        stream = await runtime.network.connect(host, port, timeout_ms=timeout_ms)
         link = Connection(stream, name=f"broker {broker_id} ({host}:{port})", client_id=client_id)
         versions = inter_broker_versions(protocol) | login_versions(protocol)
         link.versions = BrokerVersions({key: range(version, version + 1) for key, version in versions.items()})

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.errors import ErrorCode
 from magicbyte.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
 
-
-async def sasl_handshake(_broker: Broker, _request: Request[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+async def sasl_handshake(_services: object, _request: Request[SaslHandshakeRequest]) -> SaslHandshakeResponse:
     """Refuse it; the connection stays open."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-async def sasl_authenticate(_broker: Broker, _request: Request[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+async def sasl_authenticate(_services: object, _request: Request[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
     """Refuse it; the connection stays open."""
     why = "SaslAuthenticate request received after successful authentication"
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=why)
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     SaslHandshakeRequest: sasl_handshake,
     SaslAuthenticateRequest: sasl_authenticate,
 }

@@ -29,8 +29,15 @@ from magicbyte.protocol.messages.write_txn_markers import (
 from magicbyte.records.control import ControlType, build_marker
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.appends import Appends
+    from magicbyte.broker.links import Links
+    from magicbyte.broker.membership import Membership
+    from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
     from magicbyte.client.connection import Connection
+    from magicbyte.ports import Clock
     from magicbyte.protocol import Message
     from magicbyte.transactions.effects import SendMarkers
 
@@ -87,35 +94,56 @@ def marker_set(marker: Marker, now_ms: int) -> memoryview:
     )
 
 
+class MarkerWriter(NamedTuple):
+    """What writes markers into partitions of this broker.
+
+    `end_of_offsets` appends one to a partition of the groups' topic, so that the offsets of its transaction count.
+    """
+
+    clock: Clock
+    topics: Topics
+    replicas: Replicas
+    appends: Appends
+    end_of_offsets: Callable[[int, Marker], asyncio.Future[ErrorCode]]
+
+
+class ClusterPeers(NamedTuple):
+    """The other brokers of a cluster: what is known of them, the tree that they share, connections to them."""
+
+    cache: MetadataCache
+    membership: Membership
+    links: Links
+
+
 async def write_markers(
-    broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
+    writer: MarkerWriter, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
 ) -> list[ErrorCode]:
     """Write markers into partitions that this broker leads, for all their in-sync replicas; return how each ends."""
     codes = list[ErrorCode]()
     for at in range(0, len(wanted), _MOST):
-        codes += await _write_together(broker, wanted[at : at + _MOST], turns)
+        codes += await _write_together(writer, wanted[at : at + _MOST], turns)
     return codes
 
 
 async def _write_together(
-    broker: Broker, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
+    writer: MarkerWriter, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
 ) -> list[ErrorCode]:
     codes = [ErrorCode.NONE] * len(wanted)
     sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Future[ErrorCode]]()
     async for at, (place, marker) in turns.over(enumerate(wanted), _STEPS):
         try:
-            partition = await broker.replicas.opened(*place)
+            partition = await writer.replicas.opened(*place)
             if place.topic == OFFSETS_TOPIC:
-                of_groups[at] = broker.groups.end_transaction(place.partition, marker)
+                of_groups[at] = writer.end_of_offsets(place.partition, marker)
                 continue
-            config = broker.topics.known(place.topic).config
+            config = writer.topics.known(place.topic).config
             least = partition.least_in_sync(config.min_insync_replicas)
-            data = marker_set(marker, broker.clock.now_ms())
+            data = marker_set(marker, writer.clock.now_ms())
             sets[at] = NewSet(partition, data, config.append), least
         except MagicbyteError as error:
             codes[at] = error.code
     waits = dict[int, Acknowledgement]()
-    outcomes = await broker.appends.append_all([new for new, _ in sets.values()])
+    outcomes = await writer.appends.append_all([new for new, _ in sets.values()])
     for (at, (new, least)), outcome in zip(sets.items(), outcomes, strict=True):
         if isinstance(outcome, Appended):
             waits[at] = Acknowledgement(new.partition, outcome, least)
@@ -123,7 +151,7 @@ async def _write_together(
             codes[at] = outcome.code
         else:
             raise outcome
-    for at, code in zip(waits, await broker.appends.replicated(list(waits.values()), _TIMEOUT_MS), strict=True):
+    for at, code in zip(waits, await writer.appends.replicated(list(waits.values()), _TIMEOUT_MS), strict=True):
         codes[at] = code
     for at, told in of_groups.items():
         codes[at] = await told
@@ -139,17 +167,21 @@ class MarkerSender:
 
     def __init__(
         self,
-        broker: Broker,
+        runtime: Runtime,
+        topics: Topics,
+        writer: MarkerWriter,
+        peers: ClusterPeers | None,
         marked: Callable[[SendMarkers, TopicPartition, ErrorCode], None],
         is_void: Callable[[SendMarkers], bool],
     ) -> None:
-        self._broker, self._marked, self._is_void = broker, marked, is_void
+        self._runtime, self._topics, self._writer, self._peers = runtime, topics, writer, peers
+        self._marked, self._is_void = marked, is_void
         self._outboxes: dict[int, _Outbox] = {}  # by broker
 
     def send(self, sent: SendMarkers) -> None:
         """Have markers written; those that were refused before after a pause."""
         entries = [_Entry(sent, place) for place in sent.partitions]
-        self._broker.spawn(self._route(entries, _PAUSE_S if sent.again else 0))
+        self._runtime.spawn(self._route(entries, _PAUSE_S if sent.again else 0))
 
     async def _route(self, entries: list[_Entry], pause_s: float) -> None:
         """Give markers to those who ask the leaders; those without one wait."""
@@ -171,19 +203,19 @@ class MarkerSender:
 
     async def _leader(self, place: TopicPartition) -> int | None:
         """Return who leads a partition, NOBODY while that is not known; None for a partition that is no more."""
-        broker = self._broker
-        topic = broker.topics.get(place.topic)
-        if broker.membership is None or broker.cache is None:
-            return broker.node_id if topic is not None and place.partition < topic.partitions else None
-        view = broker.cache.partition(place)
+        peers = self._peers
+        if peers is None:
+            topic = self._topics.get(place.topic)
+            return self._runtime.node_id if topic is not None and place.partition < topic.partitions else None
+        view = peers.cache.partition(place)
         if view is not None:
-            return view.leader if view.leader in broker.cache.live else NOBODY
+            return view.leader if view.leader in peers.cache.live else NOBODY
         path = layout.topic_path(place.topic)
         try:  # the controller may not have told of it yet
-            node = await broker.membership.store.exists(path)
+            node = await peers.membership.store.exists(path)
             is_there = node is not None and place.partition in layout.TopicNode.load(path, node.data).replicas
         except MagicbyteError as error:
-            broker.complaints.line(log, place.topic, "markers", "%s: whether it is there: %s", place, error)
+            self._runtime.complaints.line(log, place.topic, "markers", "%s: whether it is there: %s", place, error)
             return NOBODY
         return NOBODY if is_there else None
 
@@ -191,7 +223,7 @@ class MarkerSender:
         found = self._outboxes.get(leader)
         if found is None:
             found = self._outboxes[leader] = _Outbox()
-            self._broker.spawn(self._serve(leader, found))
+            self._runtime.spawn(self._serve(leader, found))
         return found
 
     async def _serve(self, leader: int, outbox: _Outbox) -> None:
@@ -203,15 +235,15 @@ class MarkerSender:
                 if not entries:
                     continue
                 wanted = [(each.place, _marker(each.sent)) for each in entries]
-                if leader == self._broker.node_id:
-                    codes = await write_markers(self._broker, wanted, Turns())
+                if leader == self._runtime.node_id:
+                    codes = await write_markers(self._writer, wanted, Turns())
                 else:
                     try:
                         link = await self._link(leader, link)
                         codes = _told(await link.send(_request(wanted), timeout_ms=_TIMEOUT_MS), wanted)
                     except MagicbyteError as error:
                         why = "markers are sent again: %s"
-                        self._broker.complaints.line(log, f"broker {leader}", "markers", why, error)
+                        self._runtime.complaints.line(log, f"broker {leader}", "markers", why, error)
                         codes = [ErrorCode.NETWORK_EXCEPTION] * len(wanted)
                 for entry, code in zip(entries, codes, strict=True):
                     self._marked(entry.sent, entry.place, code)
@@ -226,15 +258,15 @@ class MarkerSender:
             if not link.is_closed and not link.is_stale:
                 return link
             await link.aclose()
-        broker = self._broker
-        address = None if broker.cache is None else broker.cache.inter_broker_address(broker_id)
-        if address is None:
+        runtime, peers = self._runtime, self._peers
+        address = None if peers is None else peers.cache.inter_broker_address(broker_id)
+        if peers is None or address is None:
             raise NetworkError(f"broker {broker_id} is not there")
-        return await broker.links.connect(
+        return await peers.links.connect(
             broker_id,
             *address,
-            protocol=broker.config.inter_broker_protocol_version,
-            client_id=str(broker.node_id),
+            protocol=runtime.config.inter_broker_protocol_version,
+            client_id=str(runtime.node_id),
             timeout_ms=_TIMEOUT_MS,
         )
 

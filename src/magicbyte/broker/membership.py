@@ -7,7 +7,7 @@ one that was started again, and says again what it leads and follows. Source: Ka
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import cluster
@@ -22,8 +22,9 @@ from magicbyte.printable import logger
 from magicbyte.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.links import Links
     from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.threads import Threads
     from magicbyte.metadata.on_loop import OpenSession
     from magicbyte.ports import MetadataStore, SessionListener
@@ -39,8 +40,19 @@ class Membership:
     `broker_epoch` is that of the registration: requests of the controller to an earlier one are not for this broker.
     """
 
-    def __init__(self, broker: Broker, session: OpenSession, threads: Threads) -> None:
-        self._broker, self._session, self._threads = broker, session, threads
+    def __init__(
+        self,
+        runtime: Runtime,
+        links: Links,
+        session: OpenSession,
+        threads: Threads,
+        *,
+        settings_changed: Callable[[str, str], Awaitable[None]],
+        session_renewed: Callable[[], None],
+    ) -> None:
+        """`settings_changed` is called with kind and name of what has other settings now, and may raise."""
+        self._runtime, self._links, self._session, self._threads = runtime, links, session, threads
+        self._settings_changed, self._session_renewed = settings_changed, session_renewed
         self.current = CurrentStore()
         self.store: LoopStore
         self.controller: ControllerService
@@ -72,7 +84,7 @@ class Membership:
         if self._registration is not None:
             self.controller.session_event(event)
             if event is SessionEvent.EXPIRED and not self._is_leaving:
-                self._broker.spawn(self._renew())
+                self._runtime.spawn(self._renew())
 
     async def _renew(self) -> None:
         """Go on in a new session, as soon as there is one."""
@@ -82,8 +94,7 @@ class Membership:
                 await self._register()
                 await self.controller.renew(self.store)
                 await self._look_at_config_changes()
-                if self._broker.authorizer is not None:
-                    self._broker.authorizer.look_again()
+                self._session_renewed()
             except MagicbyteError as error:
                 log.warning("cannot resume in a new session of the metadata tree yet: %s", error)
                 await asyncio.sleep(_RETRY_S)
@@ -94,21 +105,25 @@ class Membership:
 
     async def wait_for_earlier_session(self) -> None:
         """Wait until the registration of this broker before a crash has expired. Raises NodeExistsError if it stays."""
-        await cluster.wait_for_earlier_session(self.store, self._broker.node_id)
+        await cluster.wait_for_earlier_session(self.store, self._runtime.node_id)
+
+    def candidate(self) -> ControllerService:
+        """Return what `join` will have stand for election."""
+        runtime = self._runtime
+        self.controller = ControllerService(
+            self.store,
+            runtime.node_id,
+            runtime.clock,
+            runtime.config,
+            protocol=runtime.config.inter_broker_protocol_version,
+            spawn=runtime.spawn,
+            new_id=runtime.new_uuid,
+            connect=self._links.connect,
+        )
+        return self.controller
 
     async def join(self, registration: Callable[[], bytes]) -> None:
         """Become a member, which listens already; stand for election. Raises NodeExistsError for a number in use."""
-        broker = self._broker
-        self.controller = broker.controller = ControllerService(
-            self.store,
-            broker.node_id,
-            broker.clock,
-            broker.config,
-            protocol=broker.config.inter_broker_protocol_version,
-            spawn=broker.spawn,
-            new_id=broker.new_uuid,
-            connect=broker.links.connect,
-        )
         self._registration = registration
         await self._register()
         self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES, self._config_changed))
@@ -116,15 +131,15 @@ class Membership:
 
     async def _register(self) -> None:
         assert self._registration is not None, "called behind `join`"
-        self.broker_epoch = await cluster.register(self.store, self._broker.node_id, self._registration())
-        log.info("registered as broker %d, epoch %d", self._broker.node_id, self.broker_epoch)
+        self.broker_epoch = await cluster.register(self.store, self._runtime.node_id, self._registration())
+        log.info("registered as broker %d, epoch %d", self._runtime.node_id, self.broker_epoch)
 
     async def leave(self, cache: MetadataCache) -> None:
         """Have the controller hand over what this broker leads; then stop being a candidate."""
         if self._registration is None:
             return
         self._is_leaving = True
-        config = self._broker.config
+        config = self._runtime.config
         if config.controlled_shutdown_enable:
             for attempt in range(config.controlled_shutdown_max_retries):
                 if attempt:
@@ -140,20 +155,20 @@ class Membership:
 
     async def _shut_down(self, cache: MetadataCache) -> bool:
         """Ask the controller once; return whether nothing is left to hand over."""
-        broker, config, controller_id = self._broker, self._broker.config, self.controller.controller_id
+        node_id, config, controller_id = self._runtime.node_id, self._runtime.config, self.controller.controller_id
         address = None if controller_id == NOBODY else cache.inter_broker_address(controller_id)
         if address is None:
             raise NetworkError("no controller is known")
         timeout_ms = config.controller_socket_timeout_ms
-        link = await broker.links.connect(
+        link = await self._links.connect(
             controller_id,
             *address,
             protocol=config.inter_broker_protocol_version,
-            client_id=str(broker.node_id),
+            client_id=str(node_id),
             timeout_ms=timeout_ms,
         )
         try:
-            request = ControlledShutdownRequest(broker_id=broker.node_id, broker_epoch=self.broker_epoch)
+            request = ControlledShutdownRequest(broker_id=node_id, broker_epoch=self.broker_epoch)
             response = await link.send(request, timeout_ms=timeout_ms)
         finally:
             await link.aclose()
@@ -179,7 +194,7 @@ class Membership:
     # ---- settings that change
 
     def _config_changed(self, _event: NodeEvent, _path: str) -> None:
-        self._broker.spawn(self._look_at_config_changes())
+        self._runtime.spawn(self._look_at_config_changes())
 
     async def _look_at_config_changes(self) -> None:
         """Put settings in force that were changed since the last look."""
@@ -200,6 +215,6 @@ class Membership:
                 log.warning("a change of settings is ignored: %s", error)
         for kind, name in sorted(changed):
             try:
-                await self._broker.settings_changed(kind, name)
+                await self._settings_changed(kind, name)
             except MagicbyteError as error:
                 log.warning("settings of %s %s cannot be put in force: %s", kind, name, error)

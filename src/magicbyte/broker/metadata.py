@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.cluster_view import NOBODY
@@ -20,9 +21,13 @@ from magicbyte.protocol.messages.metadata import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
-    from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.cluster_view import ClusterView
+    from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.broker.request import Request, UnboundHandler
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topic_changes import TopicChanges
     from magicbyte.broker.topic_table import ServedTopic
+    from magicbyte.broker.topics import Topics
 
 # Without an authorizer everybody may do all that there is to do; the bits are numbers of ACL operations.
 CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
@@ -31,32 +36,44 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe configs, alter configs."""
 
 
-async def metadata(broker: Broker, request: Request[MetadataRequest]) -> MetadataResponse:
+@dataclass(frozen=True, slots=True)
+class MetadataServices:
+    """What Metadata uses of the broker."""
+
+    runtime: Runtime
+    topics: Topics
+    cluster_view: ClusterView
+    cache: MetadataCache | None
+    topic_changes: TopicChanges
+    cluster_id: str
+
+
+async def metadata(services: MetadataServices, request: Request[MetadataRequest]) -> MetadataResponse:
     """Return the brokers' addresses on the listener that was asked, and the topics."""
     message, turns = request.message, request.turns
-    if broker.cache is not None:
-        await broker.cache.until_first_update()
+    if services.cache is not None:
+        await services.cache.until_first_update()
     asked = message.topics
     if asked is None or (not asked and request.version == 0):
         found = []
-        async for name in turns.over(broker.topics.names()):
-            if (topic := broker.topics.get(name)) is not None:  # it may go meanwhile
-                found.append(_describe(broker, topic))
+        async for name in turns.over(services.topics.names()):
+            if (topic := services.topics.get(name)) is not None:  # it may go meanwhile
+                found.append(_describe(services, topic))
                 await turns.take(topic.partitions)
     else:
-        may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+        may_create = message.allow_auto_topic_creation and services.runtime.config.auto_create_topics_enable
         once = {(each.topic_id.int, each.name): each for each in asked}.values()
         found = []
         async for each in turns.over(once):
-            found.append(await _find(broker, each, may_create=may_create))
+            found.append(await _find(services, each, may_create=may_create))
             await turns.take(len(found[-1].partitions))
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
-            for each in broker.cluster_view.brokers(request.connection.listener)
+            for each in services.cluster_view.brokers(request.connection.listener)
         ],
-        cluster_id=broker.cluster_id,
-        controller_id=broker.cluster_view.controller_id,
+        cluster_id=services.cluster_id,
+        controller_id=services.cluster_view.controller_id,
         topics=found,
     )
     if message.include_cluster_authorized_operations:
@@ -67,31 +84,31 @@ async def metadata(broker: Broker, request: Request[MetadataRequest]) -> Metadat
     return response
 
 
-async def _find(broker: Broker, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
+async def _find(services: MetadataServices, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
     if asked.topic_id != NULL_UUID:
-        topic = broker.topics.by_id(asked.topic_id)
+        topic = services.topics.by_id(asked.topic_id)
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
             return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
-        return _describe(broker, topic)
+        return _describe(services, topic)
     name = asked.name or ""
-    topic = broker.topics.get(name)
+    topic = services.topics.get(name)
     try:
         if topic is None:
             check_topic_name(name)
             if not may_create or is_reserved(name):
                 return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-            await broker.create_topic(name)
+            await services.topic_changes.create(name)
             # As in Kafka, where its partitions have no leader yet: the client asks again.
             return MetadataResponseTopic(
                 error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name, is_internal=name in INTERNAL
             )
     except MagicbyteError as error:
         return MetadataResponseTopic(error_code=error.code, name=name)
-    return _describe(broker, topic)
+    return _describe(services, topic)
 
 
-def _describe(broker: Broker, topic: ServedTopic) -> MetadataResponseTopic:
+def _describe(services: MetadataServices, topic: ServedTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -106,9 +123,9 @@ def _describe(broker: Broker, topic: ServedTopic) -> MetadataResponseTopic:
                 isr_nodes=each.isr,
                 offline_replicas=each.offline,
             )
-            for index, each in enumerate(broker.cluster_view.partitions(topic))
+            for index, each in enumerate(services.cluster_view.partitions(topic))
         ],
     )
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {MetadataRequest: metadata}
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {MetadataRequest: metadata}

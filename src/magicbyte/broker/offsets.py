@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.fetch import epoch_fault
@@ -31,13 +32,15 @@ from magicbyte.protocol.messages.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.partition import ServedPartition
-    from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.request import Request, UnboundHandler
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
     from magicbyte.log.live.partition_log import PartitionLog
 
     _Find = Callable[
-        [Broker, Request[ListOffsetsRequest], ServedPartition, ListOffsetsPartition],
+        ["OffsetServices", Request[ListOffsetsRequest], ServedPartition, ListOffsetsPartition],
         Awaitable[ListOffsetsPartitionResponse],
     ]
 
@@ -52,7 +55,16 @@ _FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TI
 """Of the request that knows what stands in place of a timestamp, where that is not the first."""
 
 
-async def list_offsets(broker: Broker, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
+@dataclass(frozen=True, slots=True)
+class OffsetServices:
+    """What these requests use of the broker."""
+
+    runtime: Runtime
+    topics: Topics
+    replicas: Replicas
+
+
+async def list_offsets(services: OffsetServices, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Return an offset by timestamp for each partition; in version 0 those of segments by their age."""
     find = _old_offsets if request.version == 0 else _offset
     known: dict[tuple[str, int, int, int, int], ListOffsetsPartitionResponse] = {}  # a search is not done twice
@@ -63,41 +75,47 @@ async def list_offsets(broker: Broker, request: Request[ListOffsetsRequest]) -> 
             epoch, timestamp, most = each.current_leader_epoch, each.timestamp, each.max_num_offsets
             key = topic.name, each.partition_index, epoch, timestamp, most
             if key not in known:
-                known[key] = await _of_partition(broker, request, topic.name, each, find)
+                known[key] = await _of_partition(services, request, topic.name, each, find)
             partitions.append(known[key])
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
 async def _of_partition(
-    broker: Broker, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition, find: _Find
+    services: OffsetServices, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition, find: _Find
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
-        partition = await broker.replicas.opened(topic, index)
+        partition = await services.replicas.opened(topic, index)
         partition.led()
         fault = epoch_fault(asked.current_leader_epoch, partition.leader_epoch)
         if fault:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=fault)
-        return await find(broker, request, partition, asked)
+        return await find(services, request, partition, asked)
     except MagicbyteError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
 
 
 async def _old_offsets(
-    broker: Broker, request: Request[ListOffsetsRequest], partition: ServedPartition, asked: ListOffsetsPartition
+    services: OffsetServices,
+    request: Request[ListOffsetsRequest],
+    partition: ServedPartition,
+    asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     """Answer as brokers did before they had an index of times. Consumers are told of nothing that they cannot read."""
     log = partition.log
-    most, now_ms = max(asked.max_num_offsets, 0), broker.clock.now_ms()
-    found = await broker.read(partition, offsets_before, log, asked.timestamp, most, now_ms)
+    most, now_ms = max(asked.max_num_offsets, 0), services.runtime.clock.now_ms()
+    found = await services.replicas.read(partition, offsets_before, log, asked.timestamp, most, now_ms)
     if request.message.replica_id == _CONSUMER and any(each > log.high_watermark for each in found):
         found = [log.high_watermark, *(each for each in found if each < log.high_watermark)]
     return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=tuple(found))
 
 
 async def _offset(
-    broker: Broker, request: Request[ListOffsetsRequest], partition: ServedPartition, asked: ListOffsetsPartition
+    services: OffsetServices,
+    request: Request[ListOffsetsRequest],
+    partition: ServedPartition,
+    asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     log, timestamp = partition.log, asked.timestamp
     committed = request.message.isolation_level == _COMMITTED
@@ -123,8 +141,8 @@ async def _offset(
         if quick:
             found = offset_for_timestamp(log, timestamp)
         else:
-            async with broker.memory.work(broker.topics.rules(partition.topic).max_decompressed_bytes):
-                found = await broker.read(partition, offset_for_timestamp, log, timestamp)
+            async with services.runtime.memory.work(services.topics.rules(partition.topic).max_decompressed_bytes):
+                found = await services.replicas.read(partition, offset_for_timestamp, log, timestamp)
         if found is None or (not quick and found[1] >= end):
             response.error_code = _behind(request.version) if is_behind else ErrorCode.NONE
             return response
@@ -147,19 +165,19 @@ def _epoch_at(log: PartitionLog, offset: int) -> int:
 
 
 async def offset_for_leader_epoch(
-    broker: Broker, request: Request[OffsetForLeaderEpochRequest]
+    services: OffsetServices, request: Request[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse:
     """Return, for each partition, where the records of a leader epoch end (KIP-101, KIP-320)."""
     topics, turns = [], request.turns
     async for topic in turns.over(request.message.topics):
-        partitions = [await _end_of_epoch(broker, topic.topic, each) async for each in turns.over(topic.partitions)]
+        partitions = [await _end_of_epoch(services, topic.topic, each) async for each in turns.over(topic.partitions)]
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-async def _end_of_epoch(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+async def _end_of_epoch(services: OffsetServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = await broker.replicas.opened(topic, asked.partition)
+        partition = await services.replicas.opened(topic, asked.partition)
         partition.led()
         fault = epoch_fault(asked.current_leader_epoch, partition.leader_epoch)
     except MagicbyteError as error:
@@ -171,7 +189,7 @@ async def _end_of_epoch(broker: Broker, topic: str, asked: OffsetForLeaderPartit
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     ListOffsetsRequest: list_offsets,
     OffsetForLeaderEpochRequest: offset_for_leader_epoch,
 }

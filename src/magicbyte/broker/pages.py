@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.cluster_view import NOBODY
@@ -19,7 +20,16 @@ from magicbyte.net.http import Page, Pages
 from magicbyte.protocol import APIS
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from collections.abc import Collection
+
+    from magicbyte.broker.cluster_view import ClusterView
+    from magicbyte.broker.controller import ControllerService
+    from magicbyte.broker.coordinators import Coordinators
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.sessions import Sessions
+    from magicbyte.broker.topics import Topics
+    from magicbyte.log.live.log_directory import LogDirectory
+    from magicbyte.ports import TopicPartition
 
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _RUNNING, _STOPPING = 3, 6  # of Kafka's states of a broker
@@ -52,25 +62,42 @@ _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...
 )
 
 
-def pages(broker: Broker) -> Pages:
+@dataclass(frozen=True, slots=True)
+class PageServices:
+    """What the pages show. `listeners` are the names of those that listen, `clients` who is connected to which."""
+
+    runtime: Runtime
+    cluster_id: str
+    logs: LogDirectory
+    topics: Topics
+    cluster_view: ClusterView
+    coordinators: Coordinators
+    sessions: Sessions
+    controller: Callable[[], ControllerService | None]
+    uncleanable_bytes: Callable[[], dict[TopicPartition, int]]
+    clients: Callable[[], Sequence[tuple[str, str, str]]]
+    listeners: Collection[str]
+
+
+def pages(services: PageServices) -> Pages:
     """Return the pages of a broker."""
-    health = health_page(lambda: _health(broker))
+    health = health_page(lambda: _health(services))
     idle = LoopIdle()
-    found: dict[str, Page] = {"/metrics": metrics_page(lambda: families(broker, idle)), "/health": health}
+    found: dict[str, Page] = {"/metrics": metrics_page(lambda: families(services, idle)), "/health": health}
     found |= {"/health/ready": health, "/health/live": health_page(lambda: (True, {"live": True}))}
     return Pages(found, for_pages(limit()))
 
 
-def _health(broker: Broker) -> tuple[bool, Mapping[str, Any]]:
-    fault = broker.logs.health.error
-    ready = fault is None and not broker.is_stopping
+def _health(services: PageServices) -> tuple[bool, Mapping[str, Any]]:
+    fault = services.logs.health.error
+    ready = fault is None and not services.runtime.is_stopping
     return ready, {
         "live": True,
         "ready": ready,
-        "brokerId": broker.node_id,
-        "clusterId": broker.cluster_id,
-        "logDirectories": [{"path": broker.logs.path, "error": None if fault is None else str(fault)}],
-        "offlinePartitions": [str(key) for key in broker.topics.offline()],
+        "brokerId": services.runtime.node_id,
+        "clusterId": services.cluster_id,
+        "logDirectories": [{"path": services.logs.path, "error": None if fault is None else str(fault)}],
+        "offlinePartitions": [str(key) for key in services.topics.offline()],
     }
 
 
@@ -95,16 +122,16 @@ class LoopIdle:
         return min(max(1 - (cpu_s - cpu_before_s) / max(now - since, 0.001), 0.0), 1.0)
 
 
-def families(broker: Broker, idle: LoopIdle) -> Iterator[Family]:
+def families(services: PageServices, idle: LoopIdle) -> Iterator[Family]:
     """Yield all numbers of a broker, as they are now."""
-    yield from _topics(broker)
-    yield from _conversions(broker)
-    yield from _requests(broker)
-    yield from _askings(broker)
-    yield from _logs(broker)
-    yield from _cluster(broker)
-    yield from _groups(broker)
-    yield from _connections(broker)
+    yield from _topics(services)
+    yield from _conversions(services)
+    yield from _requests(services)
+    yield from _askings(services)
+    yield from _logs(services)
+    yield from _cluster(services)
+    yield from _groups(services)
+    yield from _connections(services)
     yield from _work(idle)
 
 
@@ -112,9 +139,9 @@ def _sum(moved: Mapping[Conversion, Moved], what: Callable[[Moved], int], *, con
     return sum(what(each) for key, each in moved.items() if not converted or key.source is not key.target)
 
 
-def _topics(broker: Broker) -> Iterator[Family]:
+def _topics(services: PageServices) -> Iterator[Family]:
     """Yield Kafka's counters, of each topic and, without that label, of all."""
-    metrics = broker.metrics
+    metrics = services.runtime.metrics
     for name, meaning, value in _TOPIC_COUNTERS:
         family, total = counter(f"kafka_server_brokertopicmetrics_{name}", meaning), value(metrics.deleted)
         for topic, each in metrics.topics.items():
@@ -125,7 +152,7 @@ def _topics(broker: Broker) -> Iterator[Family]:
         yield family
 
 
-def _conversions(broker: Broker) -> Iterator[Family]:
+def _conversions(services: PageServices) -> Iterator[Family]:
     """Yield what became of sets, by the formats before and behind: equal ones were not opened."""
     size = counter("magicbyte_moved_bytes", "Bytes of batches: as received for produce, as stored for fetch.")
     sets = counter("magicbyte_moved_sets", "Batches; file slices for fetches without conversion.")
@@ -136,7 +163,7 @@ def _conversions(broker: Broker) -> Iterator[Family]:
     zero_copy = counter("magicbyte_zero_copy_bytes", "Bytes sent with zero-copy (sendfile).")
     avoided = counter("magicbyte_recompressions_avoided", "Compressed batches stored without recompression.")
     done = counter("magicbyte_recompressions_done", "Batches compressed by the broker.")
-    for topic, each in broker.metrics.topics.items():
+    for topic, each in services.runtime.metrics.topics.items():
         for direction, table in (("produce", each.produced), ("fetch", each.fetched)):
             for what, moved in table.items():
                 labels: dict[str, object] = {
@@ -160,7 +187,7 @@ def _conversions(broker: Broker) -> Iterator[Family]:
     yield from (size, sets, records, spent, zero_copy, avoided, done)
 
 
-def _requests(broker: Broker) -> Iterator[Family]:
+def _requests(services: PageServices) -> Iterator[Family]:
     """Yield how many requests there were, what came of them, and how long they took."""
     prefix = "kafka_network_requestmetrics"
     requests = counter(f"{prefix}_requests", "Answered requests, by API and version.")
@@ -172,7 +199,7 @@ def _requests(broker: Broker) -> Iterator[Family]:
         "summary",
     )
     remote = Family(f"{prefix}_remotetimems", "Time that requests waited for records or group members.", "summary")
-    for key, each in broker.metrics.apis.items():
+    for key, each in services.runtime.metrics.apis.items():
         each.sort()
         name, waited = APIS[key].name, each.waited
         for version, count in each.requests.items():
@@ -186,12 +213,12 @@ def _requests(broker: Broker) -> Iterator[Family]:
     yield from (requests, errors, total, local, remote)
 
 
-def _askings(broker: Broker) -> Iterator[Family]:
+def _askings(services: PageServices) -> Iterator[Family]:
     """Yield who asked in which versions: what a migration to a release that refuses old ones is checked by."""
     requests = counter("magicbyte_client_requests", "Answered requests, by client, address, API and version.")
     last = gauge("magicbyte_client_last_request_timestamp_seconds", "Time of the last answered request.")
-    now_s, now = broker.clock.now_ms() / 1000, now_ns()
-    for asking, asked in broker.metrics.asked.items():
+    now_s, now = services.runtime.clock.now_ms() / 1000, now_ns()
+    for asking, asked in services.runtime.metrics.asked.items():
         labels: dict[str, object] = {
             "client_id": asking.client.id,
             "software": asking.client.software,
@@ -209,19 +236,19 @@ def _quantiles_ms(times: Times, *, none: int = 0) -> dict[float, float]:
     return {share: times.quantile(share, none=none) / 1e6 for share in _QUANTILES}
 
 
-def _logs(broker: Broker) -> Iterator[Family]:
+def _logs(services: PageServices) -> Iterator[Family]:
     size = gauge("kafka_log_log_size", "Size of the log in bytes.")
     start = gauge("kafka_log_log_logstartoffset", "Log start offset.")
     end = gauge("kafka_log_log_logendoffset", "Log end offset.")
     segments = gauge("kafka_log_log_numlogsegments", "Number of segments.")
     under = gauge("kafka_cluster_partition_underminisr", "1 if fewer replicas are in sync than min.insync.replicas.")
     at_least = gauge("kafka_cluster_partition_atminisr", "1 if exactly min.insync.replicas are in sync.")
-    for key, log in broker.logs.logs.items():
-        topic = broker.topics.get(key.topic)
+    for key, log in services.logs.logs.items():
+        topic = services.topics.get(key.topic)
         if topic is None:  # a log that is left of a topic, or that the controller has not told of yet
             continue
         wanted = topic.config.min_insync_replicas
-        in_sync = broker.cluster_view.in_sync(*key)
+        in_sync = services.cluster_view.in_sync(*key)
         for family, value in (
             (size, log.size),
             (start, log.log_start_offset),
@@ -232,42 +259,42 @@ def _logs(broker: Broker) -> Iterator[Family]:
         ):
             family.add(value, topic=key.topic, partition=key.partition)
     offline = gauge("kafka_log_logmanager_offlinelogdirectorycount", "Number of failed log directories.")
-    offline.add(_failed(broker))
+    offline.add(_failed(services))
     which = gauge("kafka_log_logmanager_logdirectoryoffline", "1 if the log directory has failed.")
-    which.add(_failed(broker), logDirectory=broker.logs.path)
+    which.add(_failed(services), logDirectory=services.logs.path)
     files = gauge("magicbyte_open_files", "Open log files, limited by max.open.files.")
-    files.add(broker.logs.files.descriptors)
+    files.add(services.logs.files.descriptors)
     scarce = counter("magicbyte_out_of_descriptors", "Failures to open a log file for lack of file descriptors.")
-    scarce.add(broker.logs.files.refused)
+    scarce.add(services.logs.files.refused)
     aside = gauge("magicbyte_quarantine_files", "Files and directories in quarantine/ at the start of the broker.")
     aside_bytes = gauge("magicbyte_quarantine_bytes", "Bytes of the files in quarantine/, holes included.")
-    for family, value in zip((aside, aside_bytes), broker.logs.quarantined, strict=True):
-        family.add(value, logDirectory=broker.logs.path)
+    for family, value in zip((aside, aside_bytes), services.logs.quarantined, strict=True):
+        family.add(value, logDirectory=services.logs.path)
     yield from (aside, aside_bytes)
     cleaner = "kafka_log_logcleanermanager_uncleanable"
-    uncleanable = broker.uncleanable_bytes()
+    uncleanable = services.uncleanable_bytes()
     partitions = gauge(f"{cleaner}_partitions_count", "Partitions with damaged segments that compaction skips.")
-    partitions.add(len(uncleanable), logDirectory=broker.logs.path)
+    partitions.add(len(uncleanable), logDirectory=services.logs.path)
     left = gauge(f"{cleaner}_bytes", "Bytes of the damaged segments that compaction skips.")
-    left.add(sum(uncleanable.values()), logDirectory=broker.logs.path)
-    found = broker.metrics.syncs
+    left.add(sum(uncleanable.values()), logDirectory=services.logs.path)
+    found = services.runtime.metrics.syncs
     syncs = Family("kafka_log_logflushstats_logflushrateandtimems", "Time of log syncs.", "summary")
     syncs.add_summary(found.count, found.sum_ns / 1e6, _quantiles_ms(found))
     yield from (size, start, end, segments, under, at_least, offline, which, files, scarce, partitions, left, syncs)
 
 
-def _failed(broker: Broker) -> int:
-    return int(broker.logs.health.error is not None)
+def _failed(services: PageServices) -> int:
+    return int(services.logs.health.error is not None)
 
 
-def _cluster(broker: Broker) -> Iterator[Family]:
+def _cluster(services: PageServices) -> Iterator[Family]:
     """Yield what the broker knows of the cluster."""
-    topics = [broker.topics.known(name) for name in broker.topics.names()]
-    known = [(topic, each) for topic in topics for each in broker.cluster_view.partitions(topic)]
-    partitions, number, is_controller = len(known), broker.node_id, broker.cluster_view.is_controller
+    topics = [services.topics.known(name) for name in services.topics.names()]
+    known = [(topic, each) for topic in topics for each in services.cluster_view.partitions(topic)]
+    partitions, number, is_controller = len(known), services.runtime.node_id, services.cluster_view.is_controller
     here = sum(number in each.replicas for _, each in known)
-    led = [] if _failed(broker) else [(topic, each) for topic, each in known if each.leader == number]
-    lost = here if _failed(broker) else len(broker.topics.offline())
+    led = [] if _failed(services) else [(topic, each) for topic, each in known if each.leader == number]
+    lost = here if _failed(services) else len(services.topics.offline())
     leaderless = sum(each.leader == NOBODY for _, each in known) if is_controller else 0
     lacking = sum(topic.config.min_insync_replicas > len(each.isr) for topic, each in led)
     behind = sum(len(each.isr) < len(each.replicas) for _, each in led)
@@ -276,7 +303,7 @@ def _cluster(broker: Broker) -> Iterator[Family]:
         (
             "server_kafkaserver_brokerstate",
             "3: running. 6: controlled shutdown.",
-            _STOPPING if broker.is_stopping else _RUNNING,
+            _STOPPING if services.runtime.is_stopping else _RUNNING,
         ),
         ("server_replicamanager_partitioncount", "Replicas on this broker.", here),
         ("server_replicamanager_leadercount", "Partitions whose leader is this broker.", len(led)),
@@ -307,13 +334,14 @@ def _cluster(broker: Broker) -> Iterator[Family]:
         (
             "server_fetchsessioncache_numincrementalfetchsessions",
             "Incremental fetch sessions.",
-            len(broker.fetch_sessions),
+            len(services.sessions),
         ),
     ):
         family = gauge(f"kafka_{name}", meaning)
         family.add(value)
         yield family
-    unclean = 0 if broker.controller is None else broker.controller.unclean_elections
+    controller = services.controller()
+    unclean = 0 if controller is None else controller.unclean_elections
     for name, meaning, value in (
         ("server_replicamanager_isrshrinks", "ISR shrinks. Not counted yet: always 0.", 0),
         ("server_replicamanager_isrexpands", "ISR expands. Not counted yet: always 0.", 0),
@@ -324,9 +352,9 @@ def _cluster(broker: Broker) -> Iterator[Family]:
         yield family
 
 
-def _groups(broker: Broker) -> Iterator[Family]:
+def _groups(services: PageServices) -> Iterator[Family]:
     """Yield how many groups there are; a broker that was not asked for any yet has none."""
-    states = broker.coordinators.group_states()
+    states = services.coordinators.group_states()
     total = gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Consumer groups.")
     total.add(sum(states.values()))
     yield total
@@ -341,13 +369,13 @@ def _groups(broker: Broker) -> Iterator[Family]:
             yield family
 
 
-def _connections(broker: Broker) -> Iterator[Family]:
+def _connections(services: PageServices) -> Iterator[Family]:
     """Yield open connections, by the names of Kafka, whose networkProcessor is here always 0, and by who they are."""
     count = gauge("kafka_server_socket_server_metrics_connection_count", "Open connections, by listener.")
     now = gauge("magicbyte_connections", "Open connections, by listener and client software.")
-    clients = broker.connected_clients()
+    clients = services.clients()
     at = Counter(each[0] for each in clients)
-    for listener in broker.ports:
+    for listener in services.listeners:
         count.add(at[listener], listener=listener, networkProcessor=0)
     for (listener, name, version), number in Counter(clients).items():
         now.add(number, listener=listener, software=name, software_version=version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
@@ -26,9 +27,13 @@ from magicbyte.protocol.messages.produce import (
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.appends import Appends
     from magicbyte.broker.partition import ServedPartition
-    from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.request import Request, UnboundHandler
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
+    from magicbyte.broker.verification import VerificationServices
     from magicbyte.log.append.rules import AppendRules
 
 _ACKS: Final = (-1, 0, 1)
@@ -47,7 +52,18 @@ _TOGETHER: Final = 64  # partitions of a request that are appended to at a time
 _STEPS: Final = 20  # to append to a partition, on the event loop
 
 
-async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceResponse | None:
+@dataclass(frozen=True, slots=True)
+class ProduceServices:
+    """What Produce uses of the broker."""
+
+    runtime: Runtime
+    topics: Topics
+    replicas: Replicas
+    appends: Appends
+    verification: VerificationServices
+
+
+async def produce(services: ProduceServices, request: Request[ProduceRequest]) -> ProduceResponse | None:
     """Append what came to each partition; each is answered for itself.
 
     With acks=0 nobody waits for the answer: what is refused closes the connection, with a line that says why.
@@ -55,11 +71,11 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
     message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
     found = list[PartitionProduceResponse]()
-    if (refused := _refusal(broker, request, parts)) is not None:
-        found = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
+    if (refused := _refusal(services, request, parts)) is not None:
+        found = [_answer(services, request.version, topic, part.index, None, refused) for topic, part in parts]
         parts = []
     for at in range(0, len(parts), _TOGETHER):
-        found += await _append(broker, request, parts[at : at + _TOGETHER])
+        found += await _append(services, request, parts[at : at + _TOGETHER])
     results = iter(found)
     responses = [
         TopicProduceResponse(name=topic.name, partition_responses=[next(results) for _ in topic.partition_data])
@@ -76,20 +92,20 @@ async def produce(broker: Broker, request: Request[ProduceRequest]) -> ProduceRe
 
 
 def _refusal(
-    broker: Broker, request: Request[ProduceRequest], parts: Iterable[tuple[str, PartitionProduceData]]
+    services: ProduceServices, request: Request[ProduceRequest], parts: Iterable[tuple[str, PartitionProduceData]]
 ) -> RequestRefusedError | None:
     """Return why nothing of a request is taken: what it says of its transaction does not fit its sets."""
-    bound = (part.records for topic, part in parts if _needs_id(broker, topic, part.records))
+    bound = (part.records for topic, part in parts if _needs_id(services, topic, part.records))
     if request.message.transactional_id is None:
         if next(bound, None) is not None:
             return RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
-    elif asks(broker, request.version) and names_several(bound):
+    elif asks(services.runtime, request.version) and names_several(bound):
         return RequestRefusedError(_NOT_ITS_PRODUCER, "transactional records of several producers")
     return None
 
 
 async def _append(
-    broker: Broker, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
+    services: ProduceServices, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
 ) -> list[PartitionProduceResponse]:
     """Append the sets of some partitions, and answer for each."""
     partitions: list[ServedPartition | None] = [None] * len(parts)
@@ -97,26 +113,26 @@ async def _append(
     sets: dict[int, NewSet] = {}
     async for at, (topic, part) in request.turns.over(enumerate(parts), _STEPS):
         try:
-            partitions[at] = partition = await _partition(broker, request, topic, part.index)
-            sets[at] = _new_set(broker, request, partition, part)
+            partitions[at] = partition = await _partition(services, request, topic, part.index)
+            sets[at] = _new_set(services, request, partition, part)
         except MagicbyteError as error:
             outcomes[at] = error
     if request.message.transactional_id is not None:
-        sets, refused = await guarded(broker, request, sets)
+        sets, refused = await guarded(services.verification, request, sets)
         for at, why in refused.items():
             outcomes[at] = why
-    for at, outcome in zip(sets, await broker.appends.append_all(list(sets.values())), strict=True):
+    for at, outcome in zip(sets, await services.appends.append_all(list(sets.values())), strict=True):
         outcomes[at] = outcome
     if request.message.acks == _ALL:
-        await _replicate(broker, request, outcomes, partitions)
+        await _replicate(services, request, outcomes, partitions)
     return [
-        _answer(broker, request.version, topic, part.index, partition, outcome)
+        _answer(services, request.version, topic, part.index, partition, outcome)
         for (topic, part), partition, outcome in zip(parts, partitions, outcomes, strict=True)
     ]
 
 
 async def _replicate(
-    broker: Broker,
+    services: ProduceServices,
     request: Request[ProduceRequest],
     outcomes: list[Appended | Exception | None],
     partitions: Sequence[ServedPartition | None],
@@ -125,12 +141,12 @@ async def _replicate(
     waits: dict[int, Acknowledgement] = {}
     for at, (outcome, partition) in enumerate(zip(outcomes, partitions, strict=True)):
         if isinstance(outcome, Appended) and partition is not None and outcome.leader.followers:
-            least = broker.topics.known(partition.topic).config.min_insync_replicas
+            least = services.topics.known(partition.topic).config.min_insync_replicas
             waits[at] = Acknowledgement(partition, outcome, least)
     if not waits:
         return
     started = now_ns()
-    codes = await broker.appends.replicated(list(waits.values()), request.message.timeout_ms)
+    codes = await services.appends.replicated(list(waits.values()), request.message.timeout_ms)
     request.connection.waited_ns += now_ns() - started
     for at, code in zip(waits, codes, strict=True):
         if code:
@@ -138,7 +154,7 @@ async def _replicate(
 
 
 def _answer(
-    broker: Broker,
+    services: ProduceServices,
     version: int,
     topic: str,
     index: int,
@@ -149,7 +165,7 @@ def _answer(
     if isinstance(outcome, AppendRefusedError):
         start = _NO_OFFSET
         if partition is not None:
-            broker.metrics.of(topic).sets_refused += 1
+            services.runtime.metrics.of(topic).sets_refused += 1
             if outcome.code not in _NO_LOG_ASKED and not isinstance(outcome, RequestRefusedError):
                 start = partition.log.log_start_offset
         return PartitionProduceResponse(
@@ -182,30 +198,32 @@ def _answer(
     )
 
 
-async def _partition(broker: Broker, request: Request[ProduceRequest], topic: str, index: int) -> ServedPartition:
+async def _partition(
+    services: ProduceServices, request: Request[ProduceRequest], topic: str, index: int
+) -> ServedPartition:
     """Return the partition, which may be written to by this client."""
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
-    partition = await broker.replicas.opened(topic, index)
+    partition = await services.replicas.opened(topic, index)
     partition.led()
-    broker.metrics.of(topic).produce_requests += 1
-    if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
+    services.runtime.metrics.of(topic).produce_requests += 1
+    if services.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
     return partition
 
 
-def _needs_id(broker: Broker, topic: str, records: object) -> bool:
+def _needs_id(services: ProduceServices, topic: str, records: object) -> bool:
     """Whether a set may come only with a transactional id; one that is taken as it is may be of any transaction."""
     if not is_transactional(records):
         return False
-    known = broker.topics.get(topic)
+    known = services.topics.get(topic)
     return known is None or not known.config.is_identical
 
 
 def _new_set(
-    broker: Broker, request: Request[ProduceRequest], partition: ServedPartition, part: PartitionProduceData
+    services: ProduceServices, request: Request[ProduceRequest], partition: ServedPartition, part: PartitionProduceData
 ) -> NewSet:
-    config = broker.topics.known(partition.topic).config
+    config = services.topics.known(partition.topic).config
     wanted = config.min_insync_replicas
     if request.message.acks == _ALL and wanted > 1:  # one replica, the leader, is always in sync
         partition.check_in_sync(wanted)
@@ -222,4 +240,4 @@ def _new_set(
     return NewSet(partition, records, rules, request.version, request.client, dialect, is_ours)
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {ProduceRequest: produce}
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {ProduceRequest: produce}

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker.request import Handler, Request
+from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.errors import ErrorCode
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.cluster import ProducerIds
+    from magicbyte.broker.coordinators import Coordinators
+    from magicbyte.broker.runtime import Runtime
     from magicbyte.protocol import Message
 
 _NO_ID: Final = -1
 
 
-async def init_producer_id(broker: Broker, request: Request[InitProducerIdRequest]) -> Message:
+@dataclass(frozen=True, slots=True)
+class ProducerServices:
+    """What InitProducerId uses of the broker."""
+
+    runtime: Runtime
+    producer_ids: ProducerIds
+    coordinators: Coordinators
+
+
+async def init_producer_id(services: ProducerServices, request: Request[InitProducerIdRequest]) -> Message:
     """Give a producer an id, and one with a transactional id the epoch that fences others that have it."""
     message = request.message
     if (message.producer_id == _NO_ID) != (message.producer_epoch == _NO_ID):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
-    ids = broker.producer_ids
+    ids = services.producer_ids
     while ids.is_used_up:
-        async with broker.directory:
+        async with services.runtime.directory:
             if ids.is_used_up:
-                await broker.writing.run(ids.take_block)
+                await services.runtime.writing.run(ids.take_block)
     if message.transactional_id is not None:
-        return await broker.transactions.ask(request)
+        return await services.coordinators.transactions.ask(request)
     return InitProducerIdResponse(producer_id=ids.next(), producer_epoch=0)
 
 
-HANDLERS: Final[Mapping[type, Handler]] = {InitProducerIdRequest: init_producer_id}
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {InitProducerIdRequest: init_producer_id}

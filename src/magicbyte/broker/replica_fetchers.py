@@ -59,8 +59,10 @@ from magicbyte.replication.fetcher import (
 from magicbyte.replication.truncation import EpochEnd
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.links import Links
     from magicbyte.broker.partition import ServedPartition
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.throttles import ReplicationThrottle
     from magicbyte.client.connection import Connection
     from magicbyte.protocol import Message
 
@@ -121,8 +123,8 @@ class FollowedLog:
 class ReplicaFetchers:
     """All partitions that this broker follows a leader in."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, links: Links, throttle: ReplicationThrottle) -> None:
+        self._runtime, self._links, self._throttle = runtime, links, throttle
         self._fetchers: dict[tuple[int, int], _LeaderFetcher] = {}
         self._by_key: dict[TopicPartition, _LeaderFetcher] = {}
 
@@ -140,11 +142,13 @@ class ReplicaFetchers:
     async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
         """Fetch a partition from its leader, which other brokers reach at `address`, from now on."""
         key = TopicPartition(partition.topic, partition.index)
-        number = zlib.crc32(str(key).encode()) % self._broker.config.num_replica_fetchers
+        number = zlib.crc32(str(key).encode()) % self._runtime.config.num_replica_fetchers
         where = partition.leader_id, number
         fetcher = self._fetchers.get(where)
         if fetcher is None:
-            fetcher = self._fetchers[where] = _LeaderFetcher(self._broker, partition.leader_id, number)
+            fetcher = self._fetchers[where] = _LeaderFetcher(
+                self._runtime, self._links, self._throttle, partition.leader_id, number
+            )
         self._by_key[key] = fetcher
         await fetcher.follow(partition, address)
 
@@ -168,9 +172,11 @@ class _Fetched(NamedTuple):
 class _LeaderFetcher:
     """What fetches partitions from one leader: one request is under way at a time."""
 
-    def __init__(self, broker: Broker, leader_id: int, number: int) -> None:
-        self._broker, self._leader_id = broker, leader_id
-        config = broker.config
+    def __init__(
+        self, runtime: Runtime, links: Links, throttle: ReplicationThrottle, leader_id: int, number: int
+    ) -> None:
+        self._runtime, self._links, self._throttle, self._leader_id = runtime, links, throttle, leader_id
+        config = runtime.config
         self._protocol = config.inter_broker_protocol_version
         versions = inter_broker_versions(self._protocol)
         self._version = versions[_FETCH]
@@ -179,13 +185,13 @@ class _LeaderFetcher:
             compares_epochs=self._version >= _FIRST_THAT_COMPARES_EPOCHS,
             backoff_ms=config.replica_fetch_backoff_ms,
         )
-        self._name = f"broker-{broker.node_id}-fetcher-{number}"
+        self._name = f"broker-{runtime.node_id}-fetcher-{number}"
         self._address: tuple[str, int] | None = None
         self._link: Connection | None = None
         self._session = _Session(self._version)
         self._partitions: dict[TopicPartition, ServedPartition] = {}
         self._changed = asyncio.Event()
-        self._task = broker.spawn(self._run())
+        self._task = runtime.spawn(self._run())
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -230,7 +236,7 @@ class _LeaderFetcher:
             await self._disconnect()
 
     def _holds_back(self, key: TopicPartition) -> bool:
-        return self._broker.follower_throttle.holds_back(*key)
+        return self._throttle.holds_back(*key)
 
     async def _wait(self, step: Wait) -> None:
         self._changed.clear()
@@ -253,10 +259,10 @@ class _LeaderFetcher:
     # ---- requests
 
     async def _fetch(self, step: Fetch) -> None:
-        config, asked = self._broker.config, {each.partition: each for each in step.partitions}
+        config, asked = self._runtime.config, {each.partition: each for each in step.partitions}
         topics, forgotten = self._session.next(step.partitions, config.replica_fetch_max_bytes)
         request = FetchRequest(
-            replica_id=self._broker.node_id,
+            replica_id=self._runtime.node_id,
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes
@@ -297,7 +303,7 @@ class _LeaderFetcher:
             return []
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview | bytes), "what was read is a view into the frame"
-        self._broker.follower_throttle.record(*asked.partition, len(records))
+        self._throttle.record(*asked.partition, len(records))
         return [_Fetched(partition, asked, memoryview(records), done)]
 
     async def _ask_epochs(self, step: AskEpochs) -> dict[TopicPartition, tuple[ErrorCode, EpochEnd]]:
@@ -308,7 +314,7 @@ class _LeaderFetcher:
             )
             by_topic.setdefault(each.partition.topic, []).append(question)
         topics = [OffsetForLeaderTopic(topic=name, partitions=found) for name, found in by_topic.items()]
-        request = OffsetForLeaderEpochRequest(replica_id=self._broker.node_id, topics=topics)
+        request = OffsetForLeaderEpochRequest(replica_id=self._runtime.node_id, topics=topics)
         response = await self._send(request, OffsetForLeaderEpochResponse)
         return {
             TopicPartition(topic.topic, each.partition): (
@@ -336,7 +342,7 @@ class _LeaderFetcher:
                 )
             )
         topics = [ListOffsetsTopic(name=name, partitions=found) for name, found in by_topic.items()]
-        request = ListOffsetsRequest(replica_id=self._broker.node_id, topics=topics)
+        request = ListOffsetsRequest(replica_id=self._runtime.node_id, topics=topics)
         response = await self._send(request, ListOffsetsResponse)
         found = {}
         for topic in response.topics:
@@ -350,12 +356,12 @@ class _LeaderFetcher:
 
     async def _send(self, request: Message, kind: type[M]) -> M:
         """Return the leader's response. Raises NetworkError."""
-        config = self._broker.config
+        config = self._runtime.config
         if self._link is not None and self._link.is_stale:
             await self._disconnect()
         if self._link is None or self._link.is_closed:
             assert self._address is not None, "set with the first partition"
-            self._link = await self._broker.links.connect(
+            self._link = await self._links.connect(
                 self._leader_id,
                 *self._address,
                 protocol=self._protocol,
@@ -387,26 +393,26 @@ class _LeaderFetcher:
                 log.info("%s: truncated from offset %d to %d, where the log of the leader, broker %d, parts from this",
                          partition, partition.log.log_end_offset, cut.offset, self._leader_id)  # fmt: skip
             try:
-                await self._change(partition, partial(_truncate, partition, cut, self._broker.clock.monotonic_ms()))
+                await self._change(partition, partial(_truncate, partition, cut, self._runtime.clock.monotonic_ms()))
             except (MagicbyteError, OSError) as error:
                 self._complain("%s: cannot be truncated, and is not replicated any more: %s", partition, error)
                 self._fetcher.forget(cut.partition)
 
     async def _change(self, partition: ServedPartition, work: Callable[[], None]) -> None:
         """Change the log of a partition that is still followed."""
-        broker = self._broker
+        runtime = self._runtime
         async with partition.lock:
             if partition.leader is not None:
                 return
-            await broker.logs_lock.acquire_shared()
+            await runtime.logs_lock.acquire_shared()
             try:
-                await broker.writing.run(work)
+                await runtime.writing.run(work)
             finally:
-                broker.logs_lock.release_shared()
+                runtime.logs_lock.release_shared()
 
     async def _append_all(self, fetched: Sequence[_Fetched]) -> None:
         """Append what came for partitions in one work of a thread; take over high watermarks and log start offsets."""
-        broker = self._broker
+        runtime = self._runtime
         ordered = sorted(
             fetched, key=lambda each: each.asked.partition
         )  # all who take several locks take them in order
@@ -417,12 +423,12 @@ class _LeaderFetcher:
             slowest = max((each.partition for each in current), key=lambda each: each.is_slow, default=None)
             if slowest is None:
                 return
-            await broker.logs_lock.acquire_shared()
+            await runtime.logs_lock.acquire_shared()
             try:
-                works = [partial(_append, each, Moment.of(broker.clock)) for each in current]
-                outcomes = await broker.soon(broker.writing, slowest, partial(_each, works))
+                works = [partial(_append, each, Moment.of(runtime.clock)) for each in current]
+                outcomes = await runtime.soon(runtime.writing, slowest, partial(_each, works))
             finally:
-                broker.logs_lock.release_shared()
+                runtime.logs_lock.release_shared()
             for each, outcome in zip(current, outcomes, strict=True):
                 self._appended(each, outcome)
 
@@ -454,10 +460,10 @@ class _LeaderFetcher:
         partition.advance(min(fetched.append.high_watermark, partition.log.log_end_offset))
 
     def _now_ms(self) -> int:
-        return self._broker.clock.monotonic_ms()
+        return self._runtime.clock.monotonic_ms()
 
     def _complain(self, message: str, *arguments: object) -> None:
-        self._broker.complaints.line(log, f"broker {self._leader_id}", "replication", message, *arguments)
+        self._runtime.complaints.line(log, f"broker {self._leader_id}", "replication", message, *arguments)
 
 
 class _Written(NamedTuple):

@@ -6,8 +6,9 @@ A broker that is a cluster by itself leads all of them; in a cluster of several 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from magicbyte.broker.partition import ServedPartition
 from magicbyte.errors import MagicbyteError, UnknownTopicError
@@ -16,15 +17,19 @@ from magicbyte.replication.leader import LeaderPartition
 from magicbyte.replication.state import PartitionState
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
     from magicbyte.protocol.messages.fetch import FetchPartition
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Replicas:
     """The replicas of a broker that leads all partitions. A log is made when it is first asked for."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, runtime: Runtime, topics: Topics) -> None:
+        self._runtime, self._topics = runtime, topics
         self.partitions: dict[tuple[str, int], ServedPartition] = {}
 
     async def opened(self, topic: str, index: int) -> ServedPartition:
@@ -32,10 +37,9 @@ class Replicas:
 
         Raises UnknownTopicError, NotLeaderError without a replica, LogDirectoryOfflineError.
         """
-        broker = self._broker
-        while not broker.topics.has_log(topic, index):
-            async with broker.directory:
-                await broker.writing.run(broker.topics.log, topic, index)
+        while not self._topics.has_log(topic, index):
+            async with self._runtime.directory:
+                await self._runtime.writing.run(self._topics.log, topic, index)
         return self.partition(topic, index)
 
     async def known_partition(self, topic: str, index: int) -> ServedPartition | None:
@@ -50,18 +54,18 @@ class Replicas:
 
         Raises UnknownTopicError, LogDirectoryOfflineError.
         """
-        log_of = self._broker.topics.log(topic, index)
+        log_of = self._topics.log(topic, index)
         found = self.partitions.get((topic, index))
         if found is None or found.log is not log_of:
             if found is not None:
                 found.wake()
             found = self.partitions[topic, index] = ServedPartition(topic, index, log_of)
-            self._lead_alone(found, self._broker.topics.leader_epoch(topic, index))
+            self._lead_alone(found, self._topics.leader_epoch(topic, index))
         return found
 
     def _lead_alone(self, partition: ServedPartition, epoch: int) -> None:
         """Lead a partition of which there is no other replica."""
-        broker_id, log = self._broker.node_id, partition.log
+        broker_id, log = self._runtime.node_id, partition.log
         partition.lead(
             LeaderPartition(
                 broker_id,
@@ -70,17 +74,36 @@ class Replicas:
                 0,
                 log_end_offset=log.high_watermark,  # of a log that is being synced: what is durable
                 high_watermark=log.high_watermark,
-                now_ms=self._broker.clock.monotonic_ms(),
-                max_lag_ms=self._broker.config.replica_lag_time_max_ms,
+                now_ms=self._runtime.clock.monotonic_ms(),
+                max_lag_ms=self._runtime.config.replica_lag_time_max_ms,
             )
         )
 
     async def raise_leader_epoch(self, partition: ServedPartition, epoch: int) -> None:
         """Lead in a later epoch, that of records taken from elsewhere. Raises UnknownTopicError."""
-        broker = self._broker
-        async with broker.directory:
-            await broker.writing.run(broker.topics.raise_leader_epoch, partition.topic, partition.index, epoch)
+        runtime = self._runtime
+        async with runtime.directory:
+            await runtime.writing.run(self._topics.raise_leader_epoch, partition.topic, partition.index, epoch)
         self._lead_alone(partition, epoch)
+
+    async def read(self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Return what `work`, which looks something up in a partition's log, returns.
+
+        Raises UnknownTopicError for a partition that was deleted meanwhile: what was read may be anything then.
+        """
+        try:
+            return await self._runtime.soon(self._runtime.reading, partition, partial(work, *arguments, **named))
+        finally:
+            self.check_is_there(partition)
+
+    async def read_long(
+        self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs
+    ) -> T:
+        """Do as `read` does, for work that always takes its time."""
+        try:
+            return await self._runtime.reading.run(work, *arguments, **named)
+        finally:
+            self.check_is_there(partition)
 
     def check_is_there(self, partition: ServedPartition) -> None:
         """Raise UnknownTopicError for a partition that was deleted while somebody waited for his turn at it."""

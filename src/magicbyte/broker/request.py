@@ -12,7 +12,6 @@ from magicbyte.protocol import Message
 from magicbyte.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.listeners import Listener
 
 M = TypeVar("M")
@@ -59,6 +58,9 @@ class Request(Generic[M]):
     is_large: bool = False
 
 
-Handler: TypeAlias = Callable[["Broker", Request[Any]], Awaitable[Message | None]]
+Handler: TypeAlias = Callable[[Request[Any]], Awaitable[Message | None]]
 """Returns the response, None where the client expects none. Faults are codes in the response; a MagicbyteError is one
 that the response has no place for, and closes the connection."""
+
+UnboundHandler: TypeAlias = Callable[[Any, Request[Any]], Awaitable[Message | None]]
+"""A handler as its file has it: what it uses of the broker comes first (`wiring.py`)."""

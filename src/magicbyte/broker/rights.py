@@ -57,8 +57,8 @@ from magicbyte.protocol.messages.update_metadata import UpdateMetadataResponse
 from magicbyte.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.request import Handler, Request
+    from magicbyte.broker.rights_special import RightsServices
     from magicbyte.protocol import Message
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -118,9 +118,7 @@ class RequiredRights:
     top: int | None = 0
     values: Mapping[str, Any] = field(default_factory=dict)
 
-    async def answer(
-        self, broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-    ) -> Message | None:
+    async def answer(self, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
         """Return the handler's answer to what the caller may ask for, and refuse the rest."""
         message, rows = request.message, self.rows
         if self.whole is not None:
@@ -128,12 +126,12 @@ class RequiredRights:
             if not caller.may(self.whole, name):
                 return self.refuse_all(message, request.version, self.whole.code)
         if self.each is None or rows is None:
-            return await handler(broker, request)
+            return await handler(request)
         asked = getattr(message, rows.asked)
         allowed, refused = caller.split(self.each, asked, rows.name_of)
         if not refused:
-            return await handler(broker, request)
-        response = await handler(broker, replace(request, message=replace(message, **{rows.asked: allowed})))
+            return await handler(request)
+        response = await handler(replace(request, message=replace(message, **{rows.asked: allowed})))
         if response is None:
             raise ProtocolError("a request without an answer", expected="topics that may be written to", found="others")
         getattr(response, rows.answered).extend(rows.refused(each, self.each.code) for each in refused)
@@ -346,31 +344,26 @@ _EPOCHS: Final = RequiredRights(
 _PRODUCE, _DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 0, 15, 23, 37
 
 
-async def answer(broker: Broker, key: int, request: Request[Any], handler: Handler) -> Message | None:
+async def answer(services: RightsServices, key: int, request: Request[Any], handler: Handler) -> Message | None:
     """Return the handler's answer as far as the connection has the right to it."""
-    assert broker.authorizer is not None, "asked for by the dispatcher"
-    caller = AuthorizedCaller(broker.authorizer, request.connection)
-    if key in FREE or (key == _CREATE_PARTITIONS and not is_controller(broker)):
-        return await handler(broker, request)
+    caller = AuthorizedCaller(services, request.connection)
+    if key in FREE or (key == _CREATE_PARTITIONS and not is_controller(services.cluster_view)):
+        return await handler(request)
     if (special := SPECIAL_OF_KEY.get(key)) is not None:
-        return await special(broker, request, handler, caller)
-    return await RULES[key].answer(broker, request, handler, caller)
+        return await special(request, handler, caller)
+    return await RULES[key].answer(request, handler, caller)
 
 
-async def _leader_epochs(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _leader_epochs(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Let brokers ask about all topics, consumers about those that they may describe."""
     if caller.may(_ACT, CLUSTER_NAME):
-        return await handler(broker, request)
-    return await _EPOCHS.answer(broker, request, handler, caller)
+        return await handler(request)
+    return await _EPOCHS.answer(request, handler, caller)
 
 
-async def _described_groups(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _described_groups(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Describe groups, and say what may be done with them where that is asked for."""
-    response: Any = await RULES[_DESCRIBE_GROUPS].answer(broker, request, handler, caller)
+    response: Any = await RULES[_DESCRIBE_GROUPS].answer(request, handler, caller)
     if request.message.include_authorized_operations:
         for each in response.groups:
             if each.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
@@ -379,9 +372,7 @@ async def _described_groups(
     return answered
 
 
-async def _produced(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _produced(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Append what is part of a transaction only for those who may use its id."""
     message, name = request.message, request.message.transactional_id
     sets = (part.records for topic in message.topic_data for part in topic.partition_data)
@@ -389,7 +380,7 @@ async def _produced(
         if not message.acks:
             raise ProtocolError("a request without an answer", expected="an id that may be used", found="another")
         return RULES[_PRODUCE].refuse_all(message, request.version, WRITE_ID.code)
-    return await RULES[_PRODUCE].answer(broker, request, handler, caller)
+    return await RULES[_PRODUCE].answer(request, handler, caller)
 
 
 SPECIAL_OF_KEY: Final[Mapping[int, Special]] = {

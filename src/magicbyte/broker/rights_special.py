@@ -39,8 +39,10 @@ from magicbyte.security.acls import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from magicbyte.broker.authorizer import Authorizer
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.cluster_view import ClusterView
+    from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.request import ClientConnection, Handler, Request
+    from magicbyte.broker.topics import Topics
     from magicbyte.protocol import Message
 
 T = TypeVar("T")
@@ -59,6 +61,15 @@ _FIRST_WITH_CONFIGS: Final = 5  # of CreateTopics
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_OF_ALL_BY_NULL: Final = 1  # of Metadata
 _TOPIC_CONFIGS, _BROKER_CONFIGS, _LOGGER_CONFIGS = 2, 4, 8
+
+
+class RightsServices(NamedTuple):
+    """What is asked of the broker before a request is handled."""
+
+    config: BrokerConfig
+    authorizer: Authorizer
+    topics: Topics
+    cluster_view: ClusterView
 
 
 class Need(NamedTuple):
@@ -87,10 +98,10 @@ def need_of_topic(operation: AclOperation) -> Need:
 class AuthorizedCaller:
     """Who asks: a connection, seen by the authorizer."""
 
-    __slots__ = ("_authorizer", "_connection")
+    __slots__ = ("_authorizer", "_connection", "services")
 
-    def __init__(self, authorizer: Authorizer, connection: ClientConnection) -> None:
-        self._authorizer, self._connection = authorizer, connection
+    def __init__(self, services: RightsServices, connection: ClientConnection) -> None:
+        self.services, self._authorizer, self._connection = services, services.authorizer, connection
 
     def may(self, need: Need, name: str) -> bool:
         """Return whether there is this right."""
@@ -117,15 +128,15 @@ class AuthorizedCaller:
         return allowed, refused
 
 
-Special: TypeAlias = Callable[["Broker", "Request[Any]", "Handler", AuthorizedCaller], Awaitable["Message | None"]]
+Special: TypeAlias = Callable[["Request[Any]", "Handler", AuthorizedCaller], Awaitable["Message | None"]]
 
 
-async def _fetch(broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
+async def _fetch(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Let brokers fetch everything, others topics that they may read; rights end a session, which the client renews."""
     message = request.message
     if message.replica_id >= 0:
         if caller.has(AclOperation.CLUSTER_ACTION, _CLUSTER):
-            return await handler(broker, request)
+            return await handler(request)
         return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
     need = need_of_topic(AclOperation.READ)
     allowed, refused = caller.split(need, message.topics, lambda each: str(each.topic))
@@ -135,7 +146,7 @@ async def _fetch(broker: Broker, request: Request[Any], handler: Handler, caller
     if refused:
         some = replace(message, topics=allowed, session_epoch=_NO_SESSION, max_wait_ms=0)
         request = replace(request, message=some)
-    response: Any = await handler(broker, request)
+    response: Any = await handler(request)
     kept, lost = caller.split(need, response.responses, lambda each: str(each.topic))
     if lost:  # the right was taken away after the session began, or while it was waited
         for topic in response.responses:
@@ -157,25 +168,23 @@ def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
     return FetchableTopicResponse(topic=asked.topic, partitions=parts)
 
 
-async def _metadata(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _metadata(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Tell of topics that may be described, and make none without the right to."""
     message, version = request.message, request.version
     is_all = message.topics is None or (not message.topics and version < _FIRST_OF_ALL_BY_NULL)
     refused: list[MetadataRequestTopic] = []
     if not is_all:
-        may_create = message.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+        may_create = message.allow_auto_topic_creation and caller.services.config.auto_create_topics_enable
         allowed = []
         for each in message.topics:
-            name = _name_of(broker, each)
-            if name is None or _may_ask(broker, caller, name, may_create=may_create):
+            name = _name_of(caller.services.topics, each)
+            if name is None or _may_ask(caller, name, may_create=may_create):
                 allowed.append(each)
             else:
                 refused.append(each)
         some = replace(message, topics=allowed)
         request = replace(request, message=some, version=max(version, _FIRST_OF_ALL_BY_NULL))
-    response: Any = await handler(broker, request)
+    response: Any = await handler(request)
     if is_all:
         response.topics = [each for each in response.topics if caller.has(AclOperation.DESCRIBE, _TOPIC, each.name)]
     if message.include_topic_authorized_operations:
@@ -198,27 +207,25 @@ async def _metadata(
     return answered
 
 
-def _name_of(broker: Broker, asked: Any) -> str | None:
+def _name_of(topics: Topics, asked: Any) -> str | None:
     """Return the name of a topic that is asked for by its name or its id; None for an id that nobody has."""
     if asked.topic_id == NULL_UUID:
         return asked.name or ""
-    topic = broker.topics.by_id(asked.topic_id)
+    topic = topics.by_id(asked.topic_id)
     return None if topic is None else topic.name
 
 
-def _may_ask(broker: Broker, caller: AuthorizedCaller, name: str, *, may_create: bool) -> bool:
+def _may_ask(caller: AuthorizedCaller, name: str, *, may_create: bool) -> bool:
     if not caller.has(AclOperation.DESCRIBE, _TOPIC, name):
         return False
-    if not may_create or broker.topics.get(name) is not None:
+    if not may_create or caller.services.topics.get(name) is not None:
         return True
     return caller.has(AclOperation.CREATE, _CLUSTER) or caller.has(AclOperation.CREATE, _TOPIC, name)
 
 
-async def _describe_cluster(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _describe_cluster(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Tell everybody who is in the cluster, and those who may describe it what they may do."""
-    response: Any = await handler(broker, request)
+    response: Any = await handler(request)
     _tell_cluster_operations(request.message, response, caller)
     answered: Message = response
     return answered
@@ -230,9 +237,7 @@ def _tell_cluster_operations(message: Any, response: Any, caller: AuthorizedCall
         response.cluster_authorized_operations = caller.operations(_CLUSTER, CLUSTER_NAME) if is_told else 0
 
 
-async def _offset_fetch(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _offset_fetch(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Tell offsets of groups and topics that may be described."""
     message, version = request.message, request.version
     if version < _FIRST_WITH_GROUPS:
@@ -241,7 +246,7 @@ async def _offset_fetch(
             topics = [] if each_code is None else _offsets_refused(message.topics or (), each_code)
             return OffsetFetchResponse(error_code=_GROUP_REFUSED, topics=topics)
         allowed, refused = _describable(caller, message.topics)
-        response: Any = await handler(broker, replace(request, message=replace(message, topics=allowed)))
+        response: Any = await handler(replace(request, message=replace(message, topics=allowed)))
         if allowed is None:
             response.topics = _describable(caller, response.topics)[0]
         response.topics = [*response.topics, *_offsets_refused(refused, _TOPIC_REFUSED)]
@@ -256,7 +261,7 @@ async def _offset_fetch(
             no_groups.append(group)
     response = OffsetFetchResponse()
     if groups:
-        response = await handler(broker, replace(request, message=replace(message, groups=groups)))
+        response = await handler(replace(request, message=replace(message, groups=groups)))
     all_of = {each.group_id for each in groups if each.topics is None}
     for told in response.groups:
         if told.group_id in all_of:
@@ -302,9 +307,7 @@ def _group_refused(asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=_GROUP_REFUSED)
 
 
-async def _find_coordinator(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _find_coordinator(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Name the coordinators of groups and transactional ids that may be described."""
     message = request.message
     kind, code = _GROUP, _GROUP_REFUSED
@@ -313,12 +316,12 @@ async def _find_coordinator(
     need = Need(AclOperation.DESCRIBE, kind, code)
     if request.version < _FIRST_WITH_KEYS:
         if caller.may(need, message.key):
-            return await handler(broker, request)
+            return await handler(request)
         return FindCoordinatorResponse(error_code=code, node_id=-1, port=-1)
     allowed, refused = caller.split(need, message.coordinator_keys, str)
     response: Any = FindCoordinatorResponse()  # without what makes the topic of offsets, where it is missing
     if allowed:
-        response = await handler(broker, replace(request, message=replace(message, coordinator_keys=allowed)))
+        response = await handler(replace(request, message=replace(message, coordinator_keys=allowed)))
     response.coordinators = [
         *response.coordinators,
         *(Coordinator(key=each, node_id=-1, port=-1, error_code=code) for each in refused),
@@ -327,32 +330,28 @@ async def _find_coordinator(
     return answered
 
 
-async def _list_groups(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _list_groups(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """List all groups for those who may describe the cluster, for others those that they may describe."""
-    response: Any = await handler(broker, request)
+    response: Any = await handler(request)
     if not caller.has(AclOperation.DESCRIBE, _CLUSTER):
         response.groups = [each for each in response.groups if caller.has(AclOperation.DESCRIBE, _GROUP, each.group_id)]
     answered: Message = response
     return answered
 
 
-def is_controller(broker: Broker) -> bool:
+def is_controller(view: ClusterView) -> bool:
     """Return whether a broker may change topics: who asks another one is told that before anything else."""
     try:
-        check_controller(broker)
+        check_controller(view)
     except NotControllerError:
         return False
     return True
 
 
-async def _create_topics(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _create_topics(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Make topics for those who may make all, or these; their settings are told to those who may see them."""
-    if not is_controller(broker):
-        return await handler(broker, request)
+    if not is_controller(caller.services.cluster_view):
+        return await handler(request)
     message = request.message
     allowed: list[CreatableTopic] = message.topics
     refused: list[CreatableTopic] = []
@@ -362,7 +361,7 @@ async def _create_topics(
         for each in message.topics:
             is_passed = each.name in twice or caller.has(AclOperation.CREATE, _TOPIC, each.name)
             (allowed if is_passed else refused).append(each)
-    response: Any = await handler(broker, replace(request, message=replace(message, topics=allowed)))
+    response: Any = await handler(replace(request, message=replace(message, topics=allowed)))
     response.topics = [
         *response.topics,
         *(CreatableTopicResult(name=each.name, error_code=_TOPIC_REFUSED, configs=[]) for each in refused),
@@ -377,18 +376,16 @@ async def _create_topics(
     return answered
 
 
-async def _delete_topics(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _delete_topics(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Delete topics that may be; of an id that may not even be described the name is not told."""
-    if not is_controller(broker):
-        return await handler(broker, request)
+    if not is_controller(caller.services.cluster_view):
+        return await handler(request)
     message = request.message
     by_ids = request.version >= _FIRST_WITH_IDS
     asked = message.topics if by_ids else message.topic_names
     allowed, refused = [], []
     for each in asked:
-        name = _name_of(broker, each) if by_ids else each
+        name = _name_of(caller.services.topics, each) if by_ids else each
         if name is None or caller.has(AclOperation.DELETE, _TOPIC, name):
             allowed.append(each)
             continue
@@ -398,7 +395,7 @@ async def _delete_topics(
             result.name = name if caller.has(AclOperation.DESCRIBE, _TOPIC, name) else None
         refused.append(result)
     some = replace(message, **{"topics" if by_ids else "topic_names": allowed})
-    response: Any = await handler(broker, replace(request, message=some))
+    response: Any = await handler(replace(request, message=some))
     response.responses = [*response.responses, *refused]
     answered: Message = response
     return answered
@@ -407,9 +404,7 @@ async def _delete_topics(
 def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Special:
     """Return what answers a request about settings: a topic's, or the cluster's."""
 
-    async def answer(
-        broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-    ) -> Message | None:
+    async def answer(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
         message = request.message
         allowed, refused = [], []
         for each in message.resources:
@@ -422,7 +417,7 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Special
                 refused.append(row(error_code=code, resource_type=each.resource_type, resource_name=each.resource_name))
             else:
                 allowed.append(each)
-        response: Any = await handler(broker, replace(request, message=replace(message, resources=allowed)))
+        response: Any = await handler(replace(request, message=replace(message, resources=allowed)))
         setattr(response, listed, [*getattr(response, listed), *refused])
         answered: Message = response
         return answered
@@ -430,9 +425,7 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Special
     return answer
 
 
-async def _init_producer_id(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _init_producer_id(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Give ids to those who may write: any topic, or with their transactional id."""
     name = request.message.transactional_id
     code = ErrorCode.NONE
@@ -443,15 +436,13 @@ async def _init_producer_id(
         code = _CLUSTER_REFUSED
     if code:
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
-    return await handler(broker, request)
+    return await handler(request)
 
 
-async def _alter_scram(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _alter_scram(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Let those who may alter the cluster change what users log in with."""
     if caller.has(AclOperation.ALTER, _CLUSTER):
-        return await handler(broker, request)
+        return await handler(request)
     names = dict.fromkeys(each.name for each in (*request.message.deletions, *request.message.upsertions))
     results = [AlterUserScramCredentialsResult(user=each, error_code=_CLUSTER_REFUSED) for each in names]
     return AlterUserScramCredentialsResponse(results=results)

@@ -29,7 +29,6 @@ from magicbyte.security.acls import AclOperation, ResourceType
 from magicbyte.transactions.answers import FIRST_OF_BROKERS, not_added, partition_codes
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
     from magicbyte.broker.request import Handler, Request
     from magicbyte.protocol import Message
 
@@ -51,45 +50,39 @@ def _refusal(caller: AuthorizedCaller, transactional_id: str, group_id: str | No
     return _READ_GROUP.code if is_refused else ErrorCode.NONE
 
 
-async def _add_partitions(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _add_partitions(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Add partitions of topics that may be written to: where one is refused, none is added; brokers may add any."""
     message = request.message
     if request.version >= FIRST_OF_BROKERS:
         if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
-            return await handler(broker, request)
+            return await handler(request)
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if code := _refusal(caller, message.v3_and_below_transactional_id):
         return partition_codes(message, lambda _place: code)
     _, refused = caller.split(_WRITE_TOPIC, {topic.name for topic in message.v3_and_below_topics}, str)
     if not refused:
-        return await handler(broker, request)
+        return await handler(request)
 
     def code_of(place: TopicPartition) -> ErrorCode:
         if place.topic in refused or place.topic in INTERNAL:
             return _TOPIC_REFUSED
-        return not_added(is_there=has_partition(broker, *place))
+        return not_added(is_there=has_partition(caller.services.topics, *place))
 
     return partition_codes(message, code_of)
 
 
-async def _add_offsets(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _add_offsets(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Add a group that may be read to a transaction."""
     if code := _refusal(caller, request.message.transactional_id, request.message.group_id):
         return AddOffsetsToTxnResponse(error_code=code)
-    return await handler(broker, request)
+    return await handler(request)
 
 
-async def _write_markers(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _write_markers(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Write markers for other brokers, and, as from 3.8 on, for those who may alter the cluster."""
     may = any(caller.has(each, ResourceType.CLUSTER) for each in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER))
     if may:
-        return await handler(broker, request)
+        return await handler(request)
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return WriteTxnMarkersResponse(
         markers=[
@@ -111,9 +104,7 @@ async def _write_markers(
     )
 
 
-async def _commit_offsets(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _commit_offsets(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Take offsets of topics that may be read, for a group that may be, in a transaction of one's own."""
     message = request.message
     if code := _refusal(caller, message.transactional_id, message.group_id):
@@ -121,7 +112,7 @@ async def _commit_offsets(
     allowed, refused = caller.split(_READ_TOPIC, message.topics, lambda each: str(each.name))
     response: Any = TxnOffsetCommitResponse()
     if allowed or not refused:
-        response = await handler(broker, replace(request, message=replace(message, topics=allowed)))
+        response = await handler(replace(request, message=replace(message, topics=allowed)))
     response.topics = [*response.topics, *(_not_committed(each, _TOPIC_REFUSED) for each in refused)]
     answered: Message = response
     return answered
@@ -135,13 +126,11 @@ def _not_committed(asked: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(name=asked.name, partitions=parts)
 
 
-async def _describe(
-    broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
+async def _describe(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Describe ids that may be, without topics that may not be."""
     message = request.message
     allowed, refused = caller.split(_DESCRIBE_ID, message.transactional_ids, str)
-    response: Any = await handler(broker, replace(request, message=replace(message, transactional_ids=allowed)))
+    response: Any = await handler(replace(request, message=replace(message, transactional_ids=allowed)))
     for told in response.transaction_states:
         told.topics = [each for each in told.topics if caller.may(_DESCRIBE_TOPIC, each.topic)]
     response.transaction_states += [TransactionState(error_code=_REFUSED, transactional_id=each) for each in refused]
@@ -149,9 +138,9 @@ async def _describe(
     return answered
 
 
-async def _list(broker: Broker, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
+async def _list(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """List the ids that may be described."""
-    response: Any = await handler(broker, request)
+    response: Any = await handler(request)
     response.transaction_states = [
         each for each in response.transaction_states if caller.may(_DESCRIBE_ID, each.transactional_id)
     ]

@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magicbyte.broker import topic_config, topic_nodes
-from magicbyte.broker.adoption import warn_beyond
 from magicbyte.broker.cluster import tell_of_config_change
+from magicbyte.broker.kept_format import warn_beyond
 from magicbyte.broker.topic_nodes import INTERNAL
 from magicbyte.broker.topic_table import ServedTopic, TopicTable
 from magicbyte.errors import (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.threads import Threads
+    from magicbyte.ports import Clock
 
 AFTER_S: Final = 1.0
 """Time since it was asked for last: memory that is used again soon is better kept."""
@@ -18,27 +19,29 @@ AFTER_S: Final = 1.0
 class Trimming:
     """Gives memory back, in a thread, when nothing has asked for it for a while. `count`: how often it has."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(
+        self, clock: Clock, threads: Threads, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    ) -> None:
         self.count = 0
-        self._broker = broker
-        self.is_due = False
+        self._clock, self._threads, self._spawn = clock, threads, spawn
+        self.is_due = self.is_stopping = False
         self._asked_ms = 0
 
     def ask(self) -> None:
         """Have it done soon, once for all who ask until then."""
-        self._asked_ms = self._broker.clock.monotonic_ms()
-        if not self.is_due and not self._broker.is_stopping:
+        self._asked_ms = self._clock.monotonic_ms()
+        if not self.is_due and not self.is_stopping:
             self.is_due = True
-            self._broker.spawn(self._trim())
+            self._spawn(self._trim())
 
     async def _trim(self) -> None:
-        clock, after_ms = self._broker.clock, AFTER_S * 1000
+        clock, after_ms = self._clock, AFTER_S * 1000
         while (left_ms := self._asked_ms + after_ms - clock.monotonic_ms()) > 0:
             await asyncio.sleep(left_ms / 1000)
         self.is_due = False
         self.count += 1
         if (trim := _malloc_trim()) is not None:
-            await self._broker.messages.run(trim, 0)
+            await self._threads.run(trim, 0)
 
 
 @cache

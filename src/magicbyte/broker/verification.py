@@ -34,8 +34,10 @@ from magicbyte.transactions.transaction import by_topic
 
 if TYPE_CHECKING:
     from magicbyte.broker.appends import NewSet
-    from magicbyte.broker.broker import Broker
+    from magicbyte.broker.coordinators import Coordinators
+    from magicbyte.broker.replicas import Replicas
     from magicbyte.broker.request import Request
+    from magicbyte.broker.runtime import Runtime
     from magicbyte.protocol.messages.produce import ProduceRequest
     from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -52,6 +54,14 @@ _NOT_ASKED: Final = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NETWORK_EXCEPTION,
 }
+
+
+class VerificationServices(NamedTuple):
+    """What is used of the broker here."""
+
+    runtime: Runtime
+    replicas: Replicas
+    coordinators: Coordinators
 
 
 class _FirstRecords(NamedTuple):
@@ -73,13 +83,13 @@ def _first(records: memoryview) -> _FirstRecords:
     return _FirstRecords(PRODUCER_ID.read(records), PRODUCER_EPOCH.read(records), BASE_SEQUENCE.read(records))
 
 
-def asks(broker: Broker, produce_version: int) -> bool:
+def asks(runtime: Runtime, produce_version: int) -> bool:
     """Whether a Produce request in this version is looked at."""
-    return _asks(broker, joins=produce_version >= _JOINS[_PRODUCE])
+    return _asks(runtime, joins=produce_version >= _JOINS[_PRODUCE])
 
 
-def _asks(broker: Broker, *, joins: bool) -> bool:
-    return joins or (broker.offer.verifies_partitions and broker.config.transaction_partition_verification)
+def _asks(runtime: Runtime, *, joins: bool) -> bool:
+    return joins or (runtime.offer.verifies_partitions and runtime.config.transaction_partition_verification)
 
 
 def names_several(records: Iterable[object]) -> bool:
@@ -89,12 +99,12 @@ def names_several(records: Iterable[object]) -> bool:
 
 
 async def guarded(
-    broker: Broker, request: Request[ProduceRequest], sets: Mapping[int, NewSet]
+    services: VerificationServices, request: Request[ProduceRequest], sets: Mapping[int, NewSet]
 ) -> tuple[dict[int, NewSet], dict[int, AppendRefusedError]]:
     """Return sets with what those of a transaction have to come with, and why others are refused."""
     found, refused = dict(sets), dict[int, AppendRefusedError]()
     joins, name = request.version >= _JOINS[_PRODUCE], request.message.transactional_id
-    if name is None or not _asks(broker, joins=joins):
+    if name is None or not _asks(services.runtime, joins=joins):
         return found, refused
     waiting, who = dict[int, TopicPartition](), _FirstRecords(-1, -1, -1)
     for at, new in sets.items():
@@ -108,7 +118,7 @@ async def guarded(
     if not waiting:
         return found, refused
     started = now_ns()
-    codes = await _ask(broker, name, who, set(waiting.values()), joins=joins)
+    codes = await _ask(services, name, who, set(waiting.values()), joins=joins)
     request.connection.waited_ns += now_ns() - started
     for at, place in waiting.items():
         if code := _of_produce(codes[place], request.version):
@@ -131,22 +141,22 @@ def _known_to(key: int, version: int, code: ErrorCode) -> ErrorCode:
     return code if is_known else ErrorCode.INVALID_TXN_STATE
 
 
-async def offsets_refusal(broker: Broker, request: Request[TxnOffsetCommitRequest]) -> ErrorCode:
+async def offsets_refusal(services: VerificationServices, request: Request[TxnOffsetCommitRequest]) -> ErrorCode:
     """Return why offsets are not taken: their partition is not in the transaction and cannot join. NONE: it is."""
     message, joins = request.message, request.version >= _JOINS[_TXN_OFFSET_COMMIT]
-    groups = broker.groups.coordinator
-    if not _asks(broker, joins=joins) or groups.status(message.group_id):
+    groups = services.coordinators.groups.coordinator
+    if not _asks(services.runtime, joins=joins) or groups.status(message.group_id):
         return ErrorCode.NONE  # what is wrong with the group the coordinator of groups says
     place = TopicPartition(OFFSETS_TOPIC, partition_for(message.group_id, groups.config.offsets_partitions))
     try:
-        partition = await broker.replicas.opened(*place)
+        partition = await services.replicas.opened(*place)
     except MagicbyteError:
         return ErrorCode.NONE  # as above
     who = _FirstRecords(message.producer_id, message.producer_epoch, 0)
     if partition.log.producers.is_open(who.producer_id, who.epoch):
         return ErrorCode.NONE
     started = now_ns()
-    codes = await _ask(broker, message.transactional_id, who, [place], joins=joins)
+    codes = await _ask(services, message.transactional_id, who, [place], joins=joins)
     request.connection.waited_ns += now_ns() - started
     if codes[place] is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -154,7 +164,12 @@ async def offsets_refusal(broker: Broker, request: Request[TxnOffsetCommitReques
 
 
 async def _ask(
-    broker: Broker, transactional_id: str, who: _FirstRecords, places: Iterable[TopicPartition], *, joins: bool
+    services: VerificationServices,
+    transactional_id: str,
+    who: _FirstRecords,
+    places: Iterable[TopicPartition],
+    *,
+    joins: bool,
 ) -> dict[TopicPartition, ErrorCode]:
     """Return what the coordinator of a transaction says to each partition."""
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=tuple(ids)) for topic, ids in by_topic(places)]
@@ -167,7 +182,7 @@ async def _ask(
     )
     request = AddPartitionsToTxnRequest(transactions=[transaction])
     for pause_s in (*(_PAUSES_S if joins else ()), None):
-        codes = codes_of(await broker.transactions.joined(request))
+        codes = codes_of(await services.coordinators.transactions.joined(request))
         if pause_s is None or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
             break
         await asyncio.sleep(pause_s)

@@ -1,28 +1,21 @@
-"""Which requests are answered, in which versions, and by which file; ApiVersions, which says so.
+"""Which requests are answered, in which versions, and by which file.
 
 No lower end is ever above 0: librdkafka takes features from the lowest versions, and old clients do not ask.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magicbyte.broker.request import Handler, Request
 from magicbyte.errors import ErrorCode
-from magicbyte.protocol.api import API_VERSIONS
 from magicbyte.protocol.messages.api_versions import (
     ApiVersion,
-    ApiVersionsRequest,
     ApiVersionsResponse,
-    FinalizedFeatureKey,
-    SupportedFeatureKey,
 )
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
-    from magicbyte.broker.offer import Offer
+    pass
 
 
 class Served(NamedTuple):
@@ -56,26 +49,26 @@ SERVED: Final[Mapping[int, Served]] = {
     5: Served("cluster_requests", range(5), 64 * _MIB, ALL_PARTITIONS),
     6: Served("cluster_requests", range(9), 64 * _MIB, ALL_PARTITIONS),
     7: Served("controller_requests", range(4), _ONE, _FEW),
-    8: Served("groups", range(10), 16 * _MIB, _MANY),  # later ones name topics by their ids
-    9: Served("groups", range(10), 8 * _MIB, _MANY),
+    8: Served("group_requests", range(10), 16 * _MIB, _MANY),  # later ones name topics by their ids
+    9: Served("group_requests", range(10), 8 * _MIB, _MANY),
     10: Served("find_coordinator", range(7), 4 * _MIB, _MANY),
-    11: Served("groups", range(10), 8 * _MIB, _FEW),
-    12: Served("groups", range(5), _ONE, _FEW),
-    13: Served("groups", range(6), 4 * _MIB, _MANY),
-    14: Served("groups", range(6), 16 * _MIB, _MANY),
-    15: Served("groups", range(7), 4 * _MIB, _MANY),
-    16: Served("groups", range(6), _ONE, _FEW),
-    18: Served("versions", range(5), 64 * _KIB, _FEW),
+    11: Served("group_requests", range(10), 8 * _MIB, _FEW),
+    12: Served("group_requests", range(5), _ONE, _FEW),
+    13: Served("group_requests", range(6), 4 * _MIB, _MANY),
+    14: Served("group_requests", range(6), 16 * _MIB, _MANY),
+    15: Served("group_requests", range(7), 4 * _MIB, _MANY),
+    16: Served("group_requests", range(6), _ONE, _FEW),
+    18: Served("api_versions", range(5), 64 * _KIB, _FEW),
     19: Served("admin_topics", range(8), 16 * _MIB, _MANY),
     20: Served("admin_topics", range(7), 4 * _MIB, _MANY),
     21: Served("admin_topics", range(3), 8 * _MIB, _MANY),
     22: Served("producers", range(6), _ONE, _FEW),
     23: Served("offsets", range(5), 8 * _MIB, _MANY),
-    24: Served("transactions", range(6), 8 * _MIB, _MANY),
-    25: Served("transactions", range(5), _ONE, _FEW),
-    26: Served("transactions", range(6), _ONE, _FEW),
-    27: Served("transactions", range(2), 8 * _MIB, _MANY),
-    28: Served("groups", range(6), 16 * _MIB, _MANY),
+    24: Served("transaction_requests", range(6), 8 * _MIB, _MANY),
+    25: Served("transaction_requests", range(5), _ONE, _FEW),
+    26: Served("transaction_requests", range(6), _ONE, _FEW),
+    27: Served("transaction_requests", range(2), 8 * _MIB, _MANY),
+    28: Served("group_requests", range(6), 16 * _MIB, _MANY),
     29: Served("admin_acls", range(4), _ONE, _FEW),
     30: Served("admin_acls", range(4), 4 * _MIB, _MANY),
     31: Served("admin_acls", range(4), 4 * _MIB, _MANY),
@@ -83,8 +76,8 @@ SERVED: Final[Mapping[int, Served]] = {
     36: Served("login_requests", range(3), 512 * _KIB, _FEW),
     50: Served("admin_scram", range(1), 4 * _MIB, _MANY),
     51: Served("admin_scram", range(1), 4 * _MIB, _MANY),
-    42: Served("groups", range(3), 4 * _MIB, _MANY),
-    47: Served("groups", range(1), 8 * _MIB, _MANY),
+    42: Served("group_requests", range(3), 4 * _MIB, _MANY),
+    47: Served("group_requests", range(1), 8 * _MIB, _MANY),
     32: Served("admin_configs", range(5), 4 * _MIB, _MANY),
     33: Served("admin_configs", range(3), 16 * _MIB, _MANY),
     35: Served("admin_cluster", range(5), 8 * _MIB, _MANY),
@@ -96,16 +89,11 @@ SERVED: Final[Mapping[int, Served]] = {
     56: Served("controller_requests", range(2), 8 * _MIB, _MANY),  # later ones name topics by their ids
     60: Served("admin_cluster", range(3), _ONE, _FEW),
     61: Served("admin_cluster", range(1), 8 * _MIB, _MANY),
-    65: Served("transactions", range(1), 4 * _MIB, _MANY),
+    65: Served("transaction_requests", range(1), 4 * _MIB, _MANY),
     67: Served("controller_requests", range(1), _ONE, _FEW),
-    66: Served("transactions", range(2), _ONE, _FEW),  # later ones have patterns
+    66: Served("transaction_requests", range(2), _ONE, _FEW),  # later ones have patterns
 }
 """By API key."""
-
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FIRST_WITH_SOFTWARE = 3
-_FIRST_WITH_LEVEL_0: Final = 4
-_FEATURE: Final = "transaction.version"
 
 
 def versions_response(listed: Mapping[int, range], error: ErrorCode = ErrorCode.NONE) -> ApiVersionsResponse:
@@ -114,30 +102,3 @@ def versions_response(listed: Mapping[int, range], error: ErrorCode = ErrorCode.
         ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1]) for key, versions in listed.items()
     ]
     return ApiVersionsResponse(error_code=error, api_keys=keys)
-
-
-def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
-    """Return the answer, in version 0, to ApiVersions in a version that is too new (KIP-511)."""
-    listed = {API_VERSIONS: offer.listed[API_VERSIONS]} if offer.tells_range else {}
-    return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)
-
-
-async def api_versions(broker: Broker, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """Say which versions are served, and note what the client is."""
-    if request.version >= _FIRST_WITH_SOFTWARE:
-        name, version = request.message.client_software_name, request.message.client_software_version
-        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        request.connection.software_name, request.connection.software_version = name, version
-    response = versions_response(broker.offer.listed)
-    if level := broker.offer.transaction_version:
-        if request.version >= _FIRST_WITH_LEVEL_0:  # clients before could not read a 0
-            response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=0, max_version=level)]
-        response.finalized_features = [
-            FinalizedFeatureKey(name=_FEATURE, min_version_level=level, max_version_level=level)
-        ]
-        response.finalized_features_epoch = 0
-    return response
-
-
-HANDLERS: Final[Mapping[type, Handler]] = {ApiVersionsRequest: api_versions}

@@ -22,10 +22,10 @@ from magicbyte.log.files.reader import (
 from magicbyte.printable import logger
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.transactions import CommittedFilter
-from magicbyte.spark import expect_bytes, settle, so_far
 from magicbyte.spark.options import SourceOptions
 from magicbyte.spark.plan import SegmentSlice, SparkTask, TopicSlice
 from magicbyte.spark.shallow import rows_within, shallow_batch
+from magicbyte.spark.workers import expect_bytes, settle, so_far
 
 if TYPE_CHECKING:
     import pyarrow as pa

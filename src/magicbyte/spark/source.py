@@ -23,11 +23,11 @@ from pyspark.sql.datasource import (
 )
 
 from magicbyte.records.columns import arrow_schema
-from magicbyte.spark import settle
 from magicbyte.spark.options import NOT_OF_STREAMS, OptionError, SourceOptions, parse_options
 from magicbyte.spark.plan import NO_LIMITS, RecordLimits, chosen_partitions, plan
 from magicbyte.spark.reading import read_task, reads_headers_only
 from magicbyte.spark.shallow import shallow_schema
+from magicbyte.spark.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,10 +20,10 @@ from magicbyte.log.files.names import check_topic_name
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import BatchHeader, Format, encode
-from magicbyte.spark import expect_bytes, settle
 from magicbyte.spark.columns import by_partition, check_columns, topics_of
 from magicbyte.spark.log_sink import LogSink, Staged, partitions_there, stage
 from magicbyte.spark.options import SCHEME, OptionError, known_options, whole_path
+from magicbyte.spark.workers import expect_bytes, settle
 
 if TYPE_CHECKING:
     import pyarrow as pa

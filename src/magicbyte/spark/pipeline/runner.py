@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 def run_units(units: Iterator[Unit], told: Told) -> Iterator[Json]:
     """Do what is to be done, and yield what became of each partition. Runs in a worker."""
-    from magicbyte.spark import expect_bytes, settle
+    from magicbyte.spark.workers import expect_bytes, settle
 
     for unit in units:
         expect_bytes(unit.size)

@@ -1,0 +1,53 @@
+"""ApiVersions: which requests are answered, in which versions, and what the client says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.request import Request, UnboundHandler
+from magicbyte.broker.versions import versions_response
+from magicbyte.errors import ErrorCode
+from magicbyte.protocol.api import API_VERSIONS
+from magicbyte.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from magicbyte.broker.offer import Offer
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_LEVEL_0: Final = 4
+_FEATURE: Final = "transaction.version"
+
+
+def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
+    """Return the answer, in version 0, to ApiVersions in a version that is too new (KIP-511)."""
+    listed = {API_VERSIONS: offer.listed[API_VERSIONS]} if offer.tells_range else {}
+    return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)
+
+
+async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
+    """Say which versions are served, and note what the client is."""
+    if request.version >= _FIRST_WITH_SOFTWARE:
+        name, version = request.message.client_software_name, request.message.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request.connection.software_name, request.connection.software_version = name, version
+    response = versions_response(offer.listed)
+    if level := offer.transaction_version:
+        if request.version >= _FIRST_WITH_LEVEL_0:  # clients before could not read a 0
+            response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=0, max_version=level)]
+        response.finalized_features = [
+            FinalizedFeatureKey(name=_FEATURE, min_version_level=level, max_version_level=level)
+        ]
+        response.finalized_features_epoch = 0
+    return response
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {ApiVersionsRequest: api_versions}

@@ -1,0 +1,31 @@
+"""Names of the settings that secure a listener. `listener_security.py` reads them when the broker starts."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from magicbyte.security.settings import KEYSTORE, TRUSTSTORE
+
+_OWN: Final = re.compile(
+    r"listener\.name\.[a-z0-9_.-]+?\.((?:ssl|sasl)\..*|[a-z0-9-]+\.(?:sasl\.jaas\.config|connections\.max\.reauth\.ms))"
+)
+TLS: Final = (*TRUSTSTORE, *KEYSTORE, "ssl.enabled.protocols", "ssl.cipher.suites")
+OF_CLIENTS: Final = (*TLS, "ssl.endpoint.identification.algorithm")
+REAUTHENTICATION: Final = "connections.max.reauth.ms"
+JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
+AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+ISSUER: Final = "sasl.oauthbearer.expected.issuer"
+SKEW: Final = "sasl.oauthbearer.clock.skew.seconds"
+PRINCIPAL_CLAIM: Final = "sasl.oauthbearer.sub.claim.name"
+_TOKENS: Final = (JWKS, AUDIENCE, ISSUER, SKEW, PRINCIPAL_CLAIM)
+MAPPING: Final = "ssl.principal.mapping.rules"
+_READ_HERE: Final = (*OF_CLIENTS, *_TOKENS, "ssl.client.auth", "sasl.enabled.mechanisms", MAPPING)
+
+
+def is_of_security(name: str) -> bool:
+    """Whether a setting is read here, for all listeners or for one. Users are of one listener."""
+    own = _OWN.fullmatch(name)
+    if own is not None and own[1].endswith((".sasl.jaas.config", f".{REAUTHENTICATION}")):
+        return True
+    return (name if own is None else own[1]) in _READ_HERE

@@ -1,0 +1,129 @@
+"""What all of a broker runs on: settings, clock, random source, threads, tasks, memory, locks, counters, network.
+
+It knows no topic, no log and no other broker: who needs those is given them one by one (docs/decisions/0015).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import uuid
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from magicbyte.broker.metrics import Metrics, now_ns
+from magicbyte.broker.shared_lock import SharedLock
+from magicbyte.broker.threads import SystemThreads, Threads
+from magicbyte.broker.trimming import Trimming
+from magicbyte.clock import SystemClock
+from magicbyte.net.complaints import Complaints
+from magicbyte.net.memory import Budget
+from magicbyte.net.network import Network, SocketNetwork
+from magicbyte.printable import logger
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.broker.offer import Offer
+    from magicbyte.broker.partition import ServedPartition
+    from magicbyte.ports import Clock
+
+log = logger(__name__)
+T = TypeVar("T")
+
+MOST_THREADS: Final = 32  # that wait for disks, of each kind
+_SLOW_NS: Final = 5_000_000  # for what is short: a look-up, a write to the system's cache
+
+
+class Runtime:
+    """The process side of one broker. Made before anything is opened, and the same until the broker has stopped.
+
+    `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `logs_lock` by who
+    changes what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread,
+    `reading` or `writing`: those that read much hold up no write. `messages` is the thread that reads and writes long
+    requests and responses. `offer`: which versions of which requests are answered. `slow_ns`: requests that take so
+    long are logged.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        offer: Offer,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        network: Network | None = None,
+        threads: Callable[[str, int], Threads] = SystemThreads,
+    ) -> None:
+        self.config, self.offer = config, offer
+        self.node_id = config.broker_id
+        self.clock: Clock = clock or SystemClock()
+        self.random: Random = random or SystemRandom()
+        self.network: Network = network or SocketNetwork()
+        self.reading, self.writing = threads("reading", MOST_THREADS), threads("writing", MOST_THREADS)
+        self.messages = threads("messages", 1)
+        self.directory, self.logs_lock = asyncio.Lock(), SharedLock()
+        self.metrics = Metrics()
+        self.memory = Budget(config.queued_max_request_bytes)
+        self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
+        self.trimming = Trimming(self.clock, self.messages, self.spawn)
+        self.is_stopping = False
+        self.slow_ns = math.inf
+        self.has_numpy = False
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
+
+    # ---- tasks
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task that ends with the broker at the latest; a fault that ends it is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a task of the broker ended for a fault of ours", exc_info=error)
+
+    def stop(self) -> None:
+        """Mark the broker as stopping: requests that wait are answered, and no memory is trimmed any more."""
+        self.is_stopping = True
+        self.trimming.is_stopping = True
+
+    async def cancel_tasks(self) -> None:
+        """End all tasks."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- threads
+
+    async def soon(self, threads: Threads, partition: ServedPartition, work: Callable[[], T]) -> T:
+        """Do something short with a partition's log: as `Threads.soon` does unless the disk is known to be slow."""
+        started = now_ns()
+        try:
+            return await (threads.run(work) if partition.is_slow else threads.soon(work))
+        finally:
+            partition.is_slow = now_ns() - started > _SLOW_NS
+
+    async def load_numpy(self) -> None:
+        """Have numpy imported: it takes a tenth of a second and 13 MB, and a broker starts without it."""
+        if not self.has_numpy:
+            await self.reading.run(import_module, "numpy")
+            self.has_numpy = True
+
+    def close_threads(self) -> None:
+        """End the threads, when they have nothing to do."""
+        for threads in (self.reading, self.writing, self.messages):
+            threads.close()
+
+    # ---- random
+
+    def new_uuid(self) -> uuid.UUID:
+        """Return a random UUID."""
+        return uuid.UUID(int=self.random.getrandbits(128), version=4)

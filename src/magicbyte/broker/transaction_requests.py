@@ -1,0 +1,178 @@
+"""The requests about transactions: those of producers, of other brokers and of administrators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.broker.coordinating import has_partition
+from magicbyte.broker.markers import MarkerWriter, write_markers
+from magicbyte.broker.topic_nodes import INTERNAL
+from magicbyte.broker.turns import STEPS_AT_ONCE, Turns
+from magicbyte.errors import ErrorCode
+from magicbyte.groups.effects import Marker, Producer
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from magicbyte.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from magicbyte.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from magicbyte.protocol.messages.end_txn import EndTxnRequest
+from magicbyte.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from magicbyte.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from magicbyte.transactions import reports
+from magicbyte.transactions.answers import FIRST_OF_BROKERS, not_added
+
+if TYPE_CHECKING:
+    from magicbyte.broker.coordinators import Coordinators
+    from magicbyte.broker.request import Request, UnboundHandler
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
+    from magicbyte.protocol import Message
+
+_TOGETHER: Final = 20  # transactions of a request of a broker that are looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionServices:
+    """What these requests use of the broker."""
+
+    runtime: Runtime
+    topics: Topics
+    coordinators: Coordinators
+    marker_writer: MarkerWriter
+
+
+async def answer(services: TransactionServices, request: Request[Any]) -> Message:
+    """Answer a request that the coordinator knows."""
+    return await services.coordinators.transactions.ask(request)
+
+
+async def add_partitions(services: TransactionServices, request: Request[AddPartitionsToTxnRequest]) -> Message:
+    """Add partitions to a transaction; where one is not there, the coordinator need not be asked.
+
+    Those of the broker's own topics are not for clients: offsets come by TxnOffsetCommit.
+    """
+    if request.version >= FIRST_OF_BROKERS:
+        return await _add_for_brokers(services, request)
+    refused = await _not_added(services, request.turns, request.message.v3_and_below_topics, INTERNAL)
+    if refused is None:
+        return await services.coordinators.transactions.ask(request)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=refused)
+
+
+async def _add_for_brokers(services: TransactionServices, request: Request[AddPartitionsToTxnRequest]) -> Message:
+    """Add partitions to many transactions, or say which are in; each is answered for itself."""
+    asked, results = request.message.transactions, list[AddPartitionsToTxnResult]()
+    for at in range(0, len(asked), _TOGETHER):
+        joined = list[Awaitable[AddPartitionsToTxnResult]]()
+        async for each in request.turns.over(asked[at : at + _TOGETHER], STEPS_AT_ONCE // _TOGETHER):
+            joined.append(_added(services, request.turns, each))
+        results += await asyncio.gather(*joined)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+async def _added(
+    services: TransactionServices, turns: Turns, asked: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
+    refused = await _not_added(services, turns, asked.topics)
+    if refused is not None:
+        return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=refused)
+    told = await services.coordinators.transactions.joined(AddPartitionsToTxnRequest(transactions=[asked]))
+    return told.results_by_transaction[0]
+
+
+async def _not_added(
+    services: TransactionServices,
+    turns: Turns,
+    topics: Sequence[AddPartitionsToTxnTopic],
+    forbidden: Collection[str] = (),
+) -> list[AddPartitionsToTxnTopicResult] | None:
+    """Return the answer to partitions of which some are not there, or of `forbidden` topics, None without any."""
+
+    def code_of(topic: str, partition: int) -> ErrorCode:
+        if topic in forbidden:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return not_added(is_there=has_partition(services.topics, topic, partition))
+
+    is_refused = False
+    async for topic in turns.over(topics):
+        async for each in turns.over(topic.partitions):
+            is_refused = is_refused or code_of(topic.name, each) is not ErrorCode.OPERATION_NOT_ATTEMPTED
+    if not is_refused:
+        return None
+    answers = []
+    async for topic in turns.over(topics):
+        codes = [
+            AddPartitionsToTxnPartitionResult(partition_index=each, partition_error_code=code_of(topic.name, each))
+            async for each in turns.over(topic.partitions)
+        ]
+        answers.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=codes))
+    return answers
+
+
+async def write_txn_markers(
+    services: TransactionServices, request: Request[WriteTxnMarkersRequest]
+) -> WriteTxnMarkersResponse:
+    """Write what ends transactions, for a coordinator, into partitions that this broker leads."""
+    turns, markers = request.turns, request.message.markers
+    wanted, answers = list[tuple[TopicPartition, Marker]](), list[WritableTxnMarkerResult]()
+    async for each in turns.over(markers):
+        producer = Producer(each.producer_id, each.producer_epoch)
+        marker = Marker(producer, each.coordinator_epoch, each.transaction_result)
+        async for topic in turns.over(each.topics):
+            async for one in turns.over(topic.partition_indexes):
+                wanted.append((TopicPartition(topic.name, one), marker))
+    codes = iter(await write_markers(services.marker_writer, wanted, turns))
+    async for each in turns.over(markers):
+        topics = list[WritableTxnMarkerTopicResult]()
+        async for topic in turns.over(each.topics):
+            told = list[WritableTxnMarkerPartitionResult]()
+            async for one in turns.over(topic.partition_indexes):
+                told.append(WritableTxnMarkerPartitionResult(partition_index=one, error_code=next(codes)))
+            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=told))
+        answers.append(WritableTxnMarkerResult(producer_id=each.producer_id, topics=topics))
+    return WriteTxnMarkersResponse(markers=answers)
+
+
+async def describe(
+    services: TransactionServices, request: Request[DescribeTransactionsRequest]
+) -> DescribeTransactionsResponse:
+    """Tell where each of some transactional ids stands."""
+    response = DescribeTransactionsResponse()
+    async for each in request.turns.over(request.message.transactional_ids):
+        response.transaction_states.append(reports.describe(services.coordinators.transactions.coordinator, each))
+    return response
+
+
+async def list_all(
+    services: TransactionServices, request: Request[ListTransactionsRequest]
+) -> ListTransactionsResponse:
+    """Tell the transactional ids that this broker coordinates."""
+    return reports.list_all(
+        services.coordinators.transactions.coordinator, request.message, services.runtime.clock.now_ms()
+    )
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
+    AddPartitionsToTxnRequest: add_partitions,
+    AddOffsetsToTxnRequest: answer,
+    EndTxnRequest: answer,
+    WriteTxnMarkersRequest: write_txn_markers,
+    DescribeTransactionsRequest: describe,
+    ListTransactionsRequest: list_all,
+}
