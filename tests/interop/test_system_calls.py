@@ -13,15 +13,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from interop import system_calls
 from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
 from magicbyte.client.client import Client
 from magicbyte.client.fetch import FetchOptions, fetch_sets
@@ -37,13 +35,6 @@ READERS = {0: Format.V0, 1: Format.V0, 2: Format.V1, 3: Format.V1, 4: Format.V2,
 CODECS = (Codec.NONE, Codec.GZIP)
 FOUND_BY = 8192 + 32  # bytes that are read at most to find where a fetch begins
 BESIDE_RECORDS = 512  # bytes that an answer has beside them, and that a look at the system's cache reads
-
-READS, WRITES = ("read", "readv", "pread64", "preadv", "preadv2"), ("write", "writev", "sendto", "sendmsg")
-COPIES = ("splice", "copy_file_range", "mmap")
-TRACED = (*READS, *WRITES, *COPIES, "recvfrom", "sendfile")
-_CALL = re.compile(r"(?P<name>\w+)\((?P<arguments>.*)\)\s+= (?P<result>-?\d+|0x[0-9a-f]+)")
-_BEGUN = re.compile(r"(?P<thread>\d+) +(?P<call>\w+\(.*) <unfinished \.\.\.>")
-_RESUMED = re.compile(r"(?P<thread>\d+) +<\.\.\. \w+ resumed>(?P<rest>.*)")
 
 
 class Cell(NamedTuple):
@@ -66,18 +57,6 @@ class Cell(NamedTuple):
 CELLS = [Cell(*each) for each in itertools.product(PHASES, PHASES, CODECS, READERS)]
 
 
-class Call(NamedTuple):
-    """A call of the system that has ended. `arguments` as strace writes them, with the path of each descriptor."""
-
-    name: str
-    arguments: str
-    result: int
-
-    @property
-    def descriptor(self) -> str:
-        return self.arguments.partition(",")[0]
-
-
 @dataclass
 class Seen:
     """What one fetch made the broker do: bytes by way, and the size of the file and of what the reader got."""
@@ -85,44 +64,6 @@ class Seen:
     size: int
     received: int
     moved: Counter[str]
-
-
-def calls(trace: str) -> Iterator[Call]:
-    """Return the calls that a trace has, in the order in which they ended, also those that another thread's cut in."""
-    begun: dict[str, str] = {}
-    for line in trace.splitlines():
-        if (found := _BEGUN.match(line)) is not None:
-            begun[found["thread"]] = found["call"]
-            continue
-        if (found := _RESUMED.match(line)) is not None:
-            line = begun.pop(found["thread"]) + found["rest"]
-        if (call := _CALL.search(line)) is not None:
-            yield Call(call["name"], call["arguments"], int(call["result"], 0))
-
-
-def of_fetch(trace: list[Call], topic: str) -> Iterator[Call]:
-    """Return the calls behind the last request that names a topic, up to the next request of that connection."""
-    asked = max(at for at, call in enumerate(trace) if call.name == "recvfrom" and topic in call.arguments)
-    next_one = "recvfrom", trace[asked].descriptor
-    return itertools.takewhile(
-        lambda call: (call.name, call.descriptor) != next_one or call.result <= 0, trace[asked + 1 :]
-    )
-
-
-def moved(trace: list[Call], topic: str) -> Counter[str]:
-    """Return how many bytes went which way for the fetch of a topic."""
-    found: Counter[str] = Counter()
-    for call in of_fetch(trace, topic):
-        of_log = f"{topic}-0/" in call.arguments and ".log>" in call.arguments
-        if call.name in COPIES:
-            found["otherwise"] += of_log
-        elif call.name == "sendfile":
-            found["sendfile"] += call.result if of_log else 0
-        elif call.name in READS and of_log:
-            found["read"] += max(call.result, 0)
-        elif call.name in WRITES:
-            found["written"] += max(call.result, 0)
-    return found
 
 
 async def exchange(bootstrap: str) -> dict[Cell, int]:
@@ -149,9 +90,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Seen]:
     assert shutil.which("strace") is not None, "needs strace; on Debian or Ubuntu: sudo apt install strace"
     folder = tmp_path_factory.mktemp("traced")
     trace, logs = folder / "trace", folder / "logs"
-    strace = ["strace", "-D", "-f", "--seccomp-bpf", "-y", "-s", "300", "-o", str(trace), "-e", ",".join(TRACED)]
     serve = [sys.executable, "-m", "magicbyte", "serve", "--dir", str(logs), "--listen", "127.0.0.1:0"]
-    with subprocess.Popen([*strace, *serve], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as broker:
+    with subprocess.Popen(
+        [*system_calls.strace(trace), *serve], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as broker:
         try:
             assert broker.stdout is not None
             address = re.search(r"listening on (\S+)", broker.stdout.readline())
@@ -161,20 +103,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Seen]:
             broker.wait(20)
         finally:
             broker.kill()
-    done = list(calls(whole(trace, broker.pid)))
+    done = list(system_calls.calls(system_calls.whole(trace, broker.pid)))
     sizes = {cell: (logs / f"{cell.topic}-0" / f"{0:020}.log").stat().st_size for cell in CELLS}
-    return {cell: Seen(sizes[cell], received[cell], moved(done, cell.topic)) for cell in CELLS}
-
-
-def whole(trace: Path, process: int) -> str:
-    """Return a trace, once strace has written the end of the process."""
-    deadline = time.monotonic() + 20
-    while True:
-        text = trace.read_text(errors="replace")
-        if re.search(rf"^{process} +\+\+\+ exited", text, re.MULTILINE):
-            return text
-        assert time.monotonic() < deadline, "strace has not ended"
-        time.sleep(0.02)
+    return {cell: Seen(sizes[cell], received[cell], system_calls.moved(done, cell.topic)) for cell in CELLS}
 
 
 @pytest.mark.parametrize("cell", [each for each in CELLS if each.matches], ids=lambda cell: cell.topic)
