@@ -88,16 +88,19 @@ class RealCluster:
     def bootstrap(self) -> str:
         return ",".join(f"{kafka_oracle.LOOPBACK}:{port}" for port in self.ports.values())
 
-    async def start(self, broker_id: int) -> None:
+    async def start(
+        self, broker_id: int, *properties: str, release: str | None = None, port: int | None = None
+    ) -> None:
+        """Start a broker, by default of the cluster's release at any port, with further properties."""
         path, directory = layout.broker_path(broker_id), self._directory(broker_id)
         await until(lambda: self.is_gone(path), "the session of a broker that was killed has ended")
         state = directory / "oracle.json"
         if state.exists():  # of a broker that was killed: the launcher would wait for the end of its session
             state.write_text(json.dumps({**json.loads(state.read_text()), "crashed": False}))
-        port = self.ports[broker_id] = free_port()
-        settings = [part for each in self.properties for part in ("--prop", each)]
+        port = self.ports[broker_id] = port or free_port()
+        settings = [part for each in (*self.properties, *properties) for part in ("--prop", each)]
         where = ["--dir", directory, "--port", str(port), "--broker-id", str(broker_id), "--join-zk", self.zookeeper]
-        await run(*LAUNCHER, "start", self.release, *where, *settings)
+        await run(*LAUNCHER, "start", release or self.release, *where, *settings)
 
     async def is_gone(self, path: str) -> bool:
         return await self.view.exists(path) is None

@@ -48,7 +48,7 @@ def calls(trace: str) -> Iterator[Call]:
 def moved(trace: list[Call], topic: str, client_id: str | None = None) -> Counter[str]:
     """Return how many bytes went which way for the last fetch of a topic, or of a client that fetched it.
 
-    That is up to the next request of that connection. What other threads write meanwhile goes elsewhere.
+    That is up to the next request of that connection. What others are sent meanwhile does not count, what is read does.
     """
     named = client_id or topic
     asked = max(at for at, call in enumerate(trace) if call.name == "recvfrom" and named in call.arguments)
@@ -61,7 +61,7 @@ def moved(trace: list[Call], topic: str, client_id: str | None = None) -> Counte
         if call.name in COPIES:
             found["otherwise"] += of_log
         elif call.name == "sendfile":
-            found["sendfile"] += call.result if of_log else 0
+            found["sendfile"] += call.result if of_log and call.descriptor == connection else 0
         elif call.name in READS and of_log:
             found["read"] += max(call.result, 0)
         elif call.name in WRITES and call.descriptor == connection:

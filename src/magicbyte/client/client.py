@@ -217,12 +217,15 @@ class Client:
 
     async def ask_any(self, request: Message, response: type[M], *, versions: range | None = None) -> M:
         """Send a request to any broker that answers: those that are connected first, then the others in turn."""
+        return await self._from_any(lambda node: self.ask(node, request, response, versions=versions))
+
+    async def _from_any(self, ask: Callable[[BrokerNode], Awaitable[T]]) -> T:
         nodes = [*self.cluster.brokers.values(), *self.bootstrap]
         nodes.sort(key=lambda node: node not in self._connections)
         failures = []
         for node in dict.fromkeys(nodes):
             try:
-                return await self.ask(node, request, response, versions=versions)
+                return await ask(node)
             except NetworkError as error:
                 failures.append(str(error))
         raise _silence(failures)
@@ -262,11 +265,17 @@ class Client:
 
         Brokers before 0.11 make topics that they are asked for by name, if they are set up so.
         """
-        connection = await self.any_connection()
-        latest = connection.versions.choose(APIS[3], _METADATA, connection.name)
-        topics = None if names is None and latest >= 1 else [MetadataRequestTopic(name=name) for name in names or ()]
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=latest < 4)
-        response = await self.ask_any(request, MetadataResponse, versions=range(latest + 1))
+
+        async def ask(node: BrokerNode) -> MetadataResponse:
+            connection = await self.connection(node)  # the request is one of its version: brokers may be of several
+            latest = connection.versions.choose(APIS[3], _METADATA, connection.name)
+            topics = (
+                None if names is None and latest >= 1 else [MetadataRequestTopic(name=name) for name in names or ()]
+            )
+            request = MetadataRequest(topics=topics, allow_auto_topic_creation=latest < 4)
+            return await self.ask(node, request, MetadataResponse, versions=range(latest + 1))
+
+        response = await self._from_any(ask)
         self._learn(response)
         return {each.name: self._topics[each.name].topic for each in response.topics if each.name is not None}
 

@@ -9,11 +9,9 @@ from typing import Any, Final
 from magicbyte.client.client import Client, Partition, Topic
 from magicbyte.client.offsets import EARLIEST, LATEST, offsets_now
 from magicbyte.client.replicas import Reassignment, list_reassignments
-from magicbyte.errors import BrokerError, ErrorCode, NetworkError
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.ports import TopicPartition
-from magicbyte.protocol import APIS
 
-_LIST: Final = 46  # API key
 _NOT_TOLD: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER)
 _STILL: Final = Reassignment((), (), ())
 
@@ -84,12 +82,11 @@ async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[Par
         for topic in topics
         for index, partition in sorted(topic.partitions.items())
     ]
-    connection = await client.any_connection()
     moves: dict[TopicPartition, Reassignment] = {}
-    if found and connection.versions.latest(APIS[_LIST]) is not None:
+    if found:
         try:
             moves = await list_reassignments(client)
-        except NetworkError:
+        except (NetworkError, UnsupportedVersionError):  # the controller's release counts, not that of any broker
             pass
         except BrokerError as error:
             if error.code not in _NOT_TOLD:
