@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from client.broker import ScriptedBroker, cluster
+from client.broker import METADATA, ScriptedBroker, cluster
 from magicbyte.client import Client, admin, groups
 from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets, read_records, read_sets
 from magicbyte.client.groups import Committed
@@ -381,6 +381,21 @@ def test_a_fault_that_stays_is_an_error_at_once_that_names_the_broker_and_the_pa
     with pytest.raises(BrokerError, match=r"broker 7 \(127.*\): produce to topic-1: MESSAGE_TOO_LARGE \(10\)"):
         run(broker, lambda client: send(client, "topic", 1, records(0, 2)))
     assert len(broker.asked(ProduceRequest)) == 1
+
+
+def test_topics_are_asked_for_as_the_broker_that_is_asked_understands_it() -> None:
+    """In a cluster that is being upgraded brokers take different versions."""
+    new, old = ScriptedBroker(), ScriptedBroker(versions={METADATA: range(3)})
+    new.answers[METADATA] = old.metadata  # it tells of the old one alone
+
+    async def ask() -> None:
+        async with cluster(old), cluster(new) as client:
+            await client.topics()
+            await client.connection(client.cluster.brokers[7])
+            assert "topic" in await client.topics()
+
+    asyncio.run(asyncio.wait_for(ask(), 20))
+    assert len(old.asked(MetadataRequest)) == 1
 
 
 def test_an_unknown_topic_is_tried_for_a_while_and_asked_for_without_making_it() -> None:

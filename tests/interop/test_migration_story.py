@@ -9,8 +9,6 @@ from interop.migration_story import ERAS, told
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
-GUIDE = Path(__file__).parents[2] / "docs/evidence/migration.md"
-
 
 @pytest.mark.parametrize("release", ERAS)
 def test_each_step_converts_what_the_documents_say_and_loses_nothing(release: str, tmp_path: Path) -> None:

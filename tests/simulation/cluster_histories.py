@@ -17,7 +17,7 @@ from collections import Counter
 from contextlib import suppress
 
 from magicbyte.client import Client
-from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
+from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets, records_of
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, OffsetOutOfRangeError
@@ -53,7 +53,7 @@ class History(ClusterUnderFaults):
                 value, partition = f"{name} {at}", self.random.choice(self.partitions)
                 codec = self.random.choice([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY])
                 padding = b" " * self.random.choice([0, 10, 1000])
-                options = ProduceOptions(codec=codec, timeout_ms=4000)
+                options = self._produce_options(name, codec)
                 with self.recorder.send(name, f"{TOPIC}-{partition}", value) as pending:
                     try:
                         found = await send(
@@ -68,6 +68,9 @@ class History(ClusterUnderFaults):
                         pending.ok(found[0].base_offset)
                         self.acknowledged[partition, found[0].base_offset] = value
                 await asyncio.sleep(self.random.uniform(0.05, 0.6))
+
+    def _produce_options(self, name: str, codec: Codec) -> ProduceOptions:
+        return ProduceOptions(codec=codec, timeout_ms=4000)
 
     async def _consume(self, name: str) -> None:
         """Poll all partitions in turn."""
@@ -85,10 +88,11 @@ class History(ClusterUnderFaults):
         start, where = positions[partition], f"{TOPIC}-{partition}"
         with self.recorder.poll(name) as pending:
             try:
-                found = await fetch_sets(client, TOPIC, partition, start, FetchOptions(max_wait_ms=200))
+                found = await fetch_sets(client, TOPIC, partition, start, self._fetch_options(name))
             except OffsetOutOfRangeError:
                 pending.repositioned([where])
                 raise
+            self._look_at(name, found)
             records = [
                 (record.offset, bytes(record.value or b"").decode().rstrip())
                 for columns in records_of(found, start)
@@ -98,6 +102,12 @@ class History(ClusterUnderFaults):
             pending.ok()
         positions[partition] = found.next_offset
         return found.next_offset >= found.high_watermark
+
+    def _fetch_options(self, name: str) -> FetchOptions:
+        return FetchOptions(max_wait_ms=200)
+
+    def _look_at(self, name: str, found: ClosedSets) -> None:
+        """Look at what a consumer was sent. Raises UnsoundError."""
 
     # ---- the end
 

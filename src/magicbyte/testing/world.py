@@ -200,7 +200,7 @@ class World:
 class SimulatedBroker:
     """A broker and its machine. `disk_ms` is the longest that work of its threads takes, None: as everywhere.
 
-    `clock.ahead_ms` turns its wall clock.
+    `clock.ahead_ms` turns its wall clock. `settings` are those of its next start.
     """
 
     def __init__(self, world: World, broker_id: int, settings: Mapping[str, str]) -> None:
@@ -214,7 +214,7 @@ class SimulatedBroker:
         self.session_timeout_ms = 18_000
         self._world = world
         self._network = world.network.host(self.name)
-        self._settings = {
+        self.settings = {
             **_SETTINGS,
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.address}",
@@ -251,7 +251,7 @@ class SimulatedBroker:
 
     async def _start(self, random: Random) -> Broker:
         broker = Broker(
-            BrokerConfig(self._settings),
+            BrokerConfig(self.settings),
             clock=self.clock,
             files=self.disk,
             session=self._session,

@@ -1,0 +1,61 @@
+"""Runs many histories of migrations and adds what happened in them to a file of figures.
+
+Run (with PYTHONPATH=tests): python -m simulation.run_migration_histories -o tests/simulation/migration_figures.json
+Each run goes on with the seed behind the last one in the file. A history that fails is printed with its seed, and runs
+the same way again: `--first 7 --count 1 --verbose`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from simulation.migration_histories import MigrationHistory
+from simulation.run_cluster_histories import ran
+
+FIGURES: dict[str, Any] = {
+    "histories": 0, "nextSeed": 1000, "byProtocols": {}, "steps": 0, "operations": 0, "acknowledgedRecords": 0,
+    "faults": 0, "virtualSeconds": 0, "failed": {},
+}  # fmt: skip
+
+
+def main() -> int:
+    """Run the histories; return 1 if one failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, help="the first seed, instead of the next one of the file")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=1e9, help="begin no further history after so many")
+    parser.add_argument("--verbose", action="store_true", help="print faults and what brokers log")
+    parser.add_argument("-o", "--output", type=Path, help="a JSON file of figures, which is added to")
+    options = parser.parse_args()
+    figures = dict(FIGURES)
+    if options.output is not None and options.output.exists():
+        figures = json.loads(options.output.read_text())
+    first = figures["nextSeed"] if options.first is None else options.first
+    by_protocols, failed = Counter(figures["byProtocols"]), dict[int, str]()
+    for history in ran(
+        MigrationHistory, range(first, first + options.count), failed, seconds=options.seconds, verbose=options.verbose
+    ):
+        figures["histories"] += 1
+        figures["nextSeed"] = history.seed + 1
+        by_protocols[" to ".join(history.step.protocols)] += 1
+        figures["steps"] += len(history.steps_taken)
+        figures["operations"] += len(history.recorder.history)
+        figures["acknowledgedRecords"] += len(history.acknowledged)
+        figures["faults"] += sum(count for what, count in history.faults.items() if not what.startswith("step"))
+        figures["virtualSeconds"] += round(history.world.virtual_s)
+    figures["byProtocols"] = dict(sorted(by_protocols.items()))
+    figures["failed"] |= {str(seed): why[:500] for seed, why in failed.items()}
+    text = json.dumps(figures, indent=2)
+    if options.output is not None:
+        options.output.write_text(text + "\n")
+    print(text)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""A migration between formats at any speed and under faults: no reader is sent what it cannot read."""
+
+from __future__ import annotations
+
+import pytest
+
+from magicbyte.broker import fetch
+from magicbyte.broker.partition import ServedPartition
+from magicbyte.log.live.segment import FileSlice
+from simulation.cluster_faults import UnsoundError
+from simulation.migration_histories import STEPS, MigrationHistory
+
+
+@pytest.mark.parametrize("seed", range(1, 1 + len(STEPS)))
+def test_every_reader_reads_at_any_point_of_a_migration(seed: int) -> None:
+    history = MigrationHistory(seed)
+    history.run()
+    assert len(history.acknowledged) > 20
+    assert len(history.steps_taken) >= 6
+    assert sum(history.faults.values()) > len(history.steps_taken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_more_of_them(seed: int) -> None:
+    MigrationHistory(seed).run()
+
+
+def test_brokers_that_go_by_the_setting_as_kafkas_do_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a roll-back they give old readers the new format, which is there still."""
+    read = fetch._PartitionRead._newest
+
+    async def by_setting(
+        self: fetch._PartitionRead, partition: ServedPartition, found: FileSlice, target: int
+    ) -> tuple[int, FileSlice]:
+        newest, found = await read(self, partition, found, target)
+        setting = self.broker.config.log_message_format_version
+        return (min(newest, target) if setting.magic <= target else newest), found
+
+    monkeypatch.setattr(fetch._PartitionRead, "_newest", by_setting)
+    with pytest.raises(UnsoundError, match="was sent magic"):
+        MigrationHistory(2).run()
