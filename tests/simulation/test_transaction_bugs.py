@@ -173,8 +173,8 @@ def a_marker_that_is_not_sent_again(patch: Patch) -> None:
 def a_transaction_that_forgets_its_earlier_partitions(patch: Patch) -> None:
     real = Transaction.extended
 
-    def extended(self: Transaction, places: Any, date_ms: int) -> Any:
-        return replace(real(self, places, date_ms), partitions=by_topic(places))
+    def extended(self: Transaction, places: Any, *more: Any) -> Any:
+        return replace(real(self, places, *more), partitions=by_topic(places))
 
     patch.setattr(Transaction, "extended", extended)
 

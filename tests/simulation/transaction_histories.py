@@ -52,12 +52,20 @@ class Fetched(NamedTuple):
 
 
 class TransactionHistory(ClusterUnderFaults):
-    """One history. `resends`: requests that clients send again when they are not answered, as Kafka's do, rather than
+    """One history, of at least so many transactions and client operations.
+
+    `resends`: requests that clients send again when they are not answered, as Kafka's do, rather than
     get a new epoch. Then nothing goes wrong but that these are late: more is not needed to show what that leads to.
     """
 
     def __init__(
-        self, seed: int, *, transactions: int = 100, protocol: str | None = None, resends: tuple[str, ...] = ()
+        self,
+        seed: int,
+        *,
+        transactions: int = 100,
+        operations: int = 0,
+        protocol: str | None = None,
+        resends: tuple[str, ...] = (),
     ) -> None:
         settings = {
             "transaction.state.log.num.partitions": str(COORDINATORS[STATE_TOPIC]),
@@ -65,7 +73,7 @@ class TransactionHistory(ClusterUnderFaults):
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
         }
         super().__init__(seed, partitions=len(INPUTS) + len(OUTPUTS), protocol=protocol, settings=settings)
-        self.transactions, self.resends = transactions, resends
+        self.transactions, self.operations, self.resends = transactions, operations, resends
         self.timeout_ms = self.random.choice([3000, 6000, 15_000])
         self.outcomes = Counter[str]()
         self._aims = 0.3 if resends else self.random.choice([0.005, 0.02, 0.04])
@@ -119,7 +127,7 @@ class TransactionHistory(ClusterUnderFaults):
                 await live(process, producer)
 
     def _is_enough(self) -> bool:
-        return sum(self.outcomes.values()) >= self.transactions
+        return sum(self.outcomes.values()) >= self.transactions and len(self.recorder.history) >= self.operations
 
     async def _transact(self, process: str, producer: TransactionalClient, work: Work, *, commits: bool) -> bool:
         """Do a transaction, and begin anew where it is not known how it ended; return whether it was committed."""
