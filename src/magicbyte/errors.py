@@ -144,6 +144,14 @@ class ErrorCode(enum.IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+_CODES: dict[int | None, ErrorCode] = {int(each): each for each in ErrorCode}
+
+
+def code_of(number: int | None) -> ErrorCode:
+    """Return the code of a number that another broker sent, UNKNOWN_SERVER_ERROR for one that is not known."""
+    return _CODES.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 class MagicbyteError(Exception):
     """Base of what we raise on purpose. `code` is what a response carries for it."""
 
@@ -516,8 +524,7 @@ class BrokerError(MagicbyteError):
         self.number = number
         self.broker = broker
         self.detail = detail
-        known = number in ErrorCode.__members__.values()
-        self.code = ErrorCode(number) if known else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.code = code_of(number)
 
     def __str__(self) -> str:
         said = "" if self.detail is None else f": {self.detail}"

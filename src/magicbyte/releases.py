@@ -220,7 +220,9 @@ MAGIC_NAMES: Final = ("0.9.0", "0.10.0", "0.11.0")
 """By magic: how `log.message.format.version` names it."""
 MAGIC_AS_RELEASE: Final = {"0": "0.9.0", "1": "0.10.2", "2": "0.11.0"}
 """What Kafka's own brokers call the formats that ours also takes by their magic."""
-_REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: (2, 7), 4: (0, 10, 2), 3: (0, 10, 0), 2: (0, 9)}
+FIRST_WITH_FEATURES: Final = (2, 7)
+"""The first protocol version whose brokers register which levels of features they support (KIP-584)."""
+_REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: FIRST_WITH_FEATURES, 4: (0, 10, 2), 3: (0, 10, 0), 2: (0, 9)}
 """By version of a broker's registration: the first protocol version whose controllers know it."""
 TOPIC_IDS: Final = (2, 8)
 """The first protocol version whose brokers give topics ids, and write them into the folders of partitions."""

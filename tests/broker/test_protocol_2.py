@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.clusters import cluster
 from broker.serving import Peer, Running
 from broker.test_transactions import SETTINGS, A, B, C, markers, serving, states
 from broker.transacting import (
@@ -212,18 +211,6 @@ def test_releases_have_the_feature_and_the_requests_of_protocol_2_together(
     assert [key for key, first in ((0, 12), (26, 5), (28, 5)) if first in offer.listed[key]] == (
         [0, 26, 28] if level else []
     )
-
-
-def test_a_cluster_has_protocol_1(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with cluster(tmp_path, as_version=RELEASE) as members:
-            peer = await Peer.of(members.brokers[1])
-            told = await peer.ask(SOFTWARE, 3, ApiVersionsResponse)
-            most = {each.api_key: each.max_version for each in told.api_keys}
-            assert (most[0], most[26], most[28], told.finalized_features) == (11, 4, 4, [])
-            peer.close()
-
-    run(work())
 
 
 def test_without_a_release_it_is_protocol_1_since_2_8_cannot_read_values_of_protocol_2() -> None:

@@ -145,9 +145,8 @@ class Script:
 
         async def work() -> list[int]:
             request = AddPartitionsToTxnRequest(transactions=[transaction])
-            return [
-                int(each) for each in codes_of(await self.peer.ask(request, 5, AddPartitionsToTxnResponse)).values()
-            ]
+            (told,) = (await self.peer.ask(request, 5, AddPartitionsToTxnResponse)).results_by_transaction
+            return [int(each) for each in codes_of(told).values()]
 
         await self.step(what, work)
 

@@ -1,6 +1,6 @@
 """Runs many histories of transactions and adds what happened in them to a file of figures.
 
-Run: PYTHONPATH=tests python -m simulation.run_transaction_histories --seeds 0-99 -o tests/simulation/transaction_figures.json
+Run: PYTHONPATH=tests python -m simulation.run_transaction_histories --seeds 0-99 -o transaction_figures.json
 A history that fails is printed with its seed, and runs the same way again: `--seeds 7-7 --verbose` prints its faults
 and what its brokers log, by virtual time. Faults are counted by the states of the transactions that the broker
 coordinated: `Ongoing to PrepareCommit` is a decision that is being stored.

@@ -178,7 +178,7 @@ class World:
         if found is None:
             return None
         assert isinstance(found, AddPartitionsToTxnResponse)
-        return list(codes_of(found).values())
+        return list(codes_of(found.results_by_transaction[0]).values())
 
     def add_offsets(self, pair: tuple[int, int], group: str, *, key: str = "x") -> int | None:
         ticket, caller = self._caller(3)

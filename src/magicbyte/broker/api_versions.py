@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.broker.features import TRANSACTION_VERSION
 from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.broker.versions import versions_response
 from magicbyte.errors import ErrorCode
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0: Final = 4
-_FEATURE: Final = "transaction.version"
 
 
 def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
@@ -42,9 +42,11 @@ async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> Ap
     response = versions_response(offer.listed)
     if level := offer.transaction_version:
         if request.version >= _FIRST_WITH_LEVEL_0:  # clients before could not read a 0
-            response.supported_features = [SupportedFeatureKey(name=_FEATURE, min_version=0, max_version=level)]
+            response.supported_features = [
+                SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=level)
+            ]
         response.finalized_features = [
-            FinalizedFeatureKey(name=_FEATURE, min_version_level=level, max_version_level=level)
+            FinalizedFeatureKey(name=TRANSACTION_VERSION, min_version_level=level, max_version_level=level)
         ]
         response.finalized_features_epoch = 0
     return response

@@ -22,6 +22,7 @@ from magicbyte.broker.coordinating import CoordinatorServices
 from magicbyte.broker.coordinators import Coordinators
 from magicbyte.broker.dispatch import Dispatcher, Router, load_handlers, terms_of
 from magicbyte.broker.election import elect
+from magicbyte.broker.features import TRANSACTION_VERSION
 from magicbyte.broker.kept_format import warn_beyond
 from magicbyte.broker.replicas import Replicas
 from magicbyte.broker.request import ClientConnection
@@ -124,7 +125,7 @@ class Broker:
         self.config = config
         self._around, self._repairs = around, repairs
         is_alone = session is None and config.zookeeper_connect is None
-        offer = config.offer if is_alone else config.offer.in_a_cluster()
+        offer = config.offer if is_alone else config.offer.in_a_cluster(config.inter_broker_protocol_version)
         self.runtime = Runtime(config, offer, clock=clock, random=random, network=network, threads=threads)
         self.runtime.slow_ns = _slow_ns(config)
         self.node_id, self.metrics = self.runtime.node_id, self.runtime.metrics
@@ -371,7 +372,9 @@ class Broker:
             BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
         ]
         version = registration_version(config.inter_broker_protocol_version)
-        return dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version)
+        level = self.runtime.offer.transaction_version
+        features = {TRANSACTION_VERSION: level} if level and self.membership is not None else {}
+        return dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version, features)
 
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
         return self.handler_of(ClientConnection(host, peer, listener))

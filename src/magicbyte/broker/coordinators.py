@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.coordinating import CoordinatorServices
     from magicbyte.broker.groups import Groups
     from magicbyte.broker.markers import ClusterPeers, MarkerWriter
+    from magicbyte.broker.partition_checks import PartitionChecks
     from magicbyte.broker.transactions import Transactions
     from magicbyte.errors import ErrorCode
     from magicbyte.groups.effects import Marker
@@ -32,6 +33,7 @@ class Coordinators:
         self._services, self._new_producer_id, self._peers = services, new_producer_id, peers
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
+        self._partition_checks: PartitionChecks | None = None
 
     @property
     def groups(self) -> Groups:
@@ -63,6 +65,17 @@ class Coordinators:
 
     def _end_of_offsets(self, partition: int, marker: Marker) -> asyncio.Future[ErrorCode]:
         return self.groups.end_transaction(partition, marker)
+
+    @property
+    def partition_checks(self) -> PartitionChecks:
+        """What asks the coordinators of transactions, here and at other brokers, about partitions."""
+        if self._partition_checks is None:
+            from magicbyte.broker.partition_checks import PartitionChecks
+
+            self._partition_checks = PartitionChecks(
+                self._services.runtime, lambda asked: self.transactions.joined(asked), self._peers
+            )
+        return self._partition_checks
 
     def of(self, topic: str) -> Groups | Transactions | None:
         """Return the coordinator whose topic this is, None for any other topic."""

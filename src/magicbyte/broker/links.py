@@ -9,12 +9,15 @@ from magicbyte.client.connection import Connection
 from magicbyte.client.login import NO_CREDENTIALS, Credentials
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import InvalidConfigError, MagicbyteError, NetworkError
+from magicbyte.protocol import APIS, Message
+from magicbyte.protocol.api import API_VERSIONS
 from magicbyte.releases import inter_broker_versions, login_versions
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.current_files import CurrentFiles
     from magicbyte.broker.listeners import Listener
+    from magicbyte.broker.markers import ClusterPeers
     from magicbyte.broker.runtime import Runtime
 
 
@@ -44,12 +47,20 @@ class Links:
         return cls(runtime, CurrentFiles(config.inter_broker_listener, runtime, read))
 
     async def connect(
-        self, broker_id: int, host: str, port: int, *, protocol: tuple[int, ...], client_id: str, timeout_ms: int
+        self,
+        broker_id: int,
+        host: str,
+        port: int,
+        *,
+        protocol: tuple[int, ...],
+        client_id: str,
+        timeout_ms: int,
+        asks_versions: bool = False,
     ) -> Connection:
         """Return a connection to another broker. Raises NetworkError, also where one does not trust the other.
 
         Requests go out in the versions of `protocol`: brokers do not ask each other for theirs, as all of a cluster
-        speak its `inter.broker.protocol.version`.
+        speak its `inter.broker.protocol.version`. `asks_versions` is for requests that this says nothing about.
         """
         runtime, current = self._runtime, self._credentials
         credentials = NO_CREDENTIALS if current is None else await current.now()
@@ -60,13 +71,62 @@ class Links:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await link.encrypt(credentials, host)
+                if asks_versions:
+                    link.versions = await link.negotiate(APIS[API_VERSIONS].versions[-1])
                 await link.log_in(credentials)
         except BaseException as error:
             await stream.aclose()
             if isinstance(error, TimeoutError):
-                raise NetworkError(f"{link.name}: no answer to the login within {timeout_ms} ms") from None
+                raise NetworkError(f"{link.name}: not ready within {timeout_ms} ms") from None
             if isinstance(error, MagicbyteError) and not isinstance(error, NetworkError):
                 raise NetworkError(str(error)) from error
             raise
         link.begin()
         return link
+
+
+class PeerLink:
+    """A connection to one other broker, made with the first request, and anew where it was lost."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        peers: ClusterPeers | None,
+        broker_id: int,
+        *,
+        timeout_ms: int,
+        asks_versions: bool = False,
+    ) -> None:
+        self.name = f"broker {broker_id}"
+        self._runtime, self._peers, self._broker_id, self._timeout_ms = runtime, peers, broker_id, timeout_ms
+        self._asks_versions = asks_versions
+        self._link: Connection | None = None
+
+    async def send(self, request: Message, *, versions: range | None = None) -> Message:
+        """Return the response to a request. Raises NetworkError, UnsupportedVersionError."""
+        link = await self._connected()
+        return await link.send(request, versions=versions, timeout_ms=self._timeout_ms)
+
+    async def _connected(self) -> Connection:
+        link, runtime, peers = self._link, self._runtime, self._peers
+        if link is not None and not link.is_closed and not link.is_stale:
+            return link
+        await self.aclose()
+        address = None if peers is None else peers.cache.inter_broker_address(self._broker_id)
+        if peers is None or address is None:
+            raise NetworkError(f"{self.name} is not there")
+        self._link = link = await peers.links.connect(
+            self._broker_id,
+            *address,
+            protocol=runtime.config.inter_broker_protocol_version,
+            client_id=str(runtime.node_id),
+            timeout_ms=self._timeout_ms,
+            asks_versions=self._asks_versions,
+        )
+        return link
+
+    async def aclose(self) -> None:
+        """Close the connection, if there is one."""
+        link, self._link = self._link, None
+        if link is not None:
+            await link.aclose()

@@ -7,14 +7,15 @@ Source: Kafka's TransactionMarkerChannelManager and KafkaApis.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.broker.cluster_view import NOBODY
+from magicbyte.broker.links import PeerLink
 from magicbyte.broker.turns import Turns
-from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError
+from magicbyte.errors import ErrorCode, MagicbyteError, code_of
 from magicbyte.groups.effects import Marker, Producer
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.metadata import layout
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from magicbyte.broker.replicas import Replicas
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topics import Topics
-    from magicbyte.client.connection import Connection
     from magicbyte.ports import Clock
     from magicbyte.protocol import Message
     from magicbyte.transactions.effects import SendMarkers
@@ -48,7 +48,6 @@ _TIMEOUT_MS: Final = 30_000  # for an answer of another broker, and for in-sync 
 _MOST: Final = 1000  # partitions of a request to another broker, and markers that are written together
 _STEPS: Final = 10  # to look a partition up, and what is appended to it
 _IDLE_S: Final = 60.0  # after which a connection is closed
-_CODES: Final[Mapping[int | None, ErrorCode]] = {int(each): each for each in ErrorCode}
 
 
 class _Entry(NamedTuple):
@@ -228,7 +227,7 @@ class MarkerSender:
 
     async def _serve(self, leader: int, outbox: _Outbox) -> None:
         """Have a broker write what is waiting for it, until nothing has been for long."""
-        link: Connection | None = None
+        link = PeerLink(self._runtime, self._peers, leader, timeout_ms=_TIMEOUT_MS)
         try:
             while entries := await outbox.take():
                 entries = [each for each in entries if not self._is_void(each.sent)]
@@ -239,36 +238,16 @@ class MarkerSender:
                     codes = await write_markers(self._writer, wanted, Turns())
                 else:
                     try:
-                        link = await self._link(leader, link)
-                        codes = _told(await link.send(_request(wanted), timeout_ms=_TIMEOUT_MS), wanted)
+                        codes = _told(await link.send(_request(wanted)), wanted)
                     except MagicbyteError as error:
                         why = "markers are sent again: %s"
-                        self._runtime.complaints.line(log, f"broker {leader}", "markers", why, error)
+                        self._runtime.complaints.line(log, link.name, "markers", why, error)
                         codes = [ErrorCode.NETWORK_EXCEPTION] * len(wanted)
                 for entry, code in zip(entries, codes, strict=True):
                     self._marked(entry.sent, entry.place, code)
         finally:
             del self._outboxes[leader]
-            if link is not None:
-                await link.aclose()
-
-    async def _link(self, broker_id: int, link: Connection | None) -> Connection:
-        """Return a connection to another broker: the one that there is, or a new one. Raises NetworkError."""
-        if link is not None:
-            if not link.is_closed and not link.is_stale:
-                return link
             await link.aclose()
-        runtime, peers = self._runtime, self._peers
-        address = None if peers is None else peers.cache.inter_broker_address(broker_id)
-        if peers is None or address is None:
-            raise NetworkError(f"broker {broker_id} is not there")
-        return await peers.links.connect(
-            broker_id,
-            *address,
-            protocol=runtime.config.inter_broker_protocol_version,
-            client_id=str(runtime.node_id),
-            timeout_ms=_TIMEOUT_MS,
-        )
 
 
 def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkersRequest:
@@ -300,8 +279,7 @@ def _told(response: Message, wanted: Sequence[tuple[TopicPartition, Marker]]) ->
         for topic in each.topics
         for one in topic.partitions
     }
-    codes = [told.get((marker.producer.producer_id, *place)) for place, marker in wanted]
-    return [_CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) for code in codes]
+    return [code_of(told.get((marker.producer.producer_id, *place))) for place, marker in wanted]
 
 
 def _marker(sent: SendMarkers) -> Marker:

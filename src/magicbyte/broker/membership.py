@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.broker import cluster
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.controller import ControllerService
+from magicbyte.broker.features import finalize
 from magicbyte.errors import ErrorCode, MagicbyteError, MetadataError, NetworkError
 from magicbyte.metadata import layout
 from magicbyte.metadata.current import CurrentStore
@@ -123,7 +124,10 @@ class Membership:
         return self.controller
 
     async def join(self, registration: Callable[[], bytes]) -> None:
-        """Become a member, which listens already; stand for election. Raises NodeExistsError for a number in use."""
+        """Become a member, which listens already; stand for election.
+
+        Raises NodeExistsError for a number in use, InvalidConfigError where other brokers have other features.
+        """
         self._registration = registration
         await self._register()
         self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES, self._config_changed))
@@ -131,8 +135,11 @@ class Membership:
 
     async def _register(self) -> None:
         assert self._registration is not None, "called behind `join`"
-        self.broker_epoch = await cluster.register(self.store, self._runtime.node_id, self._registration())
-        log.info("registered as broker %d, epoch %d", self._runtime.node_id, self.broker_epoch)
+        number, level = self._runtime.node_id, self._runtime.offer.transaction_version
+        await finalize(self.store, number, level)
+        self.broker_epoch = await cluster.register(self.store, number, self._registration())
+        await finalize(self.store, number, level)
+        log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
 
     async def leave(self, cache: MetadataCache) -> None:
         """Have the controller hand over what this broker leads; then stop being a candidate."""

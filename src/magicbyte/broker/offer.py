@@ -11,7 +11,7 @@ from typing import Final
 
 from magicbyte.broker.versions import SERVED
 from magicbyte.records.encode import KAFKA_FORMATS, Format
-from magicbyte.releases import Release, inter_broker_versions
+from magicbyte.releases import FIRST_WITH_FEATURES, Release, inter_broker_versions
 
 _FIRST, _LATEST = (0, 8, 2), (4, 1)
 _OWN_PROTOCOL: Final = (2, 8)
@@ -48,14 +48,18 @@ class Offer:
             return version
         return versions[-1] if self.reads_any_version and key != _OFFSET_COMMIT else None
 
-    def in_a_cluster(self) -> Offer:
-        """Return what is offered beside other brokers, whose coordinators may know no more than 2.8: protocol 1."""
+    def in_a_cluster(self, protocol: tuple[int, ...]) -> Offer:
+        """Return what is offered beside other brokers of an `inter.broker.protocol.version`.
+
+        Without features in it brokers cannot see of each other that all have protocol 2 of transactions.
+        """
+        if protocol >= FIRST_WITH_FEATURES:
+            return self
         return replace(
             self,
             answered=_without_protocol_2(self.answered),
             listed=_without_protocol_2(self.listed),
             transaction_version=0,
-            verifies_partitions=False,
         )
 
 

@@ -7,7 +7,7 @@ Under protocol 1 the partition has to be in the transaction, so that what comes 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from magicbyte.broker.metrics import now_ns
@@ -15,11 +15,6 @@ from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.log.append.producer_check import OPEN
 from magicbyte.ports import TopicPartition
-from magicbyte.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from magicbyte.records.layout import (
     ATTRIBUTES,
     BASE_SEQUENCE,
@@ -29,8 +24,6 @@ from magicbyte.records.layout import (
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_BIT,
 )
-from magicbyte.transactions.answers import codes_of
-from magicbyte.transactions.transaction import by_topic
 
 if TYPE_CHECKING:
     from magicbyte.broker.appends import NewSet
@@ -53,6 +46,7 @@ _NOT_ASKED: Final = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,  # the coordinator has not heard of another partition of the request yet
 }
 
 
@@ -167,22 +161,14 @@ async def _ask(
     services: VerificationServices,
     transactional_id: str,
     who: _FirstRecords,
-    places: Iterable[TopicPartition],
+    places: Collection[TopicPartition],
     *,
     joins: bool,
 ) -> dict[TopicPartition, ErrorCode]:
     """Return what the coordinator of a transaction says to each partition."""
-    topics = [AddPartitionsToTxnTopic(name=topic, partitions=tuple(ids)) for topic, ids in by_topic(places)]
-    transaction = AddPartitionsToTxnTransaction(
-        transactional_id=transactional_id,
-        producer_id=who.producer_id,
-        producer_epoch=who.epoch,
-        verify_only=not joins,
-        topics=topics,
-    )
-    request = AddPartitionsToTxnRequest(transactions=[transaction])
+    checks = services.coordinators.partition_checks
     for pause_s in (*(_PAUSES_S if joins else ()), None):
-        codes = codes_of(await services.coordinators.transactions.joined(request))
+        codes = await checks.ask(transactional_id, who[:2], places, joins=joins)
         if pause_s is None or ErrorCode.CONCURRENT_TRANSACTIONS not in codes.values():
             break
         await asyncio.sleep(pause_s)

@@ -98,7 +98,7 @@ class Connection:
                 async with asyncio.timeout(timeout_ms / 1000):
                     await self.encrypt(credentials, host)
                     self._may_ask_more = credentials.login is None
-                    self.versions = RELEASE_0_8_2 if version is None else await self._negotiate(version)
+                    self.versions = RELEASE_0_8_2 if version is None else await self.negotiate(version)
                     is_told = credentials.login is not None  # what fails from here on is no matter of versions
                     await self.log_in(credentials)
             except BaseException as error:
@@ -370,7 +370,8 @@ class Connection:
 
     # ---- which versions the broker takes
 
-    async def _negotiate(self, version: int) -> BrokerVersions:
+    async def negotiate(self, version: int) -> BrokerVersions:
+        """Return which versions the broker takes. `open` does it. Raises NetworkError, BrokerError, ProtocolError."""
         # Before `_receive` is at work: this is the one time when a request may stay without its response.
         response = await self._ask_versions(version)
         if response is not None and response.error_code == ErrorCode.UNSUPPORTED_VERSION:

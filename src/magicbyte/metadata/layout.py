@@ -26,6 +26,7 @@ TOPICS: Final = "/brokers/topics"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
+FEATURES: Final = "/feature"
 CONFIG: Final = "/config"
 CONFIG_CHANGE: Final = "/config/changes/config_change_"
 ISR_CHANGE: Final = "/isr_change_notification/isr_change_"
@@ -60,6 +61,7 @@ ALWAYS_THERE: Final = (
 
 PRODUCER_ID_BLOCK: Final = 1000
 _PLAINTEXT: Final = "PLAINTEXT"
+_ENABLED: Final = 1  # features, since 2.7
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
 
 
@@ -216,8 +218,17 @@ class BrokerEndpoint:
         return f"{self.listener}://{host}:{self.port}"
 
 
-def dump_broker(endpoints: Sequence[BrokerEndpoint], rack: str | None, now_ms: int, version: int) -> bytes:
-    """Return the data of a broker's registration. `version`, 1 to 5: `releases.registration_version`."""
+def dump_broker(
+    endpoints: Sequence[BrokerEndpoint],
+    rack: str | None,
+    now_ms: int,
+    version: int,
+    features: Mapping[str, int] | None = None,
+) -> bytes:
+    """Return the data of a broker's registration. `version`, 1 to 5: `releases.registration_version`.
+
+    `features`: the latest level of each that the broker supports; registrations before version 5 do not say it.
+    """
     plain = next((each for each in endpoints if each.security_protocol == _PLAINTEXT), None)
     said: dict[str, Any] = {
         "jmx_port": -1,
@@ -234,16 +245,18 @@ def dump_broker(endpoints: Sequence[BrokerEndpoint], rack: str | None, now_ms: i
     if version >= 4:
         said["listener_security_protocol_map"] = {each.listener: each.security_protocol for each in endpoints}
     if version >= 5:
-        said["features"] = {}
+        latest = (features or {}).items()
+        said["features"] = {name: {"min_version": 1, "max_version": level} for name, level in latest}
     return dump(said)
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker registers: where it is to be reached, and its rack."""
+    """What a broker registers: where it is to be reached, its rack, and the latest levels of features."""
 
     endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None
+    features: Mapping[str, int] = field(default_factory=dict)
 
 
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(\[[^\]]*\]|[^:/\[\]]*):(-?[0-9]+)")
@@ -264,9 +277,28 @@ def load_broker(path: str, data: bytes) -> Registration:
         if found["version"] < 2:
             endpoints = [BrokerEndpoint(_PLAINTEXT, _PLAINTEXT, str(found["host"]), int(found["port"]))]
         rack = found.get("rack")
-        return Registration(tuple(endpoints), None if rack is None else str(rack))
+        features = {str(name): int(each["max_version"]) for name, each in (found.get("features") or {}).items()}
+        return Registration(tuple(endpoints), None if rack is None else str(rack), features)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise MetadataError(path, f"expected endpoints, found {data[:200]!r}") from error
+
+
+def dump_features(levels: Mapping[str, int]) -> bytes:
+    """Return the data of the node that says which levels of features the cluster has (KIP-584)."""
+    features = {name: {"min_version_level": each, "max_version_level": each} for name, each in sorted(levels.items())}
+    return dump({"features": features, "status": _ENABLED, "version": 1})
+
+
+def load_features(data: bytes) -> dict[str, int]:
+    """Return the levels of the cluster's features; version 2 of the node has numbers for them. Raises MetadataError."""
+    found = load(FEATURES, data)
+    try:
+        return {
+            str(name): int(each["max_version_level"] if isinstance(each, dict) else each)
+            for name, each in (found.get("features") or {}).items()
+        }
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise MetadataError(FEATURES, f"expected features with levels, found {data[:200]!r}") from error
 
 
 def dump_controller(broker_id: int, now_ms: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from magicbyte.errors import ErrorCode
+from magicbyte.errors import ErrorCode, code_of
 from magicbyte.groups.effects import Caller, Reply
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.message import Message
@@ -70,11 +70,11 @@ def asked(request: AddPartitionsToTxnRequest) -> Sequence[AddPartitionsToTxnTran
     )
 
 
-def codes_of(response: AddPartitionsToTxnResponse) -> dict[TopicPartition, ErrorCode]:
-    """Return what a response says to each partition of its first transaction, which may be all that it has."""
+def codes_of(told: AddPartitionsToTxnResult) -> dict[TopicPartition, ErrorCode]:
+    """Return what a response says to each partition of one transaction."""
     return {
-        TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
-        for topic in response.results_by_transaction[0].topic_results
+        TopicPartition(topic.name, each.partition_index): code_of(each.partition_error_code)
+        for topic in told.topic_results
         for each in topic.results_by_partition
     }
 

@@ -1,0 +1,221 @@
+"""Asks coordinators of transactions at other brokers about partitions: AddPartitionsToTxn of brokers (KIP-890).
+
+To each broker there is one request at a time, with all transactions that are waiting for it. Source: Kafka's
+AddPartitionsToTxnManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.broker.cluster_view import NOBODY
+from magicbyte.broker.links import PeerLink
+from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, UnsupportedVersionError
+from magicbyte.groups.partitioning import STATE_TOPIC, partition_for
+from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
+from magicbyte.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from magicbyte.transactions.answers import FIRST_OF_BROKERS, codes_of
+from magicbyte.transactions.transaction import by_topic
+
+if TYPE_CHECKING:
+    from magicbyte.broker.markers import ClusterPeers
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.protocol import Message
+
+log = logger(__name__)
+
+TIMEOUT_MS: Final = 30_000  # for the answer of another broker
+_MOST: Final = 500  # transactions of one request
+_IDLE_S: Final = 60.0  # after which a connection is closed
+_VERSIONS: Final = range(FIRST_OF_BROKERS, FIRST_OF_BROKERS + 2)
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(slots=True)
+class _Question:
+    """What is asked about one transaction. `joins`: the partitions are to be added to it, not only verified."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    joins: bool
+    places: set[TopicPartition]
+    answer: asyncio.Future[Codes] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def is_like(self, other: _Question) -> bool:
+        """Whether one entry of a request may ask both."""
+        mine, others = (self.producer_id, self.epoch, self.joins), (other.producer_id, other.epoch, other.joins)
+        return mine == others
+
+    def is_told(self, codes: Mapping[TopicPartition, ErrorCode], others: ErrorCode) -> None:
+        """Answer it; `others` is for the partitions that have no code of their own."""
+        if not self.answer.done():
+            self.answer.set_result({each: codes.get(each, others) for each in self.places})
+
+    def message(self) -> AddPartitionsToTxnTransaction:
+        """Return it as an entry of a request."""
+        topics = [AddPartitionsToTxnTopic(name=topic, partitions=tuple(ids)) for topic, ids in by_topic(self.places)]
+        return AddPartitionsToTxnTransaction(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            verify_only=not self.joins,
+            topics=topics,
+        )
+
+
+class _Outbox:
+    """What is waiting for a broker: one question for each transactional id."""
+
+    def __init__(self) -> None:
+        self._questions: dict[str, _Question] = {}
+        self._more = asyncio.Event()
+
+    def put(self, new: _Question) -> _Question:
+        """Have something asked; return the question to wait for, which may be one that is waiting already.
+
+        Of two epochs the lower one is fenced. What contradicts the waiting question otherwise is to be asked again.
+        """
+        waiting = self._questions.get(new.transactional_id)
+        if waiting is not None and waiting.is_like(new):
+            waiting.places |= new.places
+            return waiting
+        if waiting is not None:
+            is_same_producer = waiting.producer_id == new.producer_id
+            if is_same_producer and new.epoch < waiting.epoch:
+                new.is_told({}, ErrorCode.INVALID_PRODUCER_EPOCH)
+                return new
+            is_fenced = is_same_producer and waiting.epoch < new.epoch
+            waiting.is_told({}, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
+        self._questions[new.transactional_id] = new
+        self._more.set()
+        return new
+
+    async def take(self, most: int = _MOST) -> list[_Question]:
+        """Return what one request is to ask; nothing where nothing has come for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_IDLE_S):
+                await self._more.wait()
+        return self._taken(most)
+
+    def take_all(self) -> list[_Question]:
+        """Return all that is waiting."""
+        return self._taken(len(self._questions))
+
+    def _taken(self, most: int) -> list[_Question]:
+        taken = list(islice(self._questions.values(), most))
+        for each in taken:
+            del self._questions[each.transactional_id]
+        if not self._questions:
+            self._more.clear()
+        return taken
+
+
+class PartitionChecks:
+    """What a partition's leader asks the coordinators of transactions before it takes the first records of one."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        joined: Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]],
+        peers: ClusterPeers | None,
+    ) -> None:
+        """`joined` asks this broker's own coordinator. `peers`: the other brokers, None where there are none."""
+        self._runtime, self._joined, self._peers = runtime, joined, peers
+        self._outboxes: dict[int, _Outbox] = {}  # by broker
+
+    async def ask(
+        self, transactional_id: str, who: tuple[int, int], places: Collection[TopicPartition], *, joins: bool
+    ) -> Codes:
+        """Return what the coordinator of a transaction says to each partition; `who`: producer id and epoch.
+
+        NETWORK_EXCEPTION: it was not reached, or did not answer within `TIMEOUT_MS`. A coordinator of before 3.6 cannot
+        verify: then partitions are taken as verified.
+        """
+        question = _Question(transactional_id, *who, joins, set(places))
+        leader = self._coordinator(transactional_id)
+        if leader == NOBODY:
+            return dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if leader == self._runtime.node_id:
+            request = AddPartitionsToTxnRequest(transactions=[question.message()])
+            (told,) = (await self._joined(request)).results_by_transaction
+            return codes_of(told)
+        answered = await asyncio.shield(self._outbox(leader).put(question).answer)  # others may wait for it, too
+        return {each: answered[each] for each in places}
+
+    def _coordinator(self, transactional_id: str) -> int:
+        """Return the broker that coordinates an id, NOBODY while there is none."""
+        if self._peers is None:
+            return self._runtime.node_id
+        cache = self._peers.cache
+        partitions = cache.count(STATE_TOPIC)
+        if not partitions:
+            return NOBODY
+        view = cache.partition(TopicPartition(STATE_TOPIC, partition_for(transactional_id, partitions)))
+        return view.leader if view is not None and view.leader in cache.live else NOBODY
+
+    def _outbox(self, leader: int) -> _Outbox:
+        found = self._outboxes.get(leader)
+        if found is None:
+            found = self._outboxes[leader] = _Outbox()
+            self._runtime.spawn(self._serve(leader, found))
+        return found
+
+    async def _serve(self, leader: int, outbox: _Outbox) -> None:
+        """Ask a broker what is waiting for it, until nothing has been for long."""
+        link = PeerLink(self._runtime, self._peers, leader, timeout_ms=TIMEOUT_MS, asks_versions=True)
+        asked = list[_Question]()
+        try:
+            while asked := await outbox.take():
+                await self._ask(link, outbox, asked)
+        finally:
+            del self._outboxes[leader]
+            for each in (*asked, *outbox.take_all()):  # none, unless the broker stops
+                each.is_told({}, ErrorCode.NETWORK_EXCEPTION)
+            await link.aclose()
+
+    async def _ask(self, link: PeerLink, outbox: _Outbox, asked: list[_Question]) -> None:
+        try:
+            request = AddPartitionsToTxnRequest(transactions=[each.message() for each in asked])
+            told = _told(await link.send(request, versions=_VERSIONS), link.name)
+        except BrokerError as error:
+            self._complain(link, "transactions are not verified there", error)
+            is_ours = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # of this broker, not of the producer
+            for each in asked:
+                each.is_told({}, ErrorCode.INVALID_TXN_STATE if is_ours else error.code)
+        except UnsupportedVersionError as error:
+            self._complain(link, "transactions are not verified there", error)
+            for each in asked:
+                each.is_told({}, ErrorCode.UNSUPPORTED_VERSION if each.joins else ErrorCode.NONE)
+        except MagicbyteError as error:
+            self._complain(link, "producers are to ask again", error)
+            for each in (*asked, *outbox.take_all()):  # what waited for the answer would wait as long again
+                each.is_told({}, ErrorCode.NETWORK_EXCEPTION)
+        else:
+            for each in asked:
+                each.is_told(told.get(each.transactional_id, {}), ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _complain(self, link: PeerLink, what: str, error: Exception) -> None:
+        self._runtime.complaints.line(
+            log, link.name, "partitions of transactions", "%s: %s: %s", link.name, what, error
+        )
+
+
+def _told(response: Message, broker: str) -> dict[str, Codes]:
+    """Return what is said to each partition of each transaction. Raises BrokerError where that is the same to all."""
+    assert isinstance(response, AddPartitionsToTxnResponse), "the generated class"
+    if response.error_code:
+        raise BrokerError("AddPartitionsToTxn", response.error_code, broker=broker)
+    return {each.transactional_id: codes_of(each) for each in response.results_by_transaction}
