@@ -33,7 +33,7 @@ from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.coordinating import has_partition
 from magicbyte.broker.links import PeerLink
-from magicbyte.broker.partition_checks import _Outbox, _Question
+from magicbyte.broker.partition_checks import _Questions, _Question
 from magicbyte.client import Client
 from magicbyte.errors import ErrorCode, InvalidConfigError, NetworkError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
@@ -285,7 +285,7 @@ def question(epoch: int = 0, places: Sequence[int] = (0,), *, producer_id: int =
 
 def test_questions_about_one_transaction_are_one_entry_of_a_request() -> None:
     async def work() -> None:
-        outbox = _Outbox()
+        outbox = _Questions()
         first = outbox.put(question(places=[0]))
         assert outbox.put(question(places=[1])) is first
         (taken,) = await outbox.take()
@@ -298,7 +298,7 @@ def test_questions_about_one_transaction_are_one_entry_of_a_request() -> None:
 
 def test_of_two_epochs_the_lower_one_is_fenced_and_another_question_is_asked_in_place_of_the_first() -> None:
     async def work() -> None:
-        outbox = _Outbox()
+        outbox = _Questions()
         waiting = outbox.put(question(1))
         older, newer = outbox.put(question(0)), outbox.put(question(2))
         fenced = {PLACE: ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -312,7 +312,7 @@ def test_of_two_epochs_the_lower_one_is_fenced_and_another_question_is_asked_in_
 
 def test_a_request_has_a_bounded_number_of_transactions() -> None:
     async def work() -> None:
-        outbox = _Outbox()
+        outbox = _Questions()
         for each in range(5):
             outbox.put(_Question(f"x{each}", each, 0, False, {PLACE}))
         assert [len(await outbox.take(2)) for _ in range(3)] == [2, 2, 1]

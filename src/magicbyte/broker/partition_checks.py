@@ -76,7 +76,7 @@ class _Question:
         )
 
 
-class _Outbox:
+class _Questions:
     """What is waiting for a broker: one question for each transactional id."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class PartitionChecks:
     ) -> None:
         """`joined` asks this broker's own coordinator. `peers`: the other brokers, None where there are none."""
         self._runtime, self._joined, self._peers = runtime, joined, peers
-        self._outboxes: dict[int, _Outbox] = {}  # by broker
+        self._outboxes: dict[int, _Questions] = {}  # by broker
 
     async def ask(
         self, transactional_id: str, who: tuple[int, int], places: Collection[TopicPartition], *, joins: bool
@@ -166,14 +166,14 @@ class PartitionChecks:
         view = cache.partition(TopicPartition(STATE_TOPIC, partition_for(transactional_id, partitions)))
         return view.leader if view is not None and view.leader in cache.live else NOBODY
 
-    def _outbox(self, leader: int) -> _Outbox:
+    def _outbox(self, leader: int) -> _Questions:
         found = self._outboxes.get(leader)
         if found is None:
-            found = self._outboxes[leader] = _Outbox()
+            found = self._outboxes[leader] = _Questions()
             self._runtime.spawn(self._serve(leader, found))
         return found
 
-    async def _serve(self, leader: int, outbox: _Outbox) -> None:
+    async def _serve(self, leader: int, outbox: _Questions) -> None:
         """Ask a broker what is waiting for it, until nothing has been for long."""
         link = PeerLink(self._runtime, self._peers, leader, timeout_ms=TIMEOUT_MS, asks_versions=True)
         asked = list[_Question]()
@@ -186,7 +186,7 @@ class PartitionChecks:
                 each.is_told({}, ErrorCode.NETWORK_EXCEPTION)
             await link.aclose()
 
-    async def _ask(self, link: PeerLink, outbox: _Outbox, asked: list[_Question]) -> None:
+    async def _ask(self, link: PeerLink, outbox: _Questions, asked: list[_Question]) -> None:
         try:
             request = AddPartitionsToTxnRequest(transactions=[each.message() for each in asked])
             told = _told(await link.send(request, versions=_VERSIONS), link.name)
