@@ -32,8 +32,8 @@ from broker.transacting import (
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.coordinating import has_partition
-from magicbyte.broker.links import PeerLink
-from magicbyte.broker.partition_checks import _Questions, _Question
+from magicbyte.broker.partition_checks import _Question, _Questions
+from magicbyte.broker.peers import PeerLink
 from magicbyte.client import Client
 from magicbyte.errors import ErrorCode, InvalidConfigError, NetworkError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
@@ -51,7 +51,7 @@ async def verifying(folder: Path, **settings: str) -> AsyncIterator[Members]:
     """Give three brokers, with a topic of three partitions, each led by another, and a coordinator of transactions."""
     async with cluster(folder, **SETTINGS, **ONE_OF_GROUPS, **settings) as members, Client(members.bootstrap) as client:
         await make(members, client, partitions=3)
-        await until(lambda: all(has_partition(each, *C) for each in members.brokers.values()))
+        await until(lambda: all(has_partition(each.topics, *C) for each in members.brokers.values()))
         peer = await Peer.of(members.brokers[1])
         while await found(peer):
             await asyncio.sleep(0.01)

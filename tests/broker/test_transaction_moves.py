@@ -51,7 +51,9 @@ async def transacting(folder: Path, *, factor: int = 3) -> AsyncIterator[Members
     """Give three brokers, with a topic of three partitions, each led by another."""
     async with cluster(folder, **SETTINGS) as members, Client(members.bootstrap) as client:
         await make(members, client, factor, partitions=3)
-        await until(lambda: all(has_partition(each, *C) for each in members.brokers.values()))  # whoever coordinates
+        await until(
+            lambda: all(has_partition(each.topics, *C) for each in members.brokers.values())
+        )  # whoever coordinates
         peer = await Peer.of(members.brokers[1])
         while await found(peer):
             await asyncio.sleep(0.01)

@@ -262,7 +262,7 @@ class Broker:
             self.replicas = Replicas(runtime, topics)
         else:
             from magicbyte.broker.cluster_replicas import ClusterReplicas
-            from magicbyte.broker.markers import ClusterPeers
+            from magicbyte.broker.peers import ClusterPeers
             from magicbyte.broker.replica_fetchers import ReplicaFetchers
 
             follower_throttle = ReplicationThrottle(

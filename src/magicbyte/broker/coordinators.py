@@ -15,8 +15,9 @@ from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 if TYPE_CHECKING:
     from magicbyte.broker.coordinating import CoordinatorServices
     from magicbyte.broker.groups import Groups
-    from magicbyte.broker.markers import ClusterPeers, MarkerWriter
+    from magicbyte.broker.markers import MarkerWriter
     from magicbyte.broker.partition_checks import PartitionChecks
+    from magicbyte.broker.peers import ClusterPeers
     from magicbyte.broker.transactions import Transactions
     from magicbyte.errors import ErrorCode
     from magicbyte.groups.effects import Marker

@@ -9,7 +9,7 @@ from magicbyte.client.connection import Connection
 from magicbyte.client.login import NO_CREDENTIALS, Credentials
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import InvalidConfigError, MagicbyteError, NetworkError
-from magicbyte.protocol import APIS, Message
+from magicbyte.protocol import APIS
 from magicbyte.protocol.api import API_VERSIONS
 from magicbyte.releases import inter_broker_versions, login_versions
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.current_files import CurrentFiles
     from magicbyte.broker.listeners import Listener
-    from magicbyte.broker.markers import ClusterPeers
     from magicbyte.broker.runtime import Runtime
 
 
@@ -83,50 +82,3 @@ class Links:
             raise
         link.begin()
         return link
-
-
-class PeerLink:
-    """A connection to one other broker, made with the first request, and anew where it was lost."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        peers: ClusterPeers | None,
-        broker_id: int,
-        *,
-        timeout_ms: int,
-        asks_versions: bool = False,
-    ) -> None:
-        self.name = f"broker {broker_id}"
-        self._runtime, self._peers, self._broker_id, self._timeout_ms = runtime, peers, broker_id, timeout_ms
-        self._asks_versions = asks_versions
-        self._link: Connection | None = None
-
-    async def send(self, request: Message, *, versions: range | None = None) -> Message:
-        """Return the response to a request. Raises NetworkError, UnsupportedVersionError."""
-        link = await self._connected()
-        return await link.send(request, versions=versions, timeout_ms=self._timeout_ms)
-
-    async def _connected(self) -> Connection:
-        link, runtime, peers = self._link, self._runtime, self._peers
-        if link is not None and not link.is_closed and not link.is_stale:
-            return link
-        await self.aclose()
-        address = None if peers is None else peers.cache.inter_broker_address(self._broker_id)
-        if peers is None or address is None:
-            raise NetworkError(f"{self.name} is not there")
-        self._link = link = await peers.links.connect(
-            self._broker_id,
-            *address,
-            protocol=runtime.config.inter_broker_protocol_version,
-            client_id=str(runtime.node_id),
-            timeout_ms=self._timeout_ms,
-            asks_versions=self._asks_versions,
-        )
-        return link
-
-    async def aclose(self) -> None:
-        """Close the connection, if there is one."""
-        link, self._link = self._link, None
-        if link is not None:
-            await link.aclose()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.broker.cluster_view import NOBODY
-from magicbyte.broker.links import PeerLink
+from magicbyte.broker.peers import ClusterPeers, PeerLink
 from magicbyte.broker.turns import Turns
 from magicbyte.errors import ErrorCode, MagicbyteError, code_of
 from magicbyte.groups.effects import Marker, Producer
@@ -31,9 +31,6 @@ from magicbyte.records.control import ControlType, build_marker
 
 if TYPE_CHECKING:
     from magicbyte.broker.appends import Appends
-    from magicbyte.broker.links import Links
-    from magicbyte.broker.membership import Membership
-    from magicbyte.broker.metadata_cache import MetadataCache
     from magicbyte.broker.replicas import Replicas
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topics import Topics
@@ -104,14 +101,6 @@ class MarkerWriter(NamedTuple):
     replicas: Replicas
     appends: Appends
     end_of_offsets: Callable[[int, Marker], asyncio.Future[ErrorCode]]
-
-
-class ClusterPeers(NamedTuple):
-    """The other brokers of a cluster: what is known of them, the tree that they share, connections to them."""
-
-    cache: MetadataCache
-    membership: Membership
-    links: Links
 
 
 async def write_markers(

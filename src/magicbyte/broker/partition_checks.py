@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.cluster_view import NOBODY
-from magicbyte.broker.links import PeerLink
+from magicbyte.broker.peers import PeerLink
 from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, UnsupportedVersionError
 from magicbyte.groups.partitioning import STATE_TOPIC, partition_for
 from magicbyte.ports import TopicPartition
@@ -29,7 +29,7 @@ from magicbyte.transactions.answers import FIRST_OF_BROKERS, codes_of
 from magicbyte.transactions.transaction import by_topic
 
 if TYPE_CHECKING:
-    from magicbyte.broker.markers import ClusterPeers
+    from magicbyte.broker.peers import ClusterPeers
     from magicbyte.broker.runtime import Runtime
     from magicbyte.protocol import Message
 

@@ -40,8 +40,9 @@ from magicbyte.transactions.rules import MARKED
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.coordinating import CoordinatorServices
-    from magicbyte.broker.markers import ClusterPeers, MarkerWriter
+    from magicbyte.broker.markers import MarkerWriter
     from magicbyte.broker.offer import Offer
+    from magicbyte.broker.peers import ClusterPeers
     from magicbyte.broker.request import Request
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message
