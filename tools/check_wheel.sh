@@ -1,16 +1,30 @@
 #!/bin/sh
-# Builds the wheel, installs it as a user would, alone and with Spark, and runs it from there: tools/check_wheel.sh
+# Builds the wheel of what is committed, installs it as a user would, alone and with Spark, and runs it from there:
+# tools/check_wheel.sh. Needs ld.lld, as tools/build.sh does.
 set -eu
 cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
+root=$PWD
+tools/build.sh "$folder"
 .venv/bin/python -m venv "$folder/venv"
 pip() { "$folder/venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
-pip wheel --no-deps --wheel-dir "$folder" .
 pip install "$(echo "$folder"/magicbyte-*.whl)"
 cd "$folder" # away from the sources
 venv/bin/python -c 'from magicbyte.extras import EXTRAS, present; assert not any(map(present, EXTRAS))'
+# The machine code that came along: all kernels, without Numba, and the same records as of the plain twins.
+venv/bin/magicbyte warm | grep -q "kernels are ready in .*magicbyte/compiled/images"
+outcomes() { MAGICBYTE_KERNELS=$1 venv/bin/python "$root/tests/wire/golden_outcomes.py" 0.8.2.2 0.11.0.3 4.3.1 >"$1.json"; }
+outcomes compiled
+outcomes plain
+venv/bin/python - <<'END'
+import json
+
+compiled, plain = (json.load(open(f"{name}.json")) for name in ("compiled", "plain"))
+assert compiled["outcomes"] == plain["outcomes"]
+assert "magicbyte/compiled/images" in compiled["library"] and compiled["kernels"] and not plain["kernels"]
+END
 venv/bin/magicbyte tour --unpack tour
 venv/bin/magicbyte inventory tour/logs >/dev/null
 venv/bin/magicbyte verify tour/logs/kafka-4.3.1 --deep >/dev/null

@@ -28,6 +28,7 @@ cryptography>48.0.0; sys_platform != "darwin" or platform_machine != "x86_64"
 END
 
 printf 'pip\nsetuptools\n' | lock "$@" -o requirements/build.txt -
+printf 'hatchling\n' | lock "$@" -o requirements/release.txt - # what tools/build.sh builds with
 # From the largest to the smallest: each is held to the versions of the one before it.
 lock "$@" --extra dev -o requirements/dev.txt pyproject.toml "$intel_mac" "$intel_mac_dev"
 smaller() { # NAME LARGER EXTRAS…: a lock that is part of another

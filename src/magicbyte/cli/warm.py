@@ -12,15 +12,18 @@ from magicbyte.cli.output import say
 def warm() -> None:
     """Compile the fast paths now, not at their first use.
 
-    Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers.
+    Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers. Where the package
+    came with machine code for this processor (wheels on Linux, x86-64 and arm64) there is nothing to compile.
     """
     from magicbyte import extras
-    from magicbyte.compiled import kernel
+    from magicbyte.compiled import kernel, shipped
 
-    extras.require("fast", "machine code of the kernels")
+    if shipped.library() is None:
+        extras.require("fast", "machine code of the kernels")
     for room in ("magicbyte.codecs", "magicbyte.records", "magicbyte.log"):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             if module.name.endswith("kernels") or ".kernels." in module.name:
                 importlib.import_module(module.name)
     count = kernel.warm()
-    say(f"{count} kernels are ready in {kernel.cache_directory() or 'memory only: no folder can be written'}")
+    where = shipped.FOLDER if shipped.library() is not None else kernel.cache_directory()
+    say(f"{count} kernels are ready in {where or 'memory only: no folder can be written'}")

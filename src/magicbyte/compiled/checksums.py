@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from magicbyte.compiled import shipped
 from magicbyte.compiled.kernel import Bytes, Int32s, bounds_checked, kernel, machine_body
 from magicbyte.compiled.primitives import check_range, in_python, inlined, load_i64, load_u32
 from magicbyte.wire import checksum
@@ -115,17 +116,17 @@ def _crc_tables_only(data: Bytes, start: int, end: int, table: Int32s) -> int:
     return rest ^ 0xFFFFFFFF
 
 
-def _crc32_narrow(data: Bytes, start: int, end: int) -> int:
+def _crc32_narrow(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """Return the CRC-32 of the bytes from `start` to `end`: at least 4, and 16 in front of them are in the buffer."""
     return checksum.crc32(data[start:end])
 
 
-def _crc32c_wide(data: Bytes, start: int, end: int) -> int:
+def _crc32c_wide(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """As `_crc32c_narrow`, with 64 bytes in front."""
     return checksum.crc32c(data[start:end])
 
 
-def _crc32c_narrow(data: Bytes, start: int, end: int) -> int:
+def _crc32c_narrow(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """As `_crc32_narrow`, for CRC-32C."""
     return checksum.crc32c(data[start:end])
 
@@ -136,7 +137,7 @@ def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
     if start >= 64 and end - start >= 4:
         return crc32_wide(data, start, end, table)
     if start >= 16 and end - start >= 4:
-        return _crc32_narrow(data, start, end)
+        return _crc32_narrow(data, start, end, table)
     rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
     return rest ^ 0xFFFFFFFF
 
@@ -145,9 +146,9 @@ def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
 def _crc32c_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
     """As `_crc32_folded`, for CRC-32C."""
     if start >= 64 and end - start >= 4:
-        return _crc32c_wide(data, start, end)
+        return _crc32c_wide(data, start, end, table)
     if start >= 16 and end - start >= 4:
-        return _crc32c_narrow(data, start, end)
+        return _crc32c_narrow(data, start, end, table)
     rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
     return rest ^ 0xFFFFFFFF
 
@@ -308,11 +309,16 @@ def _fold_body(polynomial: int, parts: int) -> Any:
 
 
 def _carry_less_parts() -> int:
-    """Return how many times 128 bits this machine multiplies without carry at once; 0: it does not."""
+    """Return how many times 128 bits the processor multiplies without carry at once; 0: it does not.
+
+    The processor that machine code is made for: this one, except where the package's own code is made.
+    """
     import platform
 
     from llvmlite import binding
 
+    if shipped.made_for is not None:
+        return shipped.made_for.carry_less
     features = binding.get_host_cpu_features()
     if platform.machine().lower() not in ("x86_64", "amd64") or not features.get("pclmul"):
         return 0
@@ -321,16 +327,18 @@ def _carry_less_parts() -> int:
     return 4 if features.get("avx512f") else 2
 
 
-@machine_body(crc32_wide)
-def _crc32_wide() -> Any:
-    if not (parts := _carry_less_parts()):
+def _folding_body(polynomial: int, most: int) -> Any:
+    """Return the machine form of a CRC in vectors of `most` parts at most; by tables where nothing is multiplied."""
+    parts = min(most, _carry_less_parts())
+    if not parts:
         return _crc_tables_only
-    body = _fold_body(IEEE, parts)
+    body = _fold_body(polynomial, parts)
     return inlined(lambda data, start, end, _table: body(data, start, end))
 
 
-machine_body(_crc32_narrow)(lambda: _fold_body(IEEE, 1))
-machine_body(_crc32c_wide)(lambda: _fold_body(CASTAGNOLI, _carry_less_parts()))
-machine_body(_crc32c_narrow)(lambda: _fold_body(CASTAGNOLI, 1))
+machine_body(crc32_wide)(lambda: _folding_body(IEEE, 4))
+machine_body(_crc32_narrow)(lambda: _folding_body(IEEE, 1))
+machine_body(_crc32c_wide)(lambda: _folding_body(CASTAGNOLI, 4))
+machine_body(_crc32c_narrow)(lambda: _folding_body(CASTAGNOLI, 1))
 machine_body(crc32_of)(lambda: _crc32_folded if _carry_less_parts() else _crc_tables_only)
 machine_body(crc32c_of)(lambda: _crc32c_folded if _carry_less_parts() else _crc_tables_only)

@@ -1,5 +1,7 @@
 """Machine code of kernels as files, loaded again without Numba: importing that takes a quarter of a second and 80 MB.
 
+These are made on the machine where they are used; `shipped.py` has those that come with the package.
+
 An image is an object file with one function, which takes the place of 64-bit words: room for the results, then the
 arguments, of an array the place of numpy's object, where the function finds what Numba's own calls find there. Numba
 makes the code, LLVM alone loads it. Only on Linux, where this was tried; elsewhere, and where the code or those objects
@@ -142,27 +144,51 @@ def save(path: Path, library: Any, function: str, signature: Signature) -> None:
 
 
 def _code(name: str, library: Any, function: str, signature: Signature) -> bytes:
-    """Return an object file with `function`, to be called as `name`."""
+    """Return an object file with `function`, to be called as `name`; nothing where it cannot stand alone."""
+    from llvmlite import binding as llvm
+
+    module = module_of(name, library, function, signature)
+    if module is None:
+        return b""
+    target = library.codegen._tm  # the machine that Numba compiled it for
+    strip(module, llvm.create_new_module_pass_manager(), target)
+    return bytes(target.emit_object(module)) if stands_alone(module) else b""
+
+
+def module_of(name: str, library: Any, function: str, signature: Signature) -> Any:
+    """Return an LLVM module with `function` of a library of Numba's, whose only public name is `name`.
+
+    None where the function does not take what the signature says.
+    """
     from llvmlite import binding as llvm
 
     module = llvm.parse_assembly(str(library.get_llvm_str()))
     passed = [str(argument.type) for argument in module.get_function(function).arguments]
     if passed != _numba_types(signature):
-        return b""
+        return None
     entry = llvm.parse_assembly(_entry(name, function, signature))
     entry.triple, entry.data_layout = module.triple, module.data_layout
     module.link_in(entry)
     for each in [*module.functions, *module.global_variables]:
         if not each.is_declaration and each.name != name:
             each.linkage = "internal"
-    passes = llvm.create_new_module_pass_manager()
+    return module
+
+
+def strip(module: Any, passes: Any, target: Any, speed: int = 2) -> None:
+    """Run LLVM's `passes` on a module, and then remove what nothing calls. `speed`: as in -O2."""
+    from llvmlite import binding as llvm
+
     passes.add_global_dead_code_eliminate_pass()
     passes.add_strip_dead_prototype_pass()
-    target = library.codegen._tm  # the machine that Numba compiled it for
-    passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options()))
+    passes.run(module, llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed)))
+
+
+def stands_alone(module: Any) -> bool:
+    """Say whether a module needs nothing of others but the C library's copying of memory."""
     outside = {each.name for each in module.functions if each.is_declaration and not each.name.startswith("llvm.")}
     outside |= {each.name for each in module.global_variables if each.is_declaration}
-    return bytes(target.emit_object(module)) if outside <= _OF_LIBC else b""
+    return outside <= _OF_LIBC
 
 
 def _numba_types(signature: Signature) -> list[str]:

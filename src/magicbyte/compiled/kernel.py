@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, overload
 
-from magicbyte.compiled import image
+from magicbyte.compiled import image, shipped
 from magicbyte.extras import obtain, present
 
 
@@ -52,6 +52,8 @@ Int8s: TypeAlias = Ints
 
 WORTH_LOADING = 8 << 20
 """Bytes of records above which loading Numba (about a second) costs less than the plain twin (about 50 ns a byte)."""
+WORTH_MAPPING = 1 << 20
+"""The same where machine code came with the package: importing numpy is what takes the time then."""
 WORTH_CALLING = 4096
 """Bytes of records above which kernels that are loaded are faster than their plain twins."""
 
@@ -72,7 +74,7 @@ class Kernel:
     """A function and, once it is first called, its machine code. `py_func` is the plain twin."""
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
-        self._origin = py_func
+        self.origin = py_func
         self.py_func: Any = _linked(py_func, {name: k.py_func for name, k in _kernels_named_by(py_func).items()})
         self.__doc__ = py_func.__doc__
         self.__name__ = py_func.__name__
@@ -89,15 +91,20 @@ class Kernel:
         global _loaded
         with _lock:
             if self._compiled is None:
-                self._compiled = _image(self, self._origin) or self.dispatcher()
+                self._compiled = _shipped(self) or _image(self, self.origin) or self.dispatcher()
                 _loaded = True
         return self._compiled
+
+    @property
+    def is_loaded(self) -> bool:
+        """Say whether the machine form was used, or asked for."""
+        return self._compiled is not None
 
     def dispatcher(self) -> Any:
         """Return what Numba makes of it, for other kernels to call."""
         with _lock:
             if self._dispatcher is None:
-                self._dispatcher = _compile(self._origin)
+                self._dispatcher = _compile(self.origin)
         return self._dispatcher
 
 
@@ -124,32 +131,42 @@ def worth_compiling(size: int) -> bool:
     choice = _environment.get(_CHOICE)
     if choice in (_PLAIN, _COMPILED):
         return bool(choice == _COMPILED)
-    if _warming or size < (WORTH_CALLING if _loaded else WORTH_LOADING):
+    if _warming or size < WORTH_CALLING:
         return False
-    return _loaded or _obtainable(size)
+    return _loaded or (size >= WORTH_MAPPING and _obtainable(size))
 
 
 def expect(size: int) -> None:
     """Announce that about `size` bytes of records will come, in pieces: if they are many, load the kernels."""
     global _loaded
-    _loaded = _loaded or (size >= WORTH_LOADING and _obtainable(size))
+    _loaded = _loaded or (size >= WORTH_MAPPING and _obtainable(size))
 
 
-def can_compile() -> bool:
-    """Say whether Numba is there. Without it all that records go through are the plain twins."""
-    return present("fast")
+def available() -> bool:
+    """Say whether there is machine code, or Numba to make it. Without both records go through the plain twins alone."""
+    return shipped.library() is not None or present("fast")
 
 
 def _obtainable(size: int) -> bool:
-    """Say whether there is Numba for `size` bytes of records. For very many it is installed where that can be done."""
-    return obtain("fast") if size >= WORTH_INSTALLING else can_compile()
+    """Say whether machine code is worth its loading for `size` bytes of records.
+
+    For very many Numba is installed where that can be done, unless code came with the package.
+    """
+    if shipped.library() is not None:
+        return True
+    return obtain("fast") if size >= WORTH_INSTALLING else size >= WORTH_LOADING and present("fast")
+
+
+def kernels() -> tuple[Kernel, ...]:
+    """Return every kernel that is imported."""
+    return tuple(_all)
 
 
 def is_warm() -> bool:
     """Say whether `warm` would compile nothing: every kernel that is imported has its image, or cannot have one."""
-    if not can_compile():
+    if shipped.library() is not None or not present("fast"):
         return True
-    paths = [_image_path(each._origin) for each in list(_all)]
+    paths = [_image_path(each.origin) for each in kernels()]
     return all(path is not None and path.exists() for path in paths)
 
 
@@ -159,15 +176,15 @@ def warm() -> int:
     Meanwhile other threads take the plain twins: none waits for a kernel. Without Numba there is nothing to do.
     """
     global _warming
-    if not can_compile():
+    if not available():
         return 0
     _warming = True
     try:
-        for each in _all:
+        for each in kernels():
             each.compiled()
     finally:
         _warming = False
-    return len(_all)
+    return len(kernels())
 
 
 def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
@@ -188,19 +205,38 @@ def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
         return numba.njit(_signature(py_func), cache=cached and from_cache, nogil=True, error_model="numpy")(linked)
 
 
+def _shipped(kernel: Kernel) -> image.Image | None:
+    """Return a kernel's machine code that came with the package, None where none did."""
+    if bounds_checked():
+        return None
+    origin = kernel.origin
+    address = shipped.load(origin.__module__, origin.__name__)
+    return image.Image(address, kernel.__name__, signature_of(origin)) if address else None
+
+
+def signature_of(origin: Callable[..., Any]) -> image.Signature:
+    """Return what a kernel's annotations say that it takes and returns."""
+    notes = {name: str(text) for name, text in origin.__annotations__.items()}
+    return image.Signature(results=_RESULTS[notes.pop("return")], takes=tuple(map(_ARRAYS.get, notes.values())))
+
+
+def compiled_by_numba(origin: Callable[..., Any]) -> tuple[Any, str]:
+    """Compile a kernel's function anew; return Numba's library and the name of the function in it."""
+    (made,) = _compile(origin, from_cache=False).overloads.values()
+    return made.library, str(made.fndesc.llvm_func_name)
+
+
 def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
     """Return a kernel's machine code from its image, which is made if there is none; None where there cannot be one."""
     path = _image_path(origin)
     if path is None:
         return None
-    folder, notes = path.parent, {name: str(text) for name, text in origin.__annotations__.items()}
-    signature = image.Signature(results=_RESULTS[notes.pop("return")], takes=tuple(map(_ARRAYS.get, notes.values())))
+    folder, signature = path.parent, signature_of(origin)
     if (address := image.load(path)) is None:
         with (folder / "images").open("w") as lock_file:
             _lock_file(lock_file.fileno())
             if (address := image.load(path)) is None:
-                (made,) = _compile(origin, from_cache=False).overloads.values()
-                image.save(path, made.library, made.fndesc.llvm_func_name, signature)
+                image.save(path, *compiled_by_numba(origin), signature)
                 address = image.load(path)
     return image.Image(address, kernel.__name__, signature) if address else None
 
@@ -268,12 +304,9 @@ def cache_directory() -> Path | None:
     import hashlib  # not at the top: a small command needs neither, and they take 7 ms
     import tempfile
 
-    digest = hashlib.blake2b(digest_size=8)
     package = Path(__file__).parent.parent
-    kernels = [*package.rglob("*kernels.py"), *package.rglob("kernels/*.py")]
-    for source in sorted([*package.glob("compiled/*.py"), package / "records/layout.py", *kernels]):
-        digest.update(source.read_bytes())
-    digest.update(repr((sys.version_info[:2], bounds_checked(), str(package))).encode())
+    machine = sys.version_info[:2], bounds_checked(), str(package), shipped.sources_digest()
+    digest = hashlib.blake2b(repr(machine).encode(), digest_size=8)
     chosen = os.environ.get("MAGICBYTE_CACHE_DIR")
     base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "magicbyte"
     folder = base / f"kernels-{digest.hexdigest()}"

@@ -1,0 +1,119 @@
+"""Machine code of all kernels that comes with the package: no compiler is needed to use it, and nothing is compiled.
+
+A wheel has a shared object for each level of processor, made by `tools/images.py`. Its functions are those of an image
+(`image.py`), and ctypes alone loads it. Only files in the package's own folder are looked at, and only those that were
+made of the kernels that stand there: their names end in a digest of the sources. A clone has none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from magicbyte.compiled import image
+
+
+class Level(NamedTuple):
+    """Processors that can run the same machine code."""
+
+    name: str
+    machine: str
+    """As the system calls it (`uname -m`)."""
+    needs: frozenset[str]
+    """What /proc/cpuinfo must list under `flags`."""
+    cpu: str
+    """LLVM's name of it."""
+    features: str
+    """What LLVM may use besides."""
+    carry_less: int
+    """How many times 128 bits it multiplies without carry at once."""
+
+
+_V2 = frozenset(["cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3", "pclmulqdq"])
+_V3 = _V2 | frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
+_V4 = _V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "vpclmulqdq"])
+
+LEVELS: Final = (
+    Level("x86-64-v4", "x86_64", _V4, "x86-64-v4", "+pclmul,+vpclmulqdq", 4),
+    Level("x86-64-v3", "x86_64", _V3, "x86-64-v3", "+pclmul", 1),
+    Level("x86-64-v2", "x86_64", _V2, "x86-64-v2", "+pclmul", 1),
+    Level("aarch64", "aarch64", frozenset(), "generic", "", 0),
+)
+"""The levels that a wheel has code for: of one machine, the fastest first."""
+
+FOLDER: Final = Path(__file__).parent / "images"
+
+made_for: Level | None = None
+"""The level that this process makes code for: set by `tools/images.py` alone, None for the machine's own."""
+
+
+def file_name(level: Level) -> str:
+    """Return the name of a level's file, which says what sources it was made of."""
+    return f"{level.name}.{sources_digest()}.so"
+
+
+def symbol(module: str, name: str) -> str:
+    """Return the name of a kernel's function in these files."""
+    return f"{module}.{name}"
+
+
+def load(module: str, name: str) -> int | None:
+    """Return the address of a kernel's code, None where none came with the package."""
+    code = library()
+    if code is None:
+        return None
+    try:
+        return ctypes.cast(code[symbol(module, name)], ctypes.c_void_p).value
+    except AttributeError:
+        return None
+
+
+@cache
+def library() -> Any:
+    """Return the code that came with the package for this processor; None where there is none that can be loaded."""
+    if not FOLDER.is_dir() or not sys.platform.startswith("linux"):
+        return None
+    level = next(iter(levels_here()), None)
+    if level is None or not image.supported():
+        return None
+    try:
+        return ctypes.CDLL(str(FOLDER / file_name(level)))
+    except OSError:  # none of these sources, or on a file system that nothing may be run from
+        return None
+
+
+def levels_here() -> list[Level]:
+    """Return the levels whose code this processor runs, the fastest first."""
+    import platform
+
+    machine, flags = platform.machine(), _flags()
+    return [level for level in LEVELS if level.machine == machine and level.needs <= flags]
+
+
+def _flags() -> frozenset[str]:
+    """Return what the system says that the processor can do."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                name, _, value = line.partition(":")
+                if name.strip() == "flags":
+                    return frozenset(value.split())
+    except OSError:  # no /proc: nothing is known
+        pass
+    return frozenset()
+
+
+@cache
+def sources_digest() -> str:
+    """Return a digest of all sources that machine code is made of: of every kernel, and of what makes it."""
+    import hashlib  # not at the top: a small command needs none, and it takes 7 ms
+
+    digest = hashlib.blake2b(digest_size=8)
+    package = Path(__file__).parent.parent
+    kernels = [*package.rglob("*kernels.py"), *package.rglob("kernels/*.py")]
+    for source in sorted([*package.glob("compiled/*.py"), package / "records/layout.py", *kernels]):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()

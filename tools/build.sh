@@ -1,0 +1,22 @@
+#!/bin/sh
+# Builds the wheel and the source archive into a folder: tools/build.sh FOLDER
+# From what is committed, in a folder of its own; with the kernels' machine code (tools/images.py), which needs ld.lld.
+# The same commit gives the same bytes: times come from the commit, versions of what builds from requirements/.
+set -eu
+cd "$(dirname "$0")/.."
+mkdir -p "$1"
+target=$(cd "$1" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+python=$PWD/.venv/bin/python
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+mkdir "$folder/tree"
+git archive HEAD | tar -x -C "$folder/tree"
+"$python" -I -m pip --disable-pip-version-check --quiet install --target "$folder/hatchling" \
+    --require-hashes --only-binary=:all: -r requirements/release.txt
+cd "$folder/tree"
+"$python" -P tools/images.py src/magicbyte/compiled/images
+chmod -R u=rwX,go=rX .
+PYTHONPATH=$folder/hatchling "$python" -P -m hatchling build -d "$target"
