@@ -55,6 +55,24 @@ def test_files_are_walked_over_by_one_generator_and_behind_damage_by_one_loop() 
     assert homes == {"log/files/heads.py", "log/files/resync.py", "log/append/index_kernels.py"}
 
 
+def test_reports_are_made_json_by_the_room_that_makes_them() -> None:
+    """Commands print what `to_json()` of a report returns, as pipelines and the console keep and show it."""
+    helpers = {
+        f"{name} {each.name}"
+        for name, text in modules().items()
+        if name.startswith("cli/")
+        for each in ast.walk(parsed(text))
+        if isinstance(each, ast.FunctionDef) and each.name.endswith("_json")
+    }
+    output = {
+        "cli/output.py say_json",
+        "cli/render.py _json",
+        "cli/render.py _as_json",
+        "cli/dump_decoders.py _json",
+    }  # a value as JSON, any value
+    assert helpers == output | {"cli/migrate.py to_json"}
+
+
 TWINS = "of `groups/` and of `transactions/`, two coordinators of one make, each imported by its room"
 IN_TWO_FILES = {
     **dict.fromkeys(("Coordinator", "Loading"), TWINS),

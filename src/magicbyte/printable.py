@@ -1,4 +1,4 @@
-"""Text of others as it may be shown: in lines of a terminal, of a log, and in labels of metrics.
+"""Text of others as it may be shown: in lines of a terminal, of a log, and in labels of metrics. Times as text.
 
 A name, a message or a value that comes from a network or a file can hold anything. What would move the cursor, change
 how the rest is read or begin a line of its own is shown as an escape; all other Unicode stays as it is.
@@ -7,6 +7,7 @@ how the rest is read or begin a line of its own is shown as an escape; all other
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _UNSAFE = re.compile(
     "\ud800-\udfff"  # halves of characters, which no encoding has
     "]"
 )
+_LAST_SECOND = 253_402_300_799  # of the year 9999
 _UNSAFE_IN_TEXT = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 
 
@@ -101,3 +103,20 @@ class _Shown:
 
     def __repr__(self) -> str:
         return printable(repr(self._argument))
+
+
+def time_text(timestamp: int) -> str:
+    """Return ms since 1970 as ISO 8601 in UTC; `-` for -1, and the number where no calendar reaches."""
+    if timestamp == -1:
+        return "-"
+    second = _second_text(timestamp // 1000)
+    return f"{second}.{timestamp % 1000:03}Z" if second else f"{timestamp}ms"
+
+
+@lru_cache(4096)
+def _second_text(second: int) -> str:
+    if not 0 <= second <= _LAST_SECOND:
+        return ""
+    from datetime import UTC, datetime, timedelta  # no broker needs it for its start
+
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)).isoformat()[:19]

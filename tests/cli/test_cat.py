@@ -15,9 +15,9 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.cli.render import time_text
 from magicbyte.codecs import Codec
 from magicbyte.log.files.units import parse_time
+from magicbyte.printable import time_text
 from magicbyte.records import columnar
 from magicbyte.records.batch import build_batch
 from magicbyte.records.message import build_message, build_wrapper

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from cli.command import run
 from magicbyte.cli.main import main
-from magicbyte.cli.render import time_text
 from magicbyte.codecs import Codec
 from magicbyte.errors import NetworkError
+from magicbyte.printable import time_text
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing import Broker

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -202,6 +202,19 @@ class Use:
     def records_per_s(self) -> float:
         """The rate of `records`; 0 for consumers for whom nothing is converted: nobody counts their records."""
         return self.records / self.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "is": "consumer" if self.is_consumer else "producer",
+            "clientId": self.client_id,
+            "software": self.software or None,
+            "format": self.format.value,
+            "requestVersion": self.request_version,
+            "bytesPerSecond": round(self.bytes_per_s, 1),
+            "recordsPerSecond": round(self.records_per_s, 1),
+            "recordsConverted": self.converted,
+        }
 
 
 @dataclass(frozen=True, slots=True)

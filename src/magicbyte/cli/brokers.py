@@ -14,7 +14,6 @@ from magicbyte.public.sources import open_sources
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.client import Client
-    from magicbyte.client.client import Topic
     from magicbyte.ports import TopicPartition
     from magicbyte.public.sources import Source
     from magicbyte.records.layout import Dialect
@@ -23,7 +22,6 @@ T = TypeVar("T")
 
 _WITH_VALUES: Final = frozenset({"-s", "-r", "-F", "-G", "-d", "-c"})  # kcat's options that are followed by a value
 
-INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of brokers themselves, which those before 0.10 do not mark as such."""
 
 
@@ -119,8 +117,3 @@ def parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Paramete
             raise click.BadParameter(str(error)) from error
 
     return callback
-
-
-def is_internal(topic: Topic) -> bool:
-    """Whether a topic is of the brokers themselves."""
-    return topic.is_internal or topic.name in INTERNAL

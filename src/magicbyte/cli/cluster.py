@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -128,7 +128,7 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
         complain(f"no broker of {directory} runs: `magicbyte cluster up --directory {directory}` starts them")
     if form == "json":
         document = {} if report is None else report.to_json()
-        say_json(document if local is None else document | {"processes": _processes_json(local)})
+        say_json(document if local is None else document | {"processes": [each.to_json() for each in local.members]})
     else:
         _say_status(report, local)
     is_well = report is not None and report.is_healthy and all(each.is_alive for each in _members(local))
@@ -176,18 +176,6 @@ def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> Non
     say(*(f"{each.topic}-{each.partition}: {each.state}" for each in bad[:_MOST_NAMED]))
     if len(bad) > _MOST_NAMED:
         say(f"and {len(bad) - _MOST_NAMED} more: `magicbyte topics describe --under-replicated` has all")
-
-
-def _processes_json(local: LocalCluster) -> list[dict[str, Any]]:
-    return [
-        {
-            "broker": each.id,
-            "address": each.address,
-            "alive": each.is_alive,
-            "pid": each.process.pid if each.is_alive and each.process is not None else None,
-        }
-        for each in local.members
-    ]
 
 
 # ---- down

@@ -117,7 +117,8 @@ def convert(
         )
         done = _all(convert_partitions(partitions, out, chosen), form, len(partitions), out)
     if form == "json":
-        say_json(_json(done))
+        summed = _sum(done).to_json(sum(each.lz4_headers for each in done))
+        say_json({"partitions": [each.to_json() for each in done], "total": summed})
     elif len(done) > 1:
         say(*_total(done))
     if not all(each.sound for each in done):
@@ -157,11 +158,6 @@ def _hint(done: PartitionConversion) -> str | None:
 
 
 # ---- JSON
-
-
-def _json(done: list[PartitionConversion]) -> Json:
-    total = _sum(done).to_json(sum(each.lz4_headers for each in done))
-    return {"partitions": [each.to_json() for each in done], "total": total}
 
 
 def _sum(done: list[PartitionConversion]) -> ConversionReport:

@@ -12,8 +12,8 @@ from magicbyte.cli import options
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.output import DamagePolicy, say, say_json
 from magicbyte.cli.progress import progress
-from magicbyte.cli.render import many, time_text
-from magicbyte.printable import readable, shortened
+from magicbyte.cli.render import many
+from magicbyte.printable import readable, shortened, time_text
 from magicbyte.public.sources import served
 
 if TYPE_CHECKING:

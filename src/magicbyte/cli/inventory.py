@@ -11,7 +11,8 @@ from magicbyte.cli import options
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.output import DamagePolicy, complain, say, say_json
 from magicbyte.cli.progress import progress
-from magicbyte.cli.render import many, size_text, time_text
+from magicbyte.cli.render import many, size_text
+from magicbyte.printable import time_text
 from magicbyte.public.sources import doubts, is_topic
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from magicbyte.cli.canary import canary
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import complain, say, say_json
-from magicbyte.cli.plan import PlanOptions, made_plan, plan_json, plan_text
+from magicbyte.cli.plan import PlanOptions, made_plan, plan_text
 from magicbyte.cli.render import table_lines
 from magicbyte.clock import SystemClock
 from magicbyte.public.sources import explained
@@ -231,7 +231,7 @@ class _MigrationStatus:
             **self.stage.to_json(),
             "clusterBrokers": [each.to_json() for each in self.brokers],
             "oldClients": [each.to_json() for each in self.clients],
-            "plan": plan_json(self.plan),
+            "plan": self.plan.to_json(),
             "notes": list(self.notes),
         }
 

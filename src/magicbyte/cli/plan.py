@@ -14,12 +14,12 @@ from magicbyte.cli.brokers import client_of, format_option
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import say, say_json
-from magicbyte.cli.render import many, size_text, table_lines, time_text
+from magicbyte.cli.render import many, size_text, table_lines
 from magicbyte.clock import SystemClock
+from magicbyte.printable import time_text
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.archive.migration import Use
     from magicbyte.migration.planner import Estimate, MigrationPlan, TopicFacts, TopicPlan
     from magicbyte.records.encode import Format
 
@@ -55,7 +55,7 @@ def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
         raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
     found = asyncio.run(made_plan(asked))
     if form == "json":
-        say_json(plan_json(found))
+        say_json(found.to_json())
     else:
         say(*plan_text(found))
 
@@ -116,75 +116,6 @@ def _stored(asked: PlanOptions) -> dict[str, TopicFacts]:
     return look_at_directories(named, asked.settings)
 
 
-# ---- JSON
-
-
-def plan_json(found: MigrationPlan) -> Json:
-    """Return what `magicbyte plan --format json` prints."""
-    return {
-        "lookedSeconds": round(found.looked_s, 3),
-        "broker": {"cpu": found.cpu_s, "memoryBytes": found.memory_bytes},
-        "topics": [_topic_json(each) for each in found.topics],
-        "total": {"now": _total_json(found, "now"), "after": _total_json(found, "after")},
-        "notes": list(found.notes),
-    }
-
-
-def _topic_json(found: TopicPlan) -> Json:
-    facts = found.facts
-    return {
-        "topic": facts.name,
-        "format": None if facts.configured is None else facts.configured.value,
-        "target": found.stage.target.value,
-        "phase": found.stage.phase.value,
-        "next": found.stage.step.value,
-        "who": [_use_json(each) for each in found.stage.who],
-        "stored": [
-            {"format": form.value, "codec": codec.name.lower(), "entries": each.entries, "bytes": each.bytes}
-            for (form, codec), each in sorted(facts.stored.items(), key=lambda item: (item[0][0].value, item[0][1]))
-        ],
-        "sampled": facts.shares,
-        "oldFormatLeaves": None if not found.leaves_ms else time_text(found.leaves_ms),
-        "oldFormatIsGone": found.leaves_ms == 0,
-        "clients": [_use_json(each) for each in found.uses],
-        "groups": facts.members,
-        "now": _estimate_json(found.now),
-        "after": _estimate_json(found.after),
-    }
-
-
-def _use_json(use: Use) -> Json:
-    return {
-        "is": "consumer" if use.is_consumer else "producer",
-        "clientId": use.client_id,
-        "software": use.software or None,
-        "format": use.format.value,
-        "requestVersion": use.request_version,
-        "bytesPerSecond": round(use.bytes_per_s, 1),
-        "recordsPerSecond": round(use.records_per_s, 1),
-        "recordsConverted": use.converted,
-    }
-
-
-def _estimate_json(found: Estimate | None) -> Json | None:
-    if found is None:
-        return None
-    return {
-        "cpu": found.cpu_s,
-        "convertedRecordsPerSecond": found.converted_records,
-        "convertedBytesPerSecond": found.converted_bytes,
-        "zeroCopyBytesPerSecond": found.zero_copy_bytes,
-        "moreMemoryBytes": found.memory_bytes,
-    }
-
-
-def _total_json(found: MigrationPlan, which: str) -> Json | None:
-    parts = [estimate for each in found.topics if (estimate := _estimate_json(getattr(each, which))) is not None]
-    if not parts:
-        return None
-    return {name: sum(each[name] or 0 for each in parts) for name in parts[0]}
-
-
 # ---- text
 
 
@@ -214,7 +145,7 @@ def plan_text(found: MigrationPlan) -> list[str]:
             "",
             f"the broker used {found.cpu_s:.3f} of a core for {found.looked_s:.0f} s, and has {memory} in use",
         ]
-    total_now, total_after = _total_json(found, "now"), _total_json(found, "after")
+    total_now, total_after = found.total_now, found.total_after
     if total_now is not None and total_after is not None:
         lines.append(f"in all, the steps change that by {total_after['cpu'] - total_now['cpu']:+.3f} of a core and "
                      f"{size_text(total_after['moreMemoryBytes'])} more of memory")  # fmt: skip

@@ -9,11 +9,10 @@ import functools
 import json
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
 from json.encoder import encode_basestring_ascii as quote
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.printable import printable, readable
+from magicbyte.printable import printable, readable, time_text
 from magicbyte.records.columns import RecordColumns
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ Cells = Callable[[list[bytes | None]], list[str]]
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_SECOND = 253_402_300_799  # of the year 9999
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -193,21 +190,6 @@ def _readable_headers(headers: Headers) -> str:
     if not headers:
         return ""
     return "\t" + ", ".join(f"{readable(name.encode())}={readable(value)}" for name, value in headers)
-
-
-def time_text(timestamp: int) -> str:
-    """Return ms since 1970 as ISO 8601 in UTC; `-` for -1, and the number where no calendar reaches."""
-    if timestamp == -1:
-        return "-"
-    second = _second_text(timestamp // 1000)
-    return f"{second}.{timestamp % 1000:03}Z" if second else f"{timestamp}ms"
-
-
-@functools.lru_cache(4096)
-def _second_text(second: int) -> str:
-    if not 0 <= second <= _LAST_SECOND:
-        return ""
-    return (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
 
 
 def many(count: int, what: str) -> str:

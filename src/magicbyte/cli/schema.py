@@ -113,23 +113,10 @@ def size(
     if proposed_path is not None:
         other = measure(load(proposed_path), other_version, values)
     if form == "json":
-        say_json(_size_json(today.name, version, sizes, other_version, other))
+        proposed = None if other is None else (other_version, other)
+        say_json({"message": today.name, **sizes.to_json(version, proposed)})
     else:
         say(*_size_text(today.name, version, sizes, other_version, other))
-
-
-def _size_json(name: str, version: int, today: MessageSize, other_version: int, other: MessageSize | None) -> Json:
-    report: Json = {"message": name, "version": version, "bytes": today.bytes, "fields": _fields_json(today)}
-    if other is not None:
-        report["proposed"] = {"version": other_version, "bytes": other.bytes, "fields": _fields_json(other)}
-    return report
-
-
-def _fields_json(size: MessageSize) -> list[Json]:
-    return [
-        {"field": row.way, "type": row.type, "form": row.form, "values": row.values, "bytes": row.bytes}
-        for row in size.fields.values()
-    ]
 
 
 def _size_text(name: str, version: int, today: MessageSize, other_version: int, other: MessageSize | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.brokers import bootstrap_option, client_of, format_option, is_internal
+from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
 from magicbyte.cli.options import key_values
 from magicbyte.cli.output import say, say_json, say_text
 from magicbyte.cli.render import table_lines
@@ -53,12 +53,12 @@ topics.add_command(reassign)
 def list_(bootstrap: str, internal: bool, form: str) -> None:
     """List topics with the number of their partitions and replicas."""
     found = asyncio.run(_all(bootstrap))
-    shown = [topic for _, topic in sorted(found.items()) if internal or not is_internal(topic)]
+    shown = [topic for _, topic in sorted(found.items()) if internal or not topic.is_own]
     if form == "json":
-        say_json([_topic_json(topic) for topic in shown])
+        say_json([topic.to_json() for topic in shown])
         return
     rows = [["topic", "partitions", "replicas"]]
-    rows += [[each.name, str(len(each.partitions)), str(_replicas(each))] for each in shown]
+    rows += [[each.name, str(len(each.partitions)), str(each.replicas)] for each in shown]
     say(*table_lines(rows, left={0}))
 
 
@@ -66,20 +66,6 @@ async def _all(bootstrap: str) -> dict[str, Topic]:
     with explained("list topics", EVERY):
         async with client_of(bootstrap) as client:
             return await client.topics()
-
-
-def _topic_json(topic: Topic) -> Json:
-    return {
-        "topic": topic.name,
-        "partitions": len(topic.partitions),
-        "replicas": _replicas(topic),
-        "internal": is_internal(topic),
-    }
-
-
-def _replicas(topic: Topic) -> int:
-    """Return the replicas of its partitions, the most where they differ: a reassignment is under way."""
-    return max((len(each.replicas) for each in topic.partitions.values()), default=0)
 
 
 # ---- describe

@@ -10,7 +10,7 @@ import click
 from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
-from magicbyte.errors import ErrorCode, UnknownTopicError
+from magicbyte.errors import UnknownTopicError
 from magicbyte.ports import TopicPartition
 from magicbyte.public.sources import explained
 
@@ -57,11 +57,11 @@ def elect(
     kind = ElectionType.PREFERRED if preferred else ElectionType.UNCLEAN
     outcomes = asyncio.run(_elected(bootstrap, kind, topics, partitions))
     if form == "json":
-        say_json([_outcome_json(each) for each in outcomes])
+        say_json([each.to_json() for each in outcomes])
     else:
         rows = [[str(each.partition), _told(each)] for each in outcomes]
         say(*table_lines([["partition", "election"], *rows], left={0, 1}))
-    failed = [each.error for each in outcomes if each.error is not None and not _not_needed(each)]
+    failed = [each.failure for each in outcomes if each.failure is not None]
     for error in failed:
         complain(error)
     if failed:
@@ -85,21 +85,7 @@ async def _elected(
             return sorted(await elect_leaders(client, kind, wanted), key=lambda each: each.partition)
 
 
-def _not_needed(outcome: PartitionOutcome) -> bool:
-    return outcome.error is not None and outcome.error.code is ErrorCode.ELECTION_NOT_NEEDED
-
-
 def _told(outcome: PartitionOutcome) -> str:
     if outcome.error is None:
         return "elected"
-    return "not needed" if _not_needed(outcome) else f"failed: {outcome.error.code.name}"
-
-
-def _outcome_json(outcome: PartitionOutcome) -> dict[str, object]:
-    failed = outcome.error is not None and not _not_needed(outcome)
-    return {
-        "topic": outcome.partition.topic,
-        "partition": outcome.partition.partition,
-        "elected": outcome.error is None,
-        "error": outcome.error.code.name if failed and outcome.error is not None else None,
-    }
+    return "not needed" if outcome.failure is None else f"failed: {outcome.failure.code.name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -253,7 +253,7 @@ class _Task:
         lines = _Lines()
         found = await follow(client, target, lines.show) if waits else await progress_of(client, target)
         if self._form == "json":
-            say_json(_progress_json(found, target))
+            say_json(found.to_json(target))
         else:
             rows = [["partition", "state", "replicas", "planned"]]
             rows += [[str(each), "complete", _brokers_text(target[each]), "-"] for each in found.completed]
@@ -323,26 +323,6 @@ def _progress_text(found: ReassignmentProgress) -> str:
     if found.moving:
         told += f", {len(found.moving)} moving: {size_text(found.copied)} of {size_text(found.to_copy)} copied"
     return told
-
-
-def _progress_json(found: ReassignmentProgress, target: Assignment) -> dict[str, Any]:
-    states = [(each, "complete", target[each], target[each]) for each in found.completed]
-    states += [(each, "moving", move.replicas, move.target) for each, move in found.moving.items()]
-    states += [(each, "differs", replicas, target[each]) for each, replicas in found.differing.items()]
-    return {
-        "partitions": [
-            {
-                "topic": each.topic,
-                "partition": each.partition,
-                "state": state,
-                "replicas": list(replicas),
-                "planned": list(planned),
-            }
-            for each, state, replicas, planned in sorted(states)
-        ],
-        "copiedBytes": found.copied,
-        "toCopyBytes": found.to_copy,
-    }
 
 
 class _Lines:

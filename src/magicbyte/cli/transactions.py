@@ -9,7 +9,8 @@ import click
 
 from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
 from magicbyte.cli.output import complain, say, say_json, say_text
-from magicbyte.cli.render import table_lines, time_text
+from magicbyte.cli.render import table_lines
+from magicbyte.printable import time_text
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import difflib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from magicbyte.client.connection import Connection
 from magicbyte.client.login import Credentials
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
+_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -91,6 +92,25 @@ class Topic:
     partitions: dict[int, Partition]
     error: int
     id: uuid.UUID | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the brokers' own; those before 0.10 do not tell of it."""
+        return self.is_internal or self.name in _INTERNAL
+
+    @property
+    def replicas(self) -> int:
+        """The replicas of its partitions, the most where they differ: a reassignment is under way."""
+        return max((len(each.replicas) for each in self.partitions.values()), default=0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "topic": self.name,
+            "partitions": len(self.partitions),
+            "replicas": self.replicas,
+            "internal": self.is_own,
+        }
 
 
 @dataclass(slots=True)

@@ -212,6 +212,26 @@ class ReassignmentProgress:
     copied: int
     to_copy: int
 
+    def to_json(self, target: Assignment) -> dict[str, Any]:
+        """Return it as JSON has it, beside the assignment that it leads to."""
+        states = [(each, "complete", target[each], target[each]) for each in self.completed]
+        states += [(each, "moving", move.replicas, move.target) for each, move in self.moving.items()]
+        states += [(each, "differs", replicas, target[each]) for each, replicas in self.differing.items()]
+        return {
+            "partitions": [
+                {
+                    "topic": each.topic,
+                    "partition": each.partition,
+                    "state": state,
+                    "replicas": list(replicas),
+                    "planned": list(planned),
+                }
+                for each, state, replicas, planned in sorted(states)
+            ],
+            "copiedBytes": self.copied,
+            "toCopyBytes": self.to_copy,
+        }
+
 
 async def progress_of(client: Client, target: Assignment) -> ReassignmentProgress:
     """Return how far a reassignment is. Raises UnknownTopicError for a topic that is not there any more."""

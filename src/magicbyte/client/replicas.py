@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from magicbyte.client.client import BrokerNode, Client
 from magicbyte.client.groups import by_topic
@@ -43,6 +43,21 @@ class PartitionOutcome:
 
     partition: TopicPartition
     error: BrokerError | None
+
+    @property
+    def failure(self) -> BrokerError | None:
+        """Why it was not done; None also where there was nothing to do."""
+        is_needed = self.error is not None and self.error.code is not ErrorCode.ELECTION_NOT_NEEDED
+        return self.error if is_needed else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome of an election as JSON has it."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "elected": self.error is None,
+            "error": None if self.failure is None else self.failure.code.name,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,11 @@ class LaunchedBroker:
         """Where clients reach it."""
         return f"{LOOPBACK}:{self.port}"
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it; without the number of a process that has ended."""
+        pid = self.process.pid if self.process is not None and self.is_alive else None
+        return {"broker": self.id, "address": self.address, "alive": self.is_alive, "pid": pid}
+
 
 @dataclass(frozen=True, slots=True)
 class WantedCluster:

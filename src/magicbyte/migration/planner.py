@@ -12,7 +12,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.archive.migration import (
     Phase,
@@ -42,6 +42,7 @@ from magicbyte.log.live.config import LogConfig
 from magicbyte.migration.rehearsal import Cost, Load, rehearse
 from magicbyte.migration.sightings import CLIENT_ID, is_fetcher
 from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.printable import time_text
 from magicbyte.protocol import APIS
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import KAFKA_FORMATS, Format
@@ -128,6 +129,16 @@ class Estimate:
     zero_copy_bytes: float
     memory_bytes: int | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "cpu": self.cpu_s,
+            "convertedRecordsPerSecond": self.converted_records,
+            "convertedBytesPerSecond": self.converted_bytes,
+            "zeroCopyBytesPerSecond": self.zero_copy_bytes,
+            "moreMemoryBytes": self.memory_bytes,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
@@ -146,6 +157,30 @@ class TopicPlan:
     after: Estimate | None = None
     is_slow: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        facts = self.facts
+        stored = sorted(facts.stored.items(), key=lambda item: (item[0][0].value, item[0][1]))
+        return {
+            "topic": facts.name,
+            "format": None if facts.configured is None else facts.configured.value,
+            "target": self.stage.target.value,
+            "phase": self.stage.phase.value,
+            "next": self.stage.step.value,
+            "who": [each.to_json() for each in self.stage.who],
+            "stored": [
+                {"format": form.value, "codec": codec.name.lower(), "entries": each.entries, "bytes": each.bytes}
+                for (form, codec), each in stored
+            ],
+            "sampled": facts.shares,
+            "oldFormatLeaves": None if not self.leaves_ms else time_text(self.leaves_ms),
+            "oldFormatIsGone": self.leaves_ms == 0,
+            "clients": [each.to_json() for each in self.uses],
+            "groups": facts.members,
+            "now": None if self.now is None else self.now.to_json(),
+            "after": None if self.after is None else self.after.to_json(),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
@@ -156,6 +191,31 @@ class MigrationPlan:
     cpu_s: float | None
     memory_bytes: int | None
     notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it, with the sums of the estimates of topics."""
+        return {
+            "lookedSeconds": round(self.looked_s, 3),
+            "broker": {"cpu": self.cpu_s, "memoryBytes": self.memory_bytes},
+            "topics": [each.to_json() for each in self.topics],
+            "total": {"now": self.total_now, "after": self.total_after},
+            "notes": list(self.notes),
+        }
+
+    @property
+    def total_now(self) -> dict[str, Any] | None:
+        """The estimates of all topics for today, each number summed up; None without any."""
+        return _total(each.now for each in self.topics)
+
+    @property
+    def total_after(self) -> dict[str, Any] | None:
+        """Those for after the next steps."""
+        return _total(each.after for each in self.topics)
+
+
+def _total(estimates: Iterable[Estimate | None]) -> dict[str, Any] | None:
+    rows = [each.to_json() for each in estimates if each is not None]
+    return {name: sum(each[name] or 0 for each in rows) for name in rows[0]} if rows else None
 
 
 # ---- what is stored

@@ -42,6 +42,17 @@ class MessageSize:
     bytes: int
     fields: dict[str, FieldSize]
 
+    def to_json(self, version: int, proposed: tuple[int, MessageSize] | None = None) -> dict[str, Any]:
+        """Return it as JSON has it: of `version`, beside a proposed schema's version and size."""
+        report: dict[str, Any] = {"version": version, "bytes": self.bytes}
+        report["fields"] = [
+            {"field": each.way, "type": each.type, "form": each.form, "values": each.values, "bytes": each.bytes}
+            for each in self.fields.values()
+        ]
+        if proposed is not None:
+            report["proposed"] = proposed[1].to_json(proposed[0])
+        return report
+
 
 def measure(message: MessageSchema, version: int, values: object) -> MessageSize:
     """Return what a message with `values` takes in `version`, without any header.
