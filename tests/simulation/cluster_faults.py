@@ -50,6 +50,7 @@ class ClusterUnderFaults(ABC):
         protocol: str | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
+        self.seed = seed
         self.world = World(seed, most_virtual_s=7200, most_turns=3_000_000)
         self.random = self.world.random_of("history")
         self.protocol = protocol or self.random.choice([each for each in FORMATS if each not in WITHOUT_EPOCHS])

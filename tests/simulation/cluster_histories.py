@@ -13,6 +13,7 @@ healed, and then
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from contextlib import suppress
 
@@ -25,9 +26,11 @@ from magicbyte.ports import TopicPartition
 from magicbyte.records.columns import Record
 from simulation.cluster_faults import TOPIC, ClusterUnderFaults, UnsoundError, records_in
 
+FEWEST_FAULTS = 5
+
 
 class History(ClusterUnderFaults):
-    """One history of producers that send, and of consumers that poll."""
+    """One history of producers that send at least `sends` values in all, and of consumers that poll."""
 
     def __init__(self, seed: int, *, sends: int = 200, brokers: int = 3, protocol: str | None = None) -> None:
         super().__init__(seed, brokers=brokers, protocol=protocol)
@@ -47,9 +50,11 @@ class History(ClusterUnderFaults):
     # ---- clients
 
     async def _produce(self, name: str, count: int) -> None:
-        """Send values, each once."""
+        """Send values, each once: as many as are asked for, and on until enough has gone wrong."""
         async with self._client(name) as client:
-            for at in range(count):
+            for at in itertools.count():
+                if at >= count and sum(self.faults.values()) >= FEWEST_FAULTS:
+                    return
                 value, partition = f"{name} {at}", self.random.choice(self.partitions)
                 codec = self.random.choice([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY])
                 padding = b" " * self.random.choice([0, 10, 1000])

@@ -44,6 +44,7 @@ from magicbyte.records.message import build_wrapper
 DEFAULT_BATCH_BYTES = 16384
 GROUP_BYTES = 1 << 21  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
 _MOST_ROWS = 0x7FFFFFFF
+_FEW_ROWS: Final = 64  # whose lengths are added up sooner than a batch of memory is filled with zeros
 _RECORD_OVERHEAD = 36  # upper bound of what a v2 record has beside key, value and headers
 _HEADER_OVERHEAD = 10
 _TAG_BYTES = 9
@@ -278,7 +279,10 @@ class RowWriter:
             if batched:
                 gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
                 limits = batch_bytes - RECORD_BATCH_OVERHEAD + gap, most_rows
-                size = max(room * (batch_bytes + 1) + _RECORD_OVERHEAD, need)
+                size = room * (batch_bytes + 1) + _RECORD_OVERHEAD
+                if end - row <= _FEW_ROWS:  # room for a whole batch of what may be one record costs more than they do
+                    size = min(size, self._bound(row, end) + (end - row) * gap)
+                size = max(size, need)
                 out, status = self._encode_batches(batches, gap, state, row, end, *limits, size)
                 if status == kernels.FULL:
                     need = size + int(state[kernels.NEED])
