@@ -24,7 +24,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, OffsetOutOfRangeError
 from magicbyte.ports import TopicPartition
 from magicbyte.records.columns import Record
-from simulation.cluster_faults import TOPIC, ClusterUnderFaults, UnsoundError, records_in
+from simulation.cluster_faults import HEALED_WITHIN_S, TOPIC, ClusterUnderFaults, UnsoundError, records_in
 
 FEWEST_FAULTS = 5
 
@@ -116,15 +116,27 @@ class History(ClusterUnderFaults):
 
     # ---- the end
 
+    def _stored(self, partition: int) -> list[tuple[int, str]]:
+        return records_in(self._log(self.brokers[0], TopicPartition(TOPIC, partition)))
+
+    async def _read_all(self, client: Client, partition: int, positions: dict[int, int]) -> None:
+        """Read a partition to the end of its log: a leader that is new lets consumers read less for a moment."""
+        stored, until = self._stored(partition), self.world.virtual_s + HEALED_WITHIN_S
+        end = stored[-1][0] + 1 if stored else 0
+        while positions[partition] < end:
+            if self.world.virtual_s > until:
+                raise UnsoundError(f"{TOPIC}-{partition}: offsets {positions[partition]} to {end} cannot be read")
+            if await self._poll(client, "judge", partition, positions):
+                await asyncio.sleep(0.1)
+
     async def _judge(self) -> None:
         async with self.world.client("judge") as client:
             positions = dict.fromkeys(self.partitions, 0)
             self.recorder.assign("judge", [f"{TOPIC}-{each}" for each in self.partitions]).ok()
             for partition in self.partitions:
-                while not await self._poll(client, "judge", partition, positions):
-                    pass
+                await self._read_all(client, partition, positions)
         for partition in self.partitions:
-            found = records_in(self._log(self.brokers[0], TopicPartition(TOPIC, partition)))
+            found = self._stored(partition)
             values = [value for _, value in found]
             twice = [value for value, count in Counter(values).items() if count > 1]
             if twice:
