@@ -16,7 +16,7 @@ from magicbyte.client.fetch import read_records
 from magicbyte.client.offsets import bounds
 from magicbyte.clock import SystemClock
 from magicbyte.metadata.on_loop import OpenSession
-from magicbyte.ports import MetadataStore, SessionListener
+from magicbyte.ports import MetadataStore, SessionListener, WritableFileSystem
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 
 QUICK = {
@@ -40,11 +40,12 @@ class Members:
         self.brokers: dict[int, Broker] = {}
         self.sessions: dict[int, SimulatedSession] = {}
 
-    async def start(self, broker_id: int, **settings: str) -> Broker:
+    async def start(self, broker_id: int, files: WritableFileSystem | None = None, **settings: str) -> Broker:
         """Start a broker, for the first time or again."""
         own = {name.replace("_", "."): value for name, value in settings.items()}
         fixed = {"broker.id": str(broker_id), "log.dirs": str(self.folder / str(broker_id))}
-        broker = Broker(BrokerConfig({**self.settings, **own, **fixed}), session=self._session_of(broker_id))
+        config = BrokerConfig({**self.settings, **own, **fixed})
+        broker = Broker(config, files=files, session=self._session_of(broker_id))
         await broker.start()
         self.brokers[broker_id] = broker
         return broker

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from builders import run
 from magicbyte.broker.controller_channel import BrokerChannel, Control
 from magicbyte.ports import TopicPartition
@@ -53,7 +55,7 @@ def sent(*controls: Control) -> tuple[list[Control], int]:
     async def work() -> list[Control]:
         broker, loop = Hanging(), asyncio.get_running_loop()
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]] = loop.create_task
-        channel = BrokerChannel(1, broker.open, broker.make, spawn, timeout_ms=1000)
+        channel = BrokerChannel(1, broker.open, broker.make, spawn, lambda: None, timeout_ms=1000)
         channel.send(UpdateMetadata(1, ()), answers.append)
         await asyncio.sleep(0)
         assert len(broker.got) == 1
@@ -92,3 +94,30 @@ def test_nothing_is_taken_across_a_request_that_stops_replicas() -> None:
     found, answers = sent(*controls)
     assert tuple(found) == controls
     assert answers == 4
+
+
+def test_a_fault_of_ours_costs_one_request_and_the_broker_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:
+    wrong = LeaderAndIsr(1, (order(A, 1),))
+    later = [StopReplicas(1, (A,), True), UpdateMetadata(1, (order(B, 1),))]
+
+    class Mistaken(Hanging):
+        def make(self, control: Control) -> Message:
+            assert control is not wrong, "a fault"
+            return super().make(control)
+
+    async def work() -> tuple[list[Control], int]:
+        broker, loop, lost = Mistaken(), asyncio.get_running_loop(), asyncio.Event()
+        answers: list[Message] = []
+        broker.goes_on.set()
+        channel = BrokerChannel(1, broker.open, broker.make, loop.create_task, lost.set, timeout_ms=1000)
+        for each in (wrong, *later):
+            channel.send(each, answers.append)
+        async with asyncio.timeout(20):
+            await lost.wait()
+            while len(answers) < len(later):
+                await asyncio.sleep(0.01)
+        await channel.close()
+        return broker.got, len(answers)
+
+    assert run(work()) == (later, 2)
+    assert "a fault of ours in a request to broker 1" in caplog.text

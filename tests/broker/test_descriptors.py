@@ -22,6 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from broker.builders import asking, fetch, made, produce, records
+from broker.clusters import QUICK, cluster, until
 from broker.serving import Peer, Running
 from builders import run
 from magicbyte.broker.broker import Broker
@@ -31,17 +32,18 @@ from magicbyte.broker.parts import FilePart
 from magicbyte.broker.request import ClientConnection, Request
 from magicbyte.cli.main import main
 from magicbyte.client import Client, admin
-from magicbyte.client.admin import NewTopic
+from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.fetch import fetch_sets
-from magicbyte.client.produce import send
+from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode
 from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.net import descriptors
-from magicbyte.ports import FileEntry
+from magicbyte.ports import FileEntry, TopicPartition
 from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
+from magicbyte.replication.fetcher import Truncate
 from magicbyte.spark.workers import expect_bytes
 
 TIME = 1_700_000_000_000
@@ -132,6 +134,61 @@ def open_logs() -> list[str]:
         except OSError:  # the one that lists them
             continue
     return [each for each in found if re.fullmatch(r"[0-9]{20}\.log", Path(each).name)]
+
+
+def test_replicas_that_there_were_no_descriptors_for_are_led_and_followed_as_soon_as_there_are(folder: Path) -> None:
+    scarce = Scarce()
+
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            await members.start(2, files=scarce)
+            async with Client(members.bootstrap) as client:
+                made = NewTopic("t", 2, assignments=[[1, 2], [2, 1]])
+                await until(lambda: members.brokers[1].cluster_view.broker_ids() == [1, 2])
+                scarce.is_over = True
+                members.brokers[2].logs.files.close()  # somebody else has what logs gave up
+                await create_topic(client, made)
+                await until(lambda: members.brokers[2].topics.get("t") is not None)
+                await asyncio.sleep(5 * int(QUICK["replica.fetch.backoff.ms"]) / 1000)  # it is tried again meanwhile
+                assert members.replica(members.brokers[2], "t") is None
+                scarce.is_over = False
+                await until(lambda: members.isr("t", 0) == members.isr("t", 1) == {1, 2})
+                await send(client, "t", 0, records(10))
+                await send(client, "t", 1, records(10))
+                assert members.brokers[2].logs.health.error is None
+            for index in (0, 1):
+                await until(lambda index=index: members.is_settled("t", index))
+                assert len(set(members.contents("t", index).values())) == 1
+
+    run(work())
+
+
+def test_a_log_that_cannot_be_truncated_for_want_of_descriptors_is_truncated_when_there_are(folder: Path) -> None:
+    scarce = Scarce()
+
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            follower = await members.start(2, files=scarce)
+            await until(lambda: members.brokers[1].cluster_view.broker_ids() == [1, 2])
+            async with Client(members.bootstrap) as client:
+                await create_topic(client, NewTopic("t", 1, assignments=[[1, 2]]))
+                await send(client, "t", 0, records(10))
+                await until(lambda: members.is_settled("t"))
+                partition = members.replica(follower, "t")
+                assert partition is not None
+                key, fetchers = TopicPartition("t", 0), follower.replicas._fetchers  # type: ignore[attr-defined]
+                fetcher = fetchers._by_key[key]
+                scarce.is_over = True
+                follower.logs.files.close()
+                await fetcher._truncate_all([Truncate(key, 5)])
+                assert partition.log.log_end_offset == 10
+                assert key not in fetcher._fetcher.partitions
+                await send(client, "t", 0, records(5), ProduceOptions(acks=1))
+                scarce.is_over = False
+                await until(lambda: members.is_settled("t"))
+            assert len(set(members.contents("t").values())) == 1
+
+    run(work())
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted there")

@@ -76,6 +76,24 @@ def test_a_broker_dies() -> None:
     assert [each.broker_id for each in follow if isinstance(each, UpdateMetadata)] == [1, 2]
 
 
+def test_a_broker_that_may_have_missed_something_is_told_everything_anew() -> None:
+    made = controller()
+    orders, update = {}, None
+    for effect in made.tell_again(2):
+        assert isinstance(effect, LeaderAndIsr | UpdateMetadata)
+        assert effect.broker_id == 2
+        if isinstance(effect, LeaderAndIsr):
+            orders = {each.partition: each.state for each in effect.orders}
+        else:
+            update = effect
+    assert orders == {key: STATES[key].state for key in (A0, A1)}
+    assert update is not None
+    assert {each.partition for each in update.orders} == {A0, A1, B0}
+    made.delete_topics({"a"})
+    assert made.tell_again(2)[-2:] == [StopReplicas(2, (A0, A1), False), StopReplicas(2, (A0, A1), True)]
+    assert made.tell_again(9) == []
+
+
 def test_a_broker_dies_that_a_leader_has_just_taken_into_sync() -> None:
     """The state node has it, and the controller was not notified yet."""
     made = Controller(7, BROKERS, {A0: (1, 2)}, {A0: KnownState(PartitionState(1, 4, (1,), 6), 10)})

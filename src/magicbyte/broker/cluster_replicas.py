@@ -23,6 +23,7 @@ from magicbyte.errors import (
     MetadataError,
     NetworkError,
     NotLeaderError,
+    OutOfDescriptorsError,
     UnknownTopicError,
 )
 from magicbyte.metadata import layout
@@ -91,6 +92,8 @@ class ClusterReplicas(Replicas):
         protocol = runtime.config.inter_broker_protocol_version
         self._notifications = IsrNotifications(runtime.clock.monotonic_ms(), at_once=tells_isr_at_once(protocol))
         self._has_notifications = asyncio.Event()
+        self._postponed: dict[TopicPartition, tuple[Order, tuple[str, int] | None]] = {}
+        self._has_postponed = asyncio.Event()
         version = inter_broker_versions(protocol)[_FETCH]
         self._tells_log_start = version >= _FIRST_WITH_LOG_START
 
@@ -98,6 +101,7 @@ class ClusterReplicas(Replicas):
         """Look after the in-sync replicas from now on. The tasks end with the broker's."""
         self._runtime.spawn(self._shrink())
         self._runtime.spawn(self._notify())
+        self._runtime.spawn(self._try_postponed())
 
     async def close(self) -> None:
         """Follow nothing any more."""
@@ -140,14 +144,17 @@ class ClusterReplicas(Replicas):
         """Lead and follow as the controller says; return the error of each partition.
 
         `addresses`: where the live leaders among others are reached. Partitions that are followed begin to be fetched.
+        What there are too few file descriptors for is tried again by itself. Its error is none of the disk, for which
+        a controller would count the replica as dead until this broker is started again.
         """
         codes: dict[TopicPartition, ErrorCode] = {}
         led, followed = list[tuple[ServedPartition, Order]](), list[tuple[ServedPartition, Order]]()
         for order in orders:
+            self._postponed.pop(order.key, None)
             try:
                 partition = await self._ordered(order)
             except MagicbyteError as error:
-                codes[order.key] = error.code
+                codes[order.key] = self._refusal(order, addresses, error)
                 continue
             if partition is None:
                 codes[order.key] = ErrorCode.STALE_CONTROLLER_EPOCH
@@ -158,11 +165,34 @@ class ClusterReplicas(Replicas):
         for _, order in (*led, *followed):
             self._fetchers.forget(order.key)
         for partition, order in led:
-            await self._lead(partition, order)
+            try:
+                await self._lead(partition, order)
+            except MagicbyteError as error:
+                codes[order.key] = self._refusal(order, addresses, error)
         for partition, order in followed:
             await self._follow(partition, order, addresses.get(order.state.leader))
         await self._fetchers.close_idle()
         return codes
+
+    def _refusal(self, order: Order, addresses: Mapping[int, tuple[str, int]], error: MagicbyteError) -> ErrorCode:
+        """Return the error of an order that was not carried out; postpone it if that may succeed soon."""
+        if not isinstance(error, OutOfDescriptorsError):
+            return error.code
+        self._runtime.complaints.line(logs, "descriptors", "orders", "%s: tried again: %s", order.key, error)
+        self._postponed[order.key] = order, addresses.get(order.state.leader)
+        self._has_postponed.set()
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+    async def _try_postponed(self) -> None:
+        """Carry out the orders for which there were too few file descriptors, until there are enough."""
+        while True:
+            await self._has_postponed.wait()
+            await asyncio.sleep(self._runtime.config.replica_fetch_backoff_ms / 1000)
+            async with self.turn:
+                self._has_postponed.clear()
+                waiting = list(self._postponed.values())
+                addresses = {order.state.leader: address for order, address in waiting if address is not None}
+                await self.take_orders([order for order, _ in waiting], addresses)
 
     async def _ordered(self, order: Order) -> ServedPartition | None:
         """Return the partition of an order, its log made if need be; None for an order that is not newer.
@@ -228,6 +258,7 @@ class ClusterReplicas(Replicas):
         if partition is not None and leader_epoch is not None and 0 <= leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._fetchers.forget(key)
+        self._postponed.pop(key, None)
         if partition is not None:
             async with partition.lock:
                 partition.follow(NO_LEADER, partition.leader_epoch)
@@ -307,6 +338,7 @@ class ClusterReplicas(Replicas):
         try:
             node = await self._store.set(path, layout.dump_state(change.state), change.expected_version)
         except BadVersionError:
+            self._runtime.metrics.failed_isr_updates += 1
             await self._read_refused(partition, leader, change, path)
             return
         except (NetworkError, MetadataError) as error:
@@ -315,6 +347,10 @@ class ClusterReplicas(Replicas):
             return
         if leader.isr_written(change, node.version, self._runtime.clock.monotonic_ms()):
             partition.advance(leader.high_watermark)
+        if len(change.state.isr) < len(before):
+            self._runtime.metrics.isr_shrinks += 1
+        else:
+            self._runtime.metrics.isr_expands += 1
         logs.info("%s: in sync: %s, before: %s", partition, list(change.state.isr), list(before))
         self._isr_changed(partition)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from magicbyte.protocol import Message
 
 RETRY_S: Final = 0.1
+_MOST_RECOVERY_S: Final = 30.0
 log = logger(__name__)
 
 
@@ -102,6 +103,9 @@ class BrokerChannel:
     While a request waits, later ones of its kind become a part of it, unless replicas are to be stopped in between. A
     request that gets no answer is sent again on a new connection, and the next one waits: brokers take the same
     request twice, but no older one behind a newer one. `open_link` connects to where the broker is then.
+
+    A fault of ours costs the request that met it, and ends nothing: `lost` is called, later each time in a row, so that
+    the broker is told everything anew.
     """
 
     def __init__(
@@ -110,10 +114,12 @@ class BrokerChannel:
         open_link: Callable[[], Awaitable[Link]],
         make: Callable[[Control], Message],
         spawn: Spawn,
+        lost: Callable[[], None],
         *,
         timeout_ms: int,
     ) -> None:
         self._broker_id, self._open_link, self._make, self._timeout_ms = broker_id, open_link, make, timeout_ms
+        self._lost, self._recovery_s = lost, RETRY_S
         self._waiting = deque[_WaitingOrders]()
         self._has_work = asyncio.Event()
         self._link: Link | None = None
@@ -142,13 +148,26 @@ class BrokerChannel:
                 waiting = self._waiting.popleft()
                 if not self._waiting:
                     self._has_work.clear()
-                response = await self._deliver(self._make(waiting.whole()))
-                if response is not None:
-                    waiting.answered(response)
+                try:
+                    response = await self._deliver(self._make(waiting.whole()))
+                    if response is not None:
+                        waiting.answered(response)
+                    self._recovery_s = RETRY_S
+                except Exception:
+                    log.exception("controller: a fault of ours in a request to broker %d, which is told all anew in "
+                                  "%.1f s", self._broker_id, self._recovery_s)  # fmt: skip
+                    await self._recover()
         except asyncio.CancelledError:
             return
         finally:
             await self._disconnect()
+
+    async def _recover(self) -> None:
+        """Go on after a fault of ours with what waits, and behind that with everything that the broker is to know."""
+        await self._disconnect()
+        await asyncio.sleep(self._recovery_s)
+        self._recovery_s = min(2 * self._recovery_s, _MOST_RECOVERY_S)
+        self._lost()
 
     async def _deliver(self, request: Message) -> Message | None:
         """Return the response, None for one that cannot be read."""
@@ -180,11 +199,14 @@ class BrokerChannel:
 
 
 class Channels:
-    """A channel for each live broker. What is to be sent is made by `messages`, which know the brokers."""
+    """A channel for each live broker. What is to be sent is made by `messages`, which know the brokers.
 
-    def __init__(self, around: Surroundings, messages: ControlMessages) -> None:
+    `lost` is called with a broker that may have missed something, by a fault of ours.
+    """
+
+    def __init__(self, around: Surroundings, messages: ControlMessages, lost: Callable[[int], None]) -> None:
         self.messages = messages
-        self._around = around
+        self._around, self._lost = around, lost
         self._channels: dict[int, BrokerChannel] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -200,8 +222,9 @@ class Channels:
         for broker_id in brokers:
             if broker_id not in self._channels:
                 open_link = partial(self._open_link, broker_id, timeout_ms)
+                lost = partial(self._lost, broker_id)
                 self._channels[broker_id] = BrokerChannel(
-                    broker_id, open_link, self._made, self._around.spawn, timeout_ms=timeout_ms
+                    broker_id, open_link, self._made, self._around.spawn, lost, timeout_ms=timeout_ms
                 )
 
     def send(self, control: Control, answered: Callable[[Message], None]) -> None:

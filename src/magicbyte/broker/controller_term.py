@@ -96,7 +96,7 @@ class ControllerTerm:
         self._watched = set[TopicPartition]()
         listener = around.config.inter_broker_name
         self._messages = ControlMessages(around.broker_id, epoch, around.protocol, self._topic_ids, listener)
-        self._channels = Channels(around, self._messages)
+        self._channels = Channels(around, self._messages, self._tell_again)
         self._controller = Controller(epoch, {}, {}, {})
         self._timer: asyncio.Task[None] | None = None
 
@@ -212,6 +212,9 @@ class ControllerTerm:
             undone = {TopicPartition(each.topic_name, each.partition_index) for each in errors}
             done = [each for each in deleted if each not in undone]
             self._then(lambda: self._perform(self._controller.replicas_deleted(broker_id, done)))
+
+    def _tell_again(self, broker_id: int) -> None:
+        self._then(lambda: self._perform(self._controller.tell_again(broker_id)))
 
     def _then(self, event: Event) -> None:
         """Have an event handled in this term, behind those that wait."""

@@ -181,13 +181,18 @@ class ApiMetrics:
 class Metrics:
     """Counters of a broker, since it was started. `apis` goes by the key of an API; `deleted`: of topics that went.
 
-    `syncs`: how long logs took to become durable, each time that appends or `flush.ms` waited for it.
+    `syncs`: how long logs took to become durable, each time that appends or `flush.ms` waited for it. `isr_shrinks`,
+    `isr_expands` and `failed_isr_updates`: changes of in-sync replicas that this broker wrote as a leader, and those
+    that the tree refused, as the controller had changed the state of the partition.
     """
 
     topics: dict[str, TopicMetrics] = field(default_factory=dict)
     apis: defaultdict[int, ApiMetrics] = field(default_factory=lambda: defaultdict(ApiMetrics))
     deleted: TopicMetrics = field(default_factory=TopicMetrics)
     syncs: Times = field(default_factory=Times)
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    failed_isr_updates: int = 0
     asked: dict[Asking, Asked] = field(default_factory=dict)
     _clients: dict[ClientSoftware, ClientSoftware] = field(default_factory=dict)
 

@@ -343,8 +343,13 @@ def _cluster(services: PageServices) -> Iterator[Family]:
     controller = services.controller()
     unclean = 0 if controller is None else controller.unclean_elections
     for name, meaning, value in (
-        ("server_replicamanager_isrshrinks", "ISR shrinks. Not counted yet: always 0.", 0),
-        ("server_replicamanager_isrexpands", "ISR expands. Not counted yet: always 0.", 0),
+        ("server_replicamanager_isrshrinks", "ISR shrinks of led partitions.", services.runtime.metrics.isr_shrinks),
+        ("server_replicamanager_isrexpands", "ISR expands of led partitions.", services.runtime.metrics.isr_expands),
+        (
+            "server_replicamanager_failedisrupdates",
+            "ISR changes that the metadata tree refused.",
+            services.runtime.metrics.failed_isr_updates,
+        ),
         ("controller_controllerstats_uncleanleaderelections", "Unclean leader elections.", unclean),
     ):
         family = counter(f"kafka_{name}", meaning)

@@ -17,6 +17,7 @@ from magicbyte.errors import (
     ErrorCode,
     MagicbyteError,
     NetworkError,
+    OutOfDescriptorsError,
 )
 from magicbyte.log.append.prepare import NOTHING_STORED, take
 from magicbyte.log.append.record_set import record_set
@@ -194,9 +195,9 @@ class _LeaderFetcher:
         self._task = runtime.spawn(self._run())
 
     @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that are fetched."""
-        return self._fetcher.partitions
+    def partitions(self) -> Collection[TopicPartition]:
+        """The partitions that are to be fetched."""
+        return self._partitions.keys()
 
     async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
         """Fetch a partition, too. The leader's address may have changed."""
@@ -205,8 +206,18 @@ class _LeaderFetcher:
             await self._disconnect()
         key = TopicPartition(partition.topic, partition.index)
         self._partitions[key] = partition
+        await self._begin(key, partition)
+
+    async def _begin(self, key: TopicPartition, partition: ServedPartition) -> None:
         await self._truncate_all(self._fetcher.follow(key, FollowedLog(partition), partition.leader_epoch))
         self._changed.set()
+
+    async def _begin_again(self, key: TopicPartition, epoch: int) -> None:
+        """Follow a partition from the beginning after a while, if it is followed in the same epoch still."""
+        await asyncio.sleep(self._runtime.config.replica_fetch_backoff_ms / 1000)
+        partition = self._partitions.get(key)
+        if partition is not None and partition.leader_epoch == epoch and key not in self._fetcher.partitions:
+            await self._begin(key, partition)
 
     def forget(self, key: TopicPartition) -> None:
         """Fetch a partition no more."""
@@ -394,6 +405,10 @@ class _LeaderFetcher:
                          partition, partition.log.log_end_offset, cut.offset, self._leader_id)  # fmt: skip
             try:
                 await self._change(partition, partial(_truncate, partition, cut, self._runtime.clock.monotonic_ms()))
+            except OutOfDescriptorsError as error:
+                self._complain("%s: cannot be truncated, which is tried again: %s", partition, error)
+                self._fetcher.forget(cut.partition)
+                self._runtime.spawn(self._begin_again(cut.partition, partition.leader_epoch))
             except (MagicbyteError, OSError) as error:
                 self._complain("%s: cannot be truncated, and is not replicated any more: %s", partition, error)
                 self._fetcher.forget(cut.partition)

@@ -344,6 +344,13 @@ class Controller(_Cluster):
         self._failed[broker_id].update(new)
         return self._settle(new)
 
+    def tell_again(self, broker_id: int) -> list[Effect]:
+        """Take in that a broker may have missed what it was told: it is told everything anew, if it is live."""
+        if broker_id not in self.brokers:
+            return []
+        update = UpdateMetadata(broker_id, self._orders(self.states))
+        return [update, *self._lead(self.held_by([broker_id]), [broker_id]), *self._stop_deleted([broker_id])]
+
     def log_directory_failed(self, broker_id: int) -> list[Effect]:
         """Take in that a disk of a broker has failed: asked to lead and follow, it says which replicas were there."""
         return self._lead(self.held_by([broker_id]), [broker_id]) if broker_id in self.brokers else []
