@@ -170,8 +170,8 @@ def test_settings_go_beyond_by_name_which_is_said_once_and_remembered(
     use(folder, topic)
     (said,) = (each for each in caplog.messages if "are adopted" not in each)
     assert said == (
-        f"{folder} is kept for Kafka 0.10.0 to come back: log.message.format.version=0.10.0, "
-        "inter.broker.protocol.version=0.10.0; set them to go beyond"
+        f"{folder} stays readable for Kafka 0.10.0: log.message.format.version=0.10.0, "
+        "inter.broker.protocol.version=0.10.0; set them to use later formats"
     )
     caplog.clear()
     for given in (settings, {}):
@@ -180,9 +180,9 @@ def test_settings_go_beyond_by_name_which_is_said_once_and_remembered(
             magic,
             protocol,
         )
-        beyond = [each for each in caplog.messages if "go beyond, to" in each]
+        beyond = [each for each in caplog.messages if "require" in each]
         name = ".".join(map(str, protocol))
-        line = f"{folder} was kept for Kafka 0.10.0, which cannot have it back: the settings go beyond, to {name}"
+        line = f"{folder} was readable for Kafka 0.10.0, and no longer is: the settings require {name}"
         assert beyond == ([line] if given else [])
         caplog.clear()
     assert max(magics(folder)["made-0"]) == magic
@@ -227,7 +227,7 @@ def test_a_topic_that_goes_beyond_its_directory_is_told_of(folder: Path, caplog:
 
     run(work())
     assert caplog.messages == [
-        f"topic {each} stores format 2 from now on: Kafka 0.10.0 cannot have the directory back"
+        f"topic {each} stores format 2 from now on: Kafka 0.10.0 can no longer read the directory"
         for each in ("new", topic)
     ]
 

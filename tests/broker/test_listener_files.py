@@ -54,7 +54,7 @@ def test_a_certificate_that_is_replaced_is_shown_to_later_connections_and_a_brok
         assert await serial_of(broker, tmp_path / "ca.pem") == second
 
     within(work, OnClock({"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(own)}))
-    assert caplog.text.count("listener SSL keeps what its files said before") == 2
+    assert caplog.text.count("listener SSL keeps its former files") == 2
 
 
 def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Path) -> None:
@@ -102,8 +102,8 @@ def test_files_of_another_listener_are_not_read_anew(tmp_path: Path, caplog: pyt
             raw.stream.close()
 
     within(work, OnClock(settings))
-    told = [each.getMessage() for each in caplog.records if "files were read anew" in each.getMessage()]
-    assert told == ["listener TWO: files were read anew"]
+    told = [each.getMessage() for each in caplog.records if "files were reloaded" in each.getMessage()]
+    assert told == ["listener TWO: files were reloaded"]
 
 
 def test_a_second_login_on_a_connection_counts_by_what_the_file_says_now(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_brokers_before_2_3_get_all_settings_again_with_a_warning() -> None:
         ["topic", "segment.bytes", "9", "default"],
     ]
     assert changed.exit_code == 0
-    assert "warning: brokers before 2.3 take all settings at once only" in changed.stderr
+    assert "warning: brokers before 2.3 replace all settings at once" in changed.stderr
     (request,) = broker.asked(alter_configs.AlterConfigsRequest)
     assert {each.name: each.value for each in request.resources[0].configs} == {
         "retention.ms": "5", "cleanup.policy": "compact",

@@ -190,9 +190,9 @@ def test_ctrl_c_ends_the_waiting(bootstrap: str) -> None:
         (["-t", "topic", "-f", "%"], "'%': expected one of %s"),
         (["-t", "topic", "-K", r"\q"], "expected \\n"),
         (["-t", "topic", "-J", "-f", "%s"], "-f and -J contradict each other"),
-        (["-L"], "-L is not there as in kcat: `magicbyte topics list`"),
-        (["-Q", "-t", "topic:0:-1"], "-Q is not there as in kcat"),
-        (["-t", "topic", "-s", "avro", "-r", "http://registry"], "-s is not there as in kcat"),
+        (["-L"], "-L does not exist here: `magicbyte topics list`"),
+        (["-Q", "-t", "topic:0:-1"], "-Q does not exist here"),
+        (["-t", "topic", "-s", "avro", "-r", "http://registry"], "-s does not exist here"),
         (["-t", "topic", "-X", "fetch.min.bytes=1"], "no setting is called 'fetch.min.bytes'"),
     ],
 )

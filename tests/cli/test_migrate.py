@@ -266,7 +266,7 @@ def test_a_canary_is_watched_beside_others() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--watch", "5"], "--watch judges one broker: expected --broker ID"),
+        (["--watch", "5"], "--watch compares one broker with the others: expected --broker ID"),
         (["--metrics", "http://h/metrics"], "expected ID=URL, such as 1=http://host1:9404/metrics"),
     ],
     ids=["no broker", "no id"],

@@ -153,7 +153,7 @@ def test_a_store_can_be_read_but_not_written_to(tmp_path: Path) -> None:
     assert run("rebuild-index", "memory://rebuild/orders-0").exit_code == 0
     result = run("rebuild-index", "memory://rebuild/orders-0", "--write")
     assert result.exit_code == 2
-    assert "expected a folder of this machine to write to" in result.stderr
+    assert "expected a local folder to write to" in result.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fcntl")

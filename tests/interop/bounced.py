@@ -66,7 +66,7 @@ class OneBroker:
 
     def check_log(self) -> None:
         """Raise AssertionError if the broker told of a fault of its own."""
-        assert "for a fault of ours" not in self._log.read_text()
+        assert "because of a bug" not in self._log.read_text()
 
 
 class ThreeBrokers:

@@ -27,7 +27,7 @@ ZOOKEEPER = 0  # in place of a broker's number
 HERE, TREE = "10.77.0.253", "10.77.0.254"
 SESSION_MS = 4000
 PATIENCE_S = 60.0
-FAULT = "for a fault of ours"  # in the line of what should not be
+FAULT = "because of a bug"  # in the line of what should not be
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),

@@ -339,7 +339,7 @@ def test_configs(cluster: Cluster) -> None:
     def change(*arguments: str) -> None:
         result = cluster.run("configs", *arguments)
         assert result.exit_code == 0, result.stderr
-        assert ("all settings at once only" in result.stderr) == (not cluster.has("2.3"))
+        assert ("replace all settings at once" in result.stderr) == (not cluster.has("2.3"))
 
     change("set", *where, "retention.ms=123456789", "cleanup.policy=compact")
     settle(lambda: own(*where) == {"retention.ms": "123456789", "cleanup.policy": "compact"})

@@ -64,7 +64,7 @@ def test_nothing_is_under_the_final_name_before_it_is_complete(tmp_path: Path) -
         written = writer.finish()
     assert names(tmp_path) == ["t-0"]
     assert (written.first_offset, written.end_offset, written.segments, written.size) == (0, 2, 1, 97)
-    with pytest.raises(LogDirectoryError, match="expected nothing of that name yet"):
+    with pytest.raises(LogDirectoryError, match="expected a new name, found a file or folder"):
         PartitionWriter(folder)
 
 

@@ -106,4 +106,4 @@ def test_what_is_left_out_for_kafka_is_what_the_table_of_settings_calls_ours() -
 def test_a_directory_in_use_or_without_metadata_is_one_line(tmp_path: Path) -> None:
     done = run("metadata", "export", "--dir", tmp_path, "--zookeeper", "127.0.0.1:1")
     assert done.exit_code == 2
-    assert "no broker of ours was here" in done.stderr
+    assert "magicbyte has not served it" in done.stderr

@@ -255,7 +255,10 @@ def test_translate_says_where_offsets_and_groups_are_under_a_prefix_too(pair: Pa
     ("arguments", "message"),
     [
         (["--topic", "topic", "--partition", "0"], "expected --topic, --partition and --offset, or --from and --group"),
-        (["--topic", "topic", "--partition", "0", "--offset", "3"], "topic-0: expected a place and a map of group"),
+        (
+            ["--topic", "topic", "--partition", "0", "--offset", "3"],
+            "topic-0: expected the progress and the offset map of group",
+        ),
     ],
 )
 def test_what_cannot_be_translated_is_said(pair: Pair, arguments: list[str], message: str) -> None:

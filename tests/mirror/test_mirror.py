@@ -242,7 +242,7 @@ def test_the_command_says_what_it_copied(pair: Pair) -> None:
 def test_topics_that_are_not_there_are_an_error(pair: Pair, option: str) -> None:
     result = pair.command(option)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--topics '.*': expected some at the source, found none" in result.stderr
+    assert "--topics '.*': expected matching topics at the source, found none" in result.stderr
 
 
 def test_a_target_with_records_of_others_is_refused(pair: Pair) -> None:

@@ -250,5 +250,5 @@ def test_brokers_that_do_not_tell_of_unstable_progress_are_refused(pair: Pair) -
     pair.fill("topic", [Codec.NONE])
     with Broker({"as.version": "2.4"}) as old:
         pair.addresses = pair.addresses[0], old.bootstrap_servers
-        with pytest.raises(MirrorError, match="do not tell whether a progress is still being committed"):
+        with pytest.raises(MirrorError, match="do not report pending offset commits"):
             pair.mirror(TRANSACTIONS)

@@ -7,7 +7,7 @@ healed, and then
 * every partition has all of its replicas in sync, and their logs are equal byte for byte;
 * every acknowledged record is in them, once, at the offset that was acknowledged;
 * what clients saw is sound by `testing/checker`: nothing lost, twice, skipped, or out of order;
-* no task of a broker has ended for a fault of ours.
+* no task of a broker has ended because of a bug.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def test_a_sink_with_something_in_it_is_refused(archive: Path) -> None:
         run(given, resume=True)
     (archive / "out/mine").unlink()
     run(given)
-    with pytest.raises(LogDirectoryError, match="--resume goes on"):
+    with pytest.raises(LogDirectoryError, match="--resume continues"):
         run(given)
 
 
@@ -689,7 +689,7 @@ def test_an_interrupt_says_how_to_go_on(
     pipeline(archive, CONVERT)
     monkeypatch.setattr(driver, "run", stopped)
     done = command("pipeline", "run", str(archive / "pipeline.toml"))
-    assert (done.exit_code, done.stderr) == (130, "magicbyte: stopped; --resume goes on with what is finished\n")
+    assert (done.exit_code, done.stderr) == (130, "magicbyte: stopped; --resume continues after the finished work\n")
 
 
 def test_an_output_of_which_something_is_gone_is_not_committed(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:

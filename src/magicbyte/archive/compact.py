@@ -160,7 +160,7 @@ def compact_logs(
     above: dict[str, list[PartitionDirectory]] = {}
     for each in partitions:
         if not isinstance(each.files, LocalFiles):
-            raise LogDirectoryError(f"{each.path}: expected a folder of this machine")
+            raise LogDirectoryError(f"{each.path}: expected a local folder")
         above.setdefault(_above(each), []).append(each)
     for folder, inside in above.items():
         files = LocalFiles()

@@ -291,7 +291,7 @@ class _State:
                 raise LogDirectoryError(f"{path}: expected version {_STATE_VERSION}, found {first['version']}")
             return cls(first["conversion"], first["complete"], {line["partition"]: line for line in lines})
         except (ValueError, KeyError, TypeError) as error:
-            raise LogDirectoryError(f"{path}: expected what an interrupted conversion left: {error!r}") from error
+            raise LogDirectoryError(f"{path}: expected the state of an interrupted conversion: {error!r}") from error
 
     def write(self, out: Path) -> None:
         """Put all of it into a new file, the partitions in the order of their names."""
@@ -369,7 +369,7 @@ class _Job:
             if said is None or said["source"] != _identity(partitions[name]):
                 source = partitions[name].path
                 raise LogDirectoryError(
-                    f"{out / str(name)}: expected the conversion of {source} as it is, found another"
+                    f"{out / str(name)}: expected the conversion of the present {source}, found another"
                 )
         make_directory(out)
         job = cls(out, options, partitions, finished, state)

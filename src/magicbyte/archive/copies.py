@@ -51,7 +51,7 @@ def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterat
     files = LocalFiles()
     for each in partitions:
         if not isinstance(each.files, LocalFiles):
-            raise LogDirectoryError(f"{each.path}: expected a folder of this machine")
+            raise LogDirectoryError(f"{each.path}: expected a local folder")
     above = {str(Path(each.path).parent) for each in partitions}
     if len(above) != 1:
         raise LogDirectoryError(f"{out}: expected partitions of one log directory, found {' and '.join(sorted(above))}")

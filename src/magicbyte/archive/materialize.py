@@ -29,12 +29,12 @@ def materialize(url: str, to: Path, progress: Callable[[int], None] = lambda _: 
     refuse_overlap(to, [url])
     stored = read_stored(store)
     if stored is None:
-        raise LogDirectoryError(f"{url}: expected what a pipeline committed to a store of objects, found no manifest")
+        raise LogDirectoryError(f"{url}: expected the output of a pipeline in an object store, found no manifest")
     make_directory(to)
     try:
         lock = LocalFiles().lock(str(to / LOCK))
     except BlockingIOError as error:
-        raise LogDirectoryError(f"{to}: another process, or a broker, is using this folder") from error
+        raise LogDirectoryError(f"{to}: another process, such as a broker, is using this folder") from error
     try:
         known = {output.name for output in stored.outputs} | {_part(output.name) for output in stored.outputs}
         beside = {} if stored.tables else {name.rpartition("/")[2]: name for name in store.sizes(stored.checkpoints)}

@@ -102,7 +102,7 @@ def retain_logs(
     above: dict[str, list[PartitionDirectory]] = {}
     for each in partitions:
         if not isinstance(each.files, LocalFiles):
-            raise LogDirectoryError(f"{each.path}: expected a folder of this machine")
+            raise LogDirectoryError(f"{each.path}: expected a local folder")
         above.setdefault(each.path.rstrip("/").rpartition("/")[0] or "/", []).append(each)
     for folder, inside in above.items():
         files = LocalFiles()
@@ -157,7 +157,7 @@ def _content_of_mark(files: WritableFileSystem, marker: str) -> bytes:
         folder, _, name = marker.rpartition("/")
         raise LogDirectoryError(
             f"{folder}: its broker was not shut down cleanly: expected {name}; "
-            "let the broker start, mend its logs, and stop, or salvage or convert them: what these write has it"
+            "start the broker so that it recovers its logs, and stop it, or use the output of salvage or convert"
         )
     return read_whole(files, marker)
 

@@ -607,7 +607,7 @@ def _refuse_others(out: Path, partitions: Iterable[TopicPartition]) -> None:
     names = {str(name) for name in partitions}
     others = [each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith(".")]
     for other in sorted(set(others) - names):
-        raise LogDirectoryError(f"{out}: expected a new directory, or what an earlier run left; found {other}")
+        raise LogDirectoryError(f"{out}: expected a new directory, or the output of an earlier run; found {other}")
 
 
 def _log_starts(partitions: Mapping[TopicPartition, PartitionDirectory]) -> dict[TopicPartition, int]:

@@ -130,7 +130,7 @@ class PartitionWriter:
         self._snapshots: list[int] = []
         self._is_complete = False
         if folder.exists():
-            raise LogDirectoryError(f"{folder}: expected nothing of that name yet")
+            raise LogDirectoryError(f"{folder}: expected a new name, found a file or folder")
         self._temporary = temporary_name(folder)
         if resume_at is not None:
             self._resume(resume_at)

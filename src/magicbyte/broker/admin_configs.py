@@ -202,7 +202,7 @@ async def _alter(services: ConfigServices, kind: int, name: str, rewrite: Rewrit
         if not (kind == BROKER and name == _ALL_BROKERS):
             _check_broker(services, kind, name)
         if kind == BROKER_LOGGER:
-            raise InvalidRequestError("the levels of loggers are not changed by requests")
+            raise InvalidRequestError("requests cannot change the levels of loggers")
         await _alter_broker(services, name, rewrite, validate_only=validate_only)
 
 

@@ -59,9 +59,11 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
     now = Kept(stored, line_of(spoken))
     names = ", ".join(f"{name}={text}" for name, text in config.of_directory.items())
     if before is not None and names:
-        log.warning("%s is kept for Kafka %s to come back: %s; set them to go beyond", logs.path, _line(before), names)
+        log.warning(
+            "%s stays readable for Kafka %s: %s; set them to use later formats", logs.path, _line(before), names
+        )
     if before is not None and (now.stored.magic > before.stored.magic or now.protocol > before.protocol):
-        log.warning("%s was kept for Kafka %s, which cannot have it back: the settings go beyond, to %s",
+        log.warning("%s was readable for Kafka %s, and no longer is: the settings require %s",
                     logs.path, _line(before), _line(now))  # fmt: skip
     config.adopt(now.settings())  # the same holds, and `warn_beyond` goes by it
     data = layout.dump_config(now.settings())

@@ -123,7 +123,7 @@ class Authorizer:
                 try:
                     await self._read()
                 except MagicbyteError as error:
-                    log.warning("changed ACLs cannot be read yet, those of before hold: %s", error)
+                    log.warning("changed ACLs cannot be read yet, the former ones apply: %s", error)
                     self._is_stale = True
                     await asyncio.sleep(_RETRY_S)
         finally:
@@ -162,7 +162,7 @@ class Authorizer:
                     log.debug("another one changes ACLs at the same time: %s", error)
                 else:
                     return
-        raise MetadataError(resource.path, f"others have changed it {_ATTEMPTS} times meanwhile")
+        raise MetadataError(resource.path, f"{_ATTEMPTS} attempts failed because of concurrent changes")
 
     async def _change(self, resource: ResourcePattern, add: Entries, remove: Entries) -> None:
         store, path = self._store, resource.path

@@ -174,7 +174,7 @@ class Background:
         except LogDirectoryOfflineError:  # its line is written already
             return False
         except OutOfDescriptorsError as error:
-            log.warning("put off: %s", error)
+            log.warning("postponed: %s", error)
             return False
         return True
 

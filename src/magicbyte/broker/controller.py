@@ -211,7 +211,7 @@ class ControllerService:
     async def _ask(self, work: Callable[[ControllerTerm], Awaitable[T]]) -> T:
         """Do work as an event; return what it returns, and raise what it raises."""
         if self._task is None or self._task.done():
-            raise NotControllerError("the broker is about to stop")
+            raise NotControllerError("the broker is stopping")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.add(answer)
         try:

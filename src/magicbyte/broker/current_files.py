@@ -50,9 +50,9 @@ class CurrentFiles(Generic[T]):
         try:
             self._now = self._read(self._listener, self._config)
         except InvalidConfigError as error:
-            log.error("listener %s keeps what its files said before: %s", self._listener.name, error)  # noqa: TRY400 no fault of ours
+            log.error("listener %s keeps its former files: %s", self._listener.name, error)  # noqa: TRY400 no fault of ours
         else:
-            log.info("listener %s: files were read anew", self._listener.name)
+            log.info("listener %s: files were reloaded", self._listener.name)
 
     def _look(self) -> list[tuple[int, int, int] | None]:
         return [_stamp_of(each) for each in self._paths]

@@ -112,7 +112,7 @@ class _LimitedLogin:
             self._again_ms = now_ms
             return self._log_in_again(frame)
         if expires_ms is not None and now_ms > expires_ms:
-            raise SecurityError(f"{self._login.peer}: its login has ended, and it did not log in again")
+            raise SecurityError(f"{self._login.peer}: its session has expired, and it did not authenticate again")
         return self._handler(frame)
 
     async def _log_in_again(self, frame: memoryview) -> None:
@@ -123,7 +123,7 @@ class _LimitedLogin:
                 await self._login.run_again(frame, await self._current.now())
         except TimeoutError:
             raise SecurityError(
-                f"{self._login.peer}: it has not logged in again within {limits.entrance_ms} ms"
+                f"{self._login.peer}: it has not authenticated again within {limits.entrance_ms} ms"
             ) from None
         self._incoming.limits = limits
 
@@ -183,7 +183,7 @@ class _Login:
             await (self._step if wraps else self._raw_step)(conversation)
             if conversation.user is not None:
                 return conversation.user
-        raise SecurityError(f"{self._stream.peer}: the login by {mechanism} does not come to an end")
+        raise SecurityError(f"{self._stream.peer}: the login by {mechanism} does not complete")
 
     async def _agree(self) -> tuple[str, bool]:
         """Return the mechanism, and whether its tokens come in requests."""

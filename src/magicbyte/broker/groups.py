@@ -71,7 +71,7 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
 
     def _loaded(self, partition: int, term: int, found: LoadedPartition) -> None:
         if found.passed_over:
-            log.warning("%s-%d: %d records of types not known here", OFFSETS_TOPIC, partition, found.passed_over)
+            log.warning("%s-%d: %d records of unknown types", OFFSETS_TOPIC, partition, found.passed_over)
         self.coordinator.loaded(partition, term, found, Moment.of(self._runtime.clock))
         self.set_timer()
 

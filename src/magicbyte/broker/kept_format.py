@@ -39,5 +39,5 @@ def warn_beyond(config: BrokerConfig, who: str, stored: Format) -> None:
     """Log it when a format that was set while the broker runs goes beyond the one that its directory is kept in."""
     kept = Kept.of(config.remembered)
     if stored.magic > kept.stored.magic:
-        log.warning("%s stores format %s from now on: Kafka %s cannot have the directory back",
+        log.warning("%s stores format %s from now on: Kafka %s can no longer read the directory",
                     who, stored.value, FORMAT_NAMES[kept.stored])  # fmt: skip

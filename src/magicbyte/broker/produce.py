@@ -234,7 +234,9 @@ def _new_set(
     rules: AppendRules | None = config.append
     if config.is_identical:
         if dialect is not partition.log.config.dialect:
-            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "sets of an enriched topic come by such a listener")
+            raise RequestRefusedError(
+                ErrorCode.INVALID_REQUEST, "sets of an enriched topic need a listener of the enriched dialect"
+            )
         rules = None
     is_ours = not records.readonly
     return NewSet(partition, records, rules, request.version, request.client, dialect, is_ours)

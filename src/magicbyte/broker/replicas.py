@@ -108,7 +108,7 @@ class Replicas:
     def check_is_there(self, partition: ServedPartition) -> None:
         """Raise UnknownTopicError for a partition that was deleted while somebody waited for his turn at it."""
         if self.partitions.get((partition.topic, partition.index)) is not partition:
-            raise UnknownTopicError(f"{partition} was deleted; what has its name now is another one")
+            raise UnknownTopicError(f"{partition} was deleted; another partition has its name now")
 
     def fetched(self, partition: ServedPartition, follower_id: int, asked: FetchPartition) -> None:
         """Take in which offset a follower fetches from: it has all records before that."""

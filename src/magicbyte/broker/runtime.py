@@ -87,7 +87,7 @@ class Runtime:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a task of the broker ended for a fault of ours", exc_info=error)
+            log.error("a task of the broker ended because of a bug", exc_info=error)
 
     def stop(self) -> None:
         """Mark the broker as stopping: requests that wait are answered, and no memory is trimmed any more."""

@@ -81,7 +81,7 @@ def kcat_options(said: Mapping[str, str], ignored: str) -> Callable[[F], F]:
     def refuse(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
         def callback(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
             if value is not None:
-                raise click.UsageError(f"{name} is not there as in kcat: {said[name]}", context)
+                raise click.UsageError(f"{name} does not exist here: {said[name]}", context)
 
         return callback
 

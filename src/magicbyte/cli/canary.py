@@ -54,7 +54,7 @@ def canary(
     magicbyte migrate canary -b localhost:9092 --broker 2 --watch 600
     """
     if watch is not None and broker is None:
-        raise click.UsageError("--watch judges one broker: expected --broker ID")
+        raise click.UsageError("--watch compares one broker with the others: expected --broker ID")
     choice, found = asyncio.run(_looked(bootstrap, broker, watch, pages))
     leads_too_much = choice.percent > max_leaders
     if form == "json":

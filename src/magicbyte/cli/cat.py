@@ -51,7 +51,7 @@ def parse_key(_context: click.Context, _parameter: click.Parameter, value: str |
         if prefix == "hex":
             return bytes.fromhex(rest)
     except (binascii.Error, ValueError) as error:
-        raise click.BadParameter(f"{value!r}: expected the key's bytes in {prefix} behind {prefix}:") from error
+        raise click.BadParameter(f"{value!r}: expected the key's bytes in {prefix} after {prefix}:") from error
     return value.encode(errors="surrogateescape")
 
 
@@ -154,13 +154,13 @@ def _check(form: str, values: str | None, output: Path | None, wanted: WantedRec
     """Refuse options that contradict each other. Raises UsageError."""
     to_stdout = output is None or str(output) == "-"
     if values is not None and form not in ("jsonl", "csv"):
-        raise click.UsageError(f"--values is for --format jsonl and csv: {form} has its own way")
+        raise click.UsageError(f"--values is for --format jsonl and csv: {form} has its own encoding")
     if values is not None and batches:
         raise click.UsageError("--values is for records, not for --batches")
     if form == "parquet" and to_stdout:
         raise click.UsageError("--format parquet: expected -o FILE to write to")
     if form == "arrow" and to_stdout and sys.stdout.isatty():
-        raise click.UsageError("--format arrow is binary: expected -o FILE, or a pipe behind it")
+        raise click.UsageError("--format arrow is binary: expected -o FILE, or a pipe")
     if batches and form != "jsonl":
         raise click.UsageError("--batches: expected --format jsonl")
     filters = {"--since": wanted.since, "--until": wanted.until, "--key": wanted.key}

@@ -134,7 +134,7 @@ def _meant(
     chosen = [each for each in partitions if each.path in known or Path(each.path).resolve() in named]
     if not chosen:
         raise LogDirectoryError(
-            f"{paths[0]}: no partition that was compacted before: expected --topic, or the folder of a partition"
+            f"{paths[0]}: no partition was compacted before: expected --topic, or the folder of a partition"
         )
     return chosen
 
@@ -150,8 +150,8 @@ def _refuse_unkeyed(partitions: list[PartitionDirectory], how: CompactOptions) -
         with contextlib.suppress(CorruptRecordError):  # a damaged log is left as it is, and this is reported
             if count := unkeyed(each, how):
                 raise LogDirectoryError(
-                    f"{each.name}: was never compacted, and {many(count, 'record')} without a key would go: "
-                    "--drop-unkeyed lets them go, --dry-run says what else"
+                    f"{each.name}: was never compacted, and {many(count, 'record')} without a key would be removed: "
+                    "--drop-unkeyed removes them, --dry-run shows what else"
                 )
 
 

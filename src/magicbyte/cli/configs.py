@@ -202,7 +202,7 @@ async def _change(bootstrap: str, whose: Whose, changes: dict[str, Any], *, dry_
             await _check(client, whose)
             if not one_by_one:
                 complain(
-                    "warning: brokers before 2.3 take all settings at once only: the others were read and are sent "
-                    "again; what somebody else changes meanwhile is lost"
+                    "warning: brokers before 2.3 replace all settings at once: the others were read and are sent "
+                    "again; a change by someone else meanwhile is lost"
                 )
             await alter_configs(client, whose.resource, whose.name, changes, validate_only=dry_run)

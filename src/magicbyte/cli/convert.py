@@ -140,7 +140,7 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
     except (OSError, KeyboardInterrupt):
         finished = sum(each.error is None for each in done)
         complain(
-            f"stopped: {finished} of {many(expected, 'partition')} finished in {out}; the same command goes on there"
+            f"stopped: {finished} of {many(expected, 'partition')} finished in {out}; the same command continues there"
         )
         raise
     return done

@@ -100,7 +100,7 @@ async def _described(bootstrap: str, names: tuple[str, ...] | None, *, zookeeper
 
 
 def _say_other_kind(name: str, kind: str) -> None:
-    complain(f"warning: {name} is a {kind} group, which this command does not know")
+    complain(f"warning: {name} is a {kind} group, which this command does not support")
 
 
 def _text(group: Json) -> list[str]:

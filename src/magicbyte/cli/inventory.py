@@ -63,7 +63,7 @@ def inventory(
     from magicbyte.log.files.partitions import choose
 
     if deep and any(map(is_topic, paths)):
-        raise click.UsageError("--deep is for logs on disk: of a topic of a running cluster only headers are looked at")
+        raise click.UsageError("--deep is for logs on disk: of a topic in a cluster only headers are read")
     damage = DamagePolicy(on_damage)
     found: list[Inventory] = []
     with contextlib.ExitStack() as stack:

@@ -73,7 +73,7 @@ def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferr
 
     path = directory / FILE_NAME
     if to_zookeeper and not path.exists():
-        raise click.UsageError(f"{directory} has no {FILE_NAME}: no broker of ours was here")
+        raise click.UsageError(f"{directory} has no {FILE_NAME}: magicbyte has not served it")
     with contextlib.closing(ZooKeeperStore(address)) as keeper:
         store = SqliteStore(str(path), SystemClock())
         try:

@@ -328,7 +328,7 @@ def apply(bootstrap: str, request_logs: tuple[Path, ...], pages: tuple[str, ...]
     for objection in against:
         complain(f"{'in spite of' if force else 'refused'}: {objection}")
     if against and not force:
-        complain("nothing was changed; --force does it all the same")
+        complain("nothing was changed; --force overrides this")
     elif asyncio.run(_set_format(bootstrap, topics, target)):
         say(
             f"new records of {', '.join(topics)} are stored in format {target}; magicbyte migrate status shows the rest"
@@ -365,7 +365,7 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> boo
                 await alter_configs(client, ConfigResource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target)]})
                 told = (await describe_configs(client, ConfigResource.TOPIC, topic)).get(FORMAT)
                 if told is None or told.value is None or stored_format(told.value).value != target:
-                    complain(f"{topic}: the brokers have not taken {FORMAT} over")
+                    complain(f"{topic}: the brokers have not applied {FORMAT}")
                     done = False
     return done
 

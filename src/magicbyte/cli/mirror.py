@@ -190,14 +190,14 @@ def mirror(
     )
     here, there = _source(context, source), _target(context, target)
     if sync_groups and (identical or isinstance(there, Path)):
-        raise click.UsageError("--sync-groups: not with identical copies, whose groups need no other offsets")
+        raise click.UsageError("--sync-groups: not with identical copies: their offsets are those of the source")
     if transactional_id is not None and (identical or isinstance(there, Path) or sync_groups or park is not None):
         raise click.UsageError(
             "--transactional-id: not with --identical, a log directory, --sync-groups or --on-oversize=park"
         )
     if not isinstance(here, Client):
         if sync_groups:
-            raise click.UsageError("--sync-groups: not from a log directory; `magicbyte rescue` takes its groups along")
+            raise click.UsageError("--sync-groups: not from a log directory; `magicbyte rescue` also brings its groups")
         if isinstance(there, Path):
             refuse_overlap(there, [str(Path(source).resolve())])
         until_caught_up = True  # nobody adds to it
@@ -285,7 +285,9 @@ async def _serve(mirror: Rounds, savings: Savings, address: tuple[str, int], sta
 def _check_some(found: Sized, choice: Choice) -> None:
     """Raise an error where no topic was meant: a run without an end waits for one."""
     if not found:
-        raise UnknownTopicError(f"--topics {choice.topics.pattern!r}: expected some at the source, found none")
+        raise UnknownTopicError(
+            f"--topics {choice.topics.pattern!r}: expected matching topics at the source, found none"
+        )
 
 
 async def _watch(mirror: Rounds, savings: Savings) -> None:
@@ -296,7 +298,7 @@ async def _watch(mirror: Rounds, savings: Savings) -> None:
             await asyncio.sleep(_TELL_SECONDS)
             copied = mirror.copied()
             if shown is not None and mirror.stop.is_set():
-                say("stopping behind the sets at hand; Ctrl-C again does not wait for them", err=True)
+                say("stopping after the sets in progress; press Ctrl-C again to stop at once", err=True)
                 return
             if shown is not None and copied:
                 shown.show(copied, savings.seconds(copied), time.monotonic())

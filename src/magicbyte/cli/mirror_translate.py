@@ -68,7 +68,7 @@ async def _offset(target: str, progress: str, prefix: str, partition: tuple[str,
         reaches = await saved_reaches(there, progress, prefix, [partition])
     name = f"{partition[0]}-{partition[1]}"
     if partition not in reaches:
-        raise MirrorError(f"{name}: expected a place and a map of group {progress}, found none")
+        raise MirrorError(f"{name}: expected the progress and the offset map of group {progress}, found none")
     return [_line(f"{name}, offset {offset}", reaches[partition].target, reaches[partition].translate(offset))]
 
 

@@ -62,7 +62,7 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
         with _progress(given) as advance:
             done = driver.run(given, master=master, resume=resume, progress=advance)
     except KeyboardInterrupt:
-        complain("stopped; --resume goes on with what is finished" if given.sink else "stopped")
+        complain("stopped; --resume continues after the finished work" if given.sink else "stopped")
         raise
     where = write_report(done)
     if form == "json":

@@ -138,12 +138,12 @@ def _check(partition: PartitionDirectory, paths: tuple[str, ...], *, write: bool
     if any(
         path.endswith(".log") and segment.log.path.endswith(path) for path in paths for segment in partition.segments
     ):
-        raise LogDirectoryError(f"{paths[0]}: expected a partition folder: what belongs to a segment depends on others")
+        raise LogDirectoryError(
+            f"{paths[0]}: expected a partition folder: the files of a segment depend on the segments before it"
+        )
     folder = Path(partition.path)
     if write and not isinstance(partition.files, LocalFiles):
-        raise LogDirectoryError(
-            f"{partition.path}: expected a folder of this machine to write to; --out writes elsewhere"
-        )
+        raise LogDirectoryError(f"{partition.path}: expected a local folder to write to; --out writes elsewhere")
     if write and is_locked(folder.parent / ".lock"):
         raise LogDirectoryError(f"{folder.parent}: a broker is using this log directory; it must be stopped first")
 

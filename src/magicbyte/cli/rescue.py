@@ -92,7 +92,7 @@ def rescue(
         to = ClusterTarget(target, functools.partial(client_of, target)) if folder is None else folder
         receipt = rescue_into(backup, to, work, chosen)
     except KeyboardInterrupt:
-        complain(f"stopped: the same command goes on, with what is in {work}")
+        complain(f"stopped: the same command continues, with the work in {work}")
         raise
     if as_json:
         say_json(receipt.to_json())

@@ -97,8 +97,8 @@ def _refuse_foreign(directory: Path) -> None:
 
     if found := foreign_partitions(directory):
         raise LogDirectoryError(
-            f"{directory}: no broker of ours has served it, and it holds {many(len(found), 'partition')}, such as "
-            f"{found[0]}: serving changes it: --adopt does so all the same, --overlay DIR serves a copy"
+            f"{directory}: magicbyte has not served it before, and it holds {many(len(found), 'partition')}, such as "
+            f"{found[0]}: serving changes it: --adopt serves it and owns it from then on, --overlay DIR serves a copy"
         )
 
 

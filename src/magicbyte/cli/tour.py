@@ -159,7 +159,7 @@ class Tour:
         say("")
         self.stage.say(
             f"That was the tour, in {seconds:.0f} s. On logs of your own: magicbyte tour PATH, or begin with magicbyte "
-            "inventory PATH. Each command explains itself: magicbyte cat --help."
+            "inventory PATH. Each command has help: magicbyte cat --help."
         )
         if self.kept:
             self.stage.say(f"All of it is still in {self.folder}")
@@ -191,7 +191,7 @@ class Tour:
         """Say what there is."""
         self.stage.heading("What is in these logs?")
         self.stage.say(
-            "From the headers alone, so at the speed of the disk. What only decompression tells is a question mark."
+            "From the headers alone, so at the speed of the disk. A ? marks what is known only after decompression."
         )
         self.stage.run("inventory", *self.paths, rows=60)
 
@@ -275,7 +275,7 @@ class Tour:
         segment = next(each for each in chosen.partition.segments if each.log.size)
         assert topic is not None, "it was chosen by its name"
         self.stage.heading("Kafka's own topics")
-        self.stage.say("Who had read how far, when the broker went down:")
+        self.stage.say("Committed offsets of the groups when the broker stopped:")
         bound = ("--max-bytes", "65536") if segment.log.size > _LARGE else ()
         decoding = (decoders[topic], "--skip-record-metadata")
         self.stage.run("dump", _shown(segment.log.path), *decoding, *bound, rows=14, wrap=True, pipe=ONLY_RECORDS)
@@ -311,7 +311,7 @@ class Tour:
         error = next((each for each in chosen.damage if each.position is not None and each.path), None)
         if error is not None:
             self.stage.run("dump", _shown(str(error.path)), "--anatomy", "--at", str(error.position), rows=16)
-        self.stage.say("Every whole batch is copied out, and a comparison that goes on behind the damage proves that:")
+        self.stage.say("Every whole batch is copied out, and a comparison that continues after the damage proves that:")
         self.stage.run("salvage", _shown(chosen.partition.path), "--out", "whole", wrap=True)
         self.stage.run("diff", _shown(chosen.partition.path), "whole", "--on-damage", "skip", rows=12, wrap=True)
 

@@ -204,7 +204,7 @@ async def alter_configs(
 
     `name` is as for `describe_configs`.
 
-    Brokers before 2.3 take all settings at once only: those that are there are read and sent again with the changes,
+    Brokers before 2.3 take all settings at once: those that are there are read and sent again with the changes,
     and what somebody else changes at the same time may be lost.
     """
     what = f"change settings of {resource.name.lower()} {name}"

@@ -169,7 +169,7 @@ async def _not_found(client: Client, name: str) -> NoReturn:
         near = difflib.get_close_matches(name, known, 3)
         detail = f"is it {' or '.join(map(repr, near))}?" if near else f"none of {len(known)} there is like it"
         if (kind := known.get(name)) in OTHER_KINDS:
-            detail = f"it is a {kind} group, which this command does not know; Kafka's own tools do"
+            detail = f"it is a {kind} group, which this command does not support; Kafka's own tools do"
     raise BrokerError(f"group {name!r}", ErrorCode.GROUP_ID_NOT_FOUND, broker="the cluster", detail=detail)
 
 

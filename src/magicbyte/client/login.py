@@ -91,7 +91,7 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
             why = _token_fault(found.error_message or ErrorCode.SASL_AUTHENTICATION_FAILED.name)
             raise SecurityError(f"{name}: the login by {login.mechanism} is refused: {why}")
         challenge, lifetime_ms = bytes(found.auth_bytes), found.session_lifetime_ms
-    raise SecurityError(f"{name}: the login by {login.mechanism} does not come to an end")
+    raise SecurityError(f"{name}: the login by {login.mechanism} does not complete")
 
 
 def _token_fault(message: str) -> str:

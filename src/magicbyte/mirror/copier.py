@@ -229,7 +229,7 @@ class _Copying:
         self._note_lag(end)
         if self._skip and not self._stop.is_set():
             raise MirrorError(
-                f"{route}: {sum(self._skip.values())} records of the target are not at the source any more"
+                f"{route}: {sum(self._skip.values())} records of the target no longer exist at the source"
             )
 
     async def _send_all(self, found: ClosedSets, end: int, outboxes: Outboxes) -> None:
@@ -298,7 +298,7 @@ class _Copying:
         place = self._place
         self._flow, partition = None, route.partition
         if flow.failure is not None:
-            log.info("%s: %s: going on one by one", route, flow.failure)
+            log.info("%s: %s: continuing one by one", route, flow.failure)
             if skip := await count_ahead(route, partition, place.lanes[partition]):
                 self._skip[partition] = skip
             for parcel in flow.unsent():

@@ -104,7 +104,7 @@ class TopicReplica:
                 self.wanted.origin.check(known.origin, what, self._group)
             elif end:
                 raise MirrorError(
-                    f"{what}: the target holds records already, and group {self._group} does not know of any mirror"
+                    f"{what}: the target holds records already, and group {self._group} has no progress of a mirror"
                 )
             await self._save(end)
         return end

@@ -213,7 +213,7 @@ def _identical(
     """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the source would convert it."""
     is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
     if is_enriched and choice.from_dialect is Dialect.KAFKA:
-        raise MirrorError(f"{topic.name}: enriched: its bytes are had by a listener of that dialect alone")
+        raise MirrorError(f"{topic.name}: enriched: only a listener of the enriched dialect returns its bytes")
     return TopicMirrorPlan(
         topic.name,
         to,
@@ -302,8 +302,7 @@ class _MirrorPlanner:
             return
         if self.theirs.latest(APIS[_OFFSET_FETCH], STABLE) is None:
             raise MirrorError(
-                "--transactional-id: brokers before 2.5 do not tell whether a progress is still being committed: "
-                "mirror without it"
+                "--transactional-id: brokers before 2.5 do not report pending offset commits: mirror without it"
             )
         if storage.format is not Format.V2:
             raise MirrorError(
@@ -323,14 +322,14 @@ class _MirrorPlanner:
     ) -> TopicMirrorPlan:
         """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the target has no place."""
         if not self._is_ours:
-            raise MirrorError(f"{to}: offsets are kept by brokers of ours alone, or in a log directory")
+            raise MirrorError(f"{to}: only magicbyte's brokers and log directories keep offsets")
         if there is not None:
             settings = await admin.describe_configs(self.target, admin.ConfigResource.TOPIC, to)
             if IDENTICAL not in settings or settings[IDENTICAL].value != "true":
                 raise MirrorError(f"{to}: expected a topic with {IDENTICAL}=true at the target")
         found = _identical(topic, to, None if there is None else len(there.partitions), origin, self.choice, configs)
         if found.dialect is Dialect.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
-            raise MirrorError(f"{to}: enriched: its bytes are taken by a listener of that dialect alone")
+            raise MirrorError(f"{to}: enriched: only a listener of the enriched dialect takes its bytes")
         if self._is_circle(origin):
             raise self._circle(topic)
         return found

@@ -56,7 +56,7 @@ async def _begin(route: Route, start: int) -> MirrorPlace:
     ends = {each: (await bounds(route.target, route.to, each))[1] for each in route.targets}
     if any(ends.values()) and not route.merge and not (route.lanes and await _has_begun_elsewhere(route)):
         raise MirrorError(
-            f"{route}: the target holds records already, and group {route.group} does not know of any mirror"
+            f"{route}: the target holds records already, and group {route.group} has no progress of a mirror"
         )
     identity = await _identity(route)
     return MirrorPlace(start, {each: Lane(end, identity) for each, end in ends.items()}, route.origin)
@@ -88,7 +88,7 @@ async def _catch_up_with_target(route: Route, known: MirrorPlace, start: int) ->
             # The lane is kept as it was: after another crash it has to be counted from the same record again.
             skips[partition] = skip
     if known.offset < start and skips:
-        raise MirrorError(f"{route}: the source begins at {start}, behind {known.offset}, where a crash was")
+        raise MirrorError(f"{route}: the source begins at {start}, after {known.offset}, where a crash was")
     place = MirrorPlace(max(known.offset, start), lanes, route.origin)
     return Resumed(place, skips, lost=max(start - known.offset, 0))
 

@@ -64,8 +64,8 @@ class TransactionalCopier:
         found = await resume(route)
         if found.skip:
             raise MirrorError(
-                f"{route}: group {route.group} does not know of the last {sum(found.skip.values())} records at the "
-                "target: let the mirror without transactions catch up first (--until-caught-up)"
+                f"{route}: group {route.group} lacks the last {sum(found.skip.values())} records at the "
+                "target: run the mirror without transactions first (--until-caught-up)"
             )
         lanes = {partition: Lane(lane.target) for partition, lane in found.place.lanes.items()}
         for partition in route.targets:

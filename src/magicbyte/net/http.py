@@ -100,7 +100,7 @@ class Pages:
             self._open.discard(task)
             self._silent.pop(task, None)
             if not task.cancelled() and (error := task.exception()) is not None:
-                log.error("a request for a page ended for a fault of ours", exc_info=error)
+                log.error("a request for a page ended because of a bug", exc_info=error)
 
         task.add_done_callback(ended)
 
@@ -150,7 +150,7 @@ async def _head(stream: Stream) -> bytes:
 def _complain(task: asyncio.Task[None]) -> None:
     """Say what ended the taking of requests that nobody expected: a fault of ours."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("no further requests for pages are taken, for a fault of ours", exc_info=error)
+        log.error("no further requests for pages are taken, because of a bug", exc_info=error)
 
 
 def _plain(status: HTTPStatus) -> Answer:

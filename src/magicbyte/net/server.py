@@ -384,4 +384,4 @@ def _complain(task: asyncio.Task[None]) -> None:
     """Say what ended a connection that nobody expected: a fault of ours, which ends nothing else."""
     with contextlib.suppress(asyncio.CancelledError):
         if (error := task.exception()) is not None:
-            log.error("a connection ended for a fault of ours", exc_info=error)
+            log.error("a connection ended because of a bug", exc_info=error)

@@ -58,7 +58,7 @@ def inventory(
 
     path, threads = os.fspath(path), checked_threads(threads)
     if deep and is_topic(path):
-        raise ValueError(f"deep=True with {path}: expected a log on disk: of a cluster only headers are looked at")
+        raise ValueError(f"deep=True with {path}: expected a log on disk: of a cluster only headers are read")
 
     def taken() -> list[PartitionInventory | FetchedInventory]:
         with open_sources([path], dialect=dialect) as sources:

@@ -35,7 +35,7 @@ class Survey(NamedTuple):
 
     `least` is the smallest timestamp but for -1, None where there is none; `latest` the largest of all, and `latest_at`
     the first record that has it. `out_of_order`: the first whose offset field (v0, v1, enriched) or offset delta (v2)
-    is not its index. `append_bits` messages say LogAppendTime. `nested` is the first message that is no plain one,
+    is not its index. `append_bits` messages say LogAppendTime. `nested` is the first message that is not plain,
     `other_magic` the first of another magic. `lying` says of the first message whose key or value contradicts its size.
     """
 

@@ -53,7 +53,7 @@ async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
             if len(there.partitions) != count:
                 raise MirrorError(
                     f"{name}: expected {partitions} at the target, as in the backup, found {len(there.partitions)}: "
-                    "delete the topic there, and it is made"
+                    "delete the topic there: rescue creates it"
                 )
             held = [number for number in there.partitions if (await bounds(target, name, number))[1]]
             told = "holds records" if held else "is empty"

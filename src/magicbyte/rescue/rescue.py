@@ -134,12 +134,14 @@ class _RescueStage:
         if path.exists():
             if path.read_text() != now:
                 raise LogDirectoryError(
-                    f"{self.work}: what another rescue left, or of a backup that has changed since: remove it, "
-                    "or give another folder by --work"
+                    f"{self.work}: the work of another rescue, or of a backup that has changed since: remove it, "
+                    "or give another folder with --work"
                 )
             return
         if others := {each.name for each in self.work.iterdir()} - {LOCK, f"{STATE}.tmp"}:
-            raise LogDirectoryError(f"{self.work}: expected a new folder, or what a rescue left; found {min(others)}")
+            raise LogDirectoryError(
+                f"{self.work}: expected a new folder, or that of an interrupted rescue; found {min(others)}"
+            )
         replace_file(path, now.encode())
 
     def _identity(self) -> str:

@@ -331,7 +331,7 @@ def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_PackedFile]:
     if packed is not None and packed.damage is not None:
         raise packed.damage
     if not Header.ended:
-        raise EOFError("it has no mark of its end")
+        raise EOFError("it has no end-of-archive mark")
 
 
 def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterator[_PackedFile]:

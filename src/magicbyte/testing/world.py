@@ -123,7 +123,7 @@ class World:
         return (self.loop.now_ns - START_NS) / 1e9
 
     def run(self, history: Coroutine[Any, Any, T]) -> T:
-        """Run a history to its end; return what it returns. Raises StuckError, AssertionError for a fault of ours."""
+        """Run a history to its end; return what it returns. Raises StuckError, AssertionError because of a bug."""
         result = self.loop.run(history)
         assert not self.loop.faults, "\n".join(self.loop.faults)
         return result

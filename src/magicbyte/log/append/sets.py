@@ -212,7 +212,7 @@ class _Reader:
         if self.request.wants_one_batch and (len(rows) != 1 or rows[0].magic != 2):
             raise self._not_one_batch()
         if len(rows) > 1 and any(row.magic == 2 for row in rows):
-            raise self.request.illegal("a batch of magic 2 stands with other entries")
+            raise self.request.illegal("a batch of magic 2 comes together with other entries")
         return rows
 
     def _not_one_batch(self) -> RequestRefusedError:
@@ -361,7 +361,7 @@ class _Reader:
         if not survey.records:
             raise request.illegal("a wrapper without messages")
         if enriched and survey.nested >= 0:
-            raise request.illegal(f"message {survey.nested} of a wrapper is no plain one")
+            raise request.illegal(f"message {survey.nested} of a wrapper is not a plain message")
         return Part(view.magic, codec, view.buffer, view, records, survey)
 
     def _open_enriched(self, view: EnrichedMessage) -> Part:
@@ -379,15 +379,15 @@ class _Reader:
             raise request.damaged(error) from None
         if self.trusts:
             if count is None:
-                raise request.damaged("a wrapper that does not say how many messages it holds is not trusted")
+                raise request.damaged("a wrapper without num_messages (tag 32) is refused")
             null_keys = count if non_keyed else 0
             return Part(1, self._codec(view.attributes), view.buffer, view, view.buffer[:0],
                         nothing._replace(records=count, null_keys=null_keys))  # fmt: skip
         part = self._open_wrapper(view)
         if count is not None and count != part.survey.records:
-            raise request.damaged(f"num_messages says {count}, and {part.survey.records} are in the wrapper")
+            raise request.damaged(f"num_messages is {count}, but the wrapper holds {part.survey.records}")
         if non_keyed and part.survey.null_keys != part.survey.records:
-            raise request.damaged("a wrapper says that no message has a key, and one has")
+            raise request.damaged("a wrapper claims that no message has a key, but one has")
         return part
 
     # ---- rules of records

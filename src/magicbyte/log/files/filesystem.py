@@ -452,7 +452,7 @@ class RemoteFiles:
         path = str(self._remote.unstrip_protocol(info["name"]))
         size = 0 if is_directory else info["size"]
         if size is None:
-            raise LogDirectoryError(f"{path}: expected a store that tells the size of its files")
+            raise LogDirectoryError(f"{path}: expected a file system that reports file sizes")
         return FileEntry(path, int(size), is_directory)
 
 

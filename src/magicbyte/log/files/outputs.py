@@ -46,7 +46,7 @@ def local_output(place: str, *, folder: bool) -> Path:
     """
     local = local_path(place)
     if local is None:
-        raise ValueError(f"{place!r}: expected a path of this machine")
+        raise ValueError(f"{place!r}: expected a local path")
     path = Path(local)
     if folder and path.exists() and not path.is_dir():
         raise ValueError(f"{place!r}: expected a folder, found a file")

@@ -42,7 +42,7 @@ class ObjectStore:
             with store_errors(self.url):
                 self._remote.pipe_file(self.path(name), content, mode="create")
         except TypeError as error:
-            raise LogDirectoryError(f"{self.url}: expected a store that puts a file only where none is") from error
+            raise LogDirectoryError(f"{self.url}: expected an object store with create-if-absent") from error
         except OSError:  # s3fs says FileExistsError of some stores, of others that a condition does not hold
             try:
                 return self.read(name) == content

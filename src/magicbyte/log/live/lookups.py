@@ -52,7 +52,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> tuple[int, int] |
     if timestamp == LATEST_TIMESTAMP:
         return -1, log.log_end_offset
     if not (log.config.rules.has_time_index or log.config.dialect is Dialect.ENRICHED):
-        raise UnsupportedForMessageFormatError(f"{log.folder}: this log has no timestamps to look for")
+        raise UnsupportedForMessageFormatError(f"{log.folder}: this log has no timestamps")
     if timestamp == MAX_TIMESTAMP_SEARCH:
         largest = max(each.largest_timestamp for each in log.segments)
         timestamp = largest if largest >= 0 else _NO_TIME

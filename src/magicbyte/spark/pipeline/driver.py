@@ -55,7 +55,7 @@ _MASTER = re.compile(rf"local(?:\[{_CORES}(?:,[1-9][0-9]*)?\])?|local-cluster\[.
 
 
 class RunFailedError(MagicbyteError):
-    """Spark gave up, as when a worker died several times; what was finished stays, and --resume goes on with it."""
+    """Spark gave up, as when a worker died several times; what was finished stays, and --resume continues it."""
 
 
 @dataclass(slots=True)
@@ -371,7 +371,9 @@ def _named_errors() -> Iterator[None]:
     try:
         yield
     except Py4JError as error:
-        raise RunFailedError(f"Spark gave up: {first_line(error)}; --resume goes on with what is finished") from error
+        raise RunFailedError(
+            f"Spark gave up: {first_line(error)}; --resume continues after the finished work"
+        ) from error
 
 
 def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:

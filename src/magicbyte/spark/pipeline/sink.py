@@ -149,7 +149,7 @@ class Sink:
         `resume`, what one made.
         """
         if _has_work(path) and not resume:
-            raise LogDirectoryError(f"{path}: there is the work of an earlier run; --resume goes on with it")
+            raise LogDirectoryError(f"{path}: there is the work of an earlier run; --resume continues it")
         path.mkdir(parents=True, exist_ok=True)
         try:
             lock = LocalFiles().lock(str(path / LOCK))

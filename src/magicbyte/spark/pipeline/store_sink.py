@@ -322,7 +322,7 @@ def _claimed(store: ObjectStore, *, resume: bool) -> int:
         if strangers := held - {WORK, OUTPUTS, *map(manifest_name, range(1, number))}:
             raise LogDirectoryError(f"{store.url}: expected nothing, or what a pipeline made; found {min(strangers)}")
         if held and not resume:
-            raise LogDirectoryError(f"{store.url}: there is the work of an earlier run; --resume goes on with it")
+            raise LogDirectoryError(f"{store.url}: there is the work of an earlier run; --resume continues it")
         name = _claim_name(number)
         if not store.put_once(name, _claim(0)):
             if _is_at_work(store, name):
