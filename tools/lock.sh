@@ -29,6 +29,8 @@ END
 
 printf 'pip\nsetuptools\n' | lock "$@" -o requirements/build.txt -
 printf 'hatchling\n' | lock "$@" -o requirements/release.txt - # what tools/build.sh builds with
+# The documentation site: tools/site.sh.
+printf 'mkdocs>=1.6,<2\nmkdocs-material>=9.6\nmkdocstrings[python]>=1.0\n' | lock "$@" -o requirements/docs.txt -
 # From the largest to the smallest: each is held to the versions of the one before it.
 lock "$@" --extra dev -o requirements/dev.txt pyproject.toml "$intel_mac" "$intel_mac_dev"
 smaller() { # NAME LARGER EXTRAS…: a lock that is part of another

@@ -330,7 +330,7 @@ def _claimed(store: ObjectStore, *, resume: bool) -> int:
             _take_over(store, number)
         elif store.put_once(name, _claim(0)):
             store.remove([name])
-            raise LogDirectoryError(f"{store.url}: expected a store that puts an object only where none is")
+            raise LogDirectoryError(f"{store.url}: expected an object store with create-if-absent")
         elif manifest_name(number) not in store.sizes():
             return number
         else:  # a run has committed and ended since the names were listed
