@@ -267,6 +267,7 @@ class History:
             fetcher = broker.fetchers.setdefault(state.leader, new)
             for each in fetcher.follow(KEY, broker.log, state.leader_epoch):
                 self._truncate(broker, each)
+            fetcher.was_cut(KEY, state.leader_epoch)
 
     def _truncate(self, broker: Broker, change: Truncate) -> None:
         if change.fully:

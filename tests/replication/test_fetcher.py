@@ -39,7 +39,22 @@ def test_before_leader_epochs_a_follower_cuts_at_its_high_watermark_and_fetches(
     fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=7)
     assert fetcher.follow(A, log, 4) == [Truncate(A, 7)]
     log.truncate(7)
+    fetcher.was_cut(A, 4)
     assert fetcher.next(0) == Fetch((FetchFrom(A, 4, 7, 0, 3),))
+
+
+def test_nothing_is_fetched_from_an_end_that_is_still_to_be_cut() -> None:
+    """The leader would take it for in sync with records that it is about to lose."""
+    fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=7)
+    fetcher.follow(A, log, 4)
+    fetcher.follow(B, log_of(3, high_watermark=3), 4)
+    assert fetcher.next(0) == Fetch((FetchFrom(B, 4, 3, 0, 3),))
+    fetcher.follow(A, log, 5)
+    fetcher.was_cut(A, 4)  # of the leader before
+    assert fetcher.next(0) == Fetch((FetchFrom(B, 4, 3, 0, 3),))
+    log.truncate(7)
+    fetcher.was_cut(A, 5)
+    assert fetcher.next(0) == Fetch((FetchFrom(A, 5, 7, 0, 3), FetchFrom(B, 4, 3, 0, 3)))
 
 
 def test_a_follower_asks_where_its_latest_epoch_ends_before_it_fetches() -> None:
@@ -166,7 +181,7 @@ def test_a_corrupt_answer_is_fetched_again() -> None:
 def test_a_partition_that_is_held_back_is_left_out_until_it_has_caught_up() -> None:
     fetcher, log = Fetcher(asks_epochs=False, backoff_ms=1000), log_of(3, high_watermark=3)
     fetcher.follow(A, log, 4)
-    fetcher.follow(B, log_of(1), 4)
+    fetcher.follow(B, log_of(1, high_watermark=1), 4)
     step = fetcher.next(0, lambda key: key == A)
     assert isinstance(step, Fetch)
     assert [each.partition for each in step.partitions] == [B]

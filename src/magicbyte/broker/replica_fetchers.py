@@ -209,7 +209,9 @@ class _LeaderFetcher:
         await self._begin(key, partition)
 
     async def _begin(self, key: TopicPartition, partition: ServedPartition) -> None:
-        await self._truncate_all(self._fetcher.follow(key, FollowedLog(partition), partition.leader_epoch))
+        epoch = partition.leader_epoch
+        await self._truncate_all(self._fetcher.follow(key, FollowedLog(partition), epoch))
+        self._fetcher.was_cut(key, epoch)
         self._changed.set()
 
     async def _begin_again(self, key: TopicPartition, epoch: int) -> None:

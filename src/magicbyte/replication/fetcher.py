@@ -133,7 +133,8 @@ class _Followed:
     """A partition that is followed. `is_truncating`: the leader is asked for the end of the latest epoch first.
 
     `is_out_of_range`: it is asked for its offsets first. `not_before_ms`: after an error. `refusals`: errors in a row.
-    `committed`: the leader's high watermark in its last answer, None before that.
+    `committed`: the leader's high watermark in its last answer, None before that. `is_to_be_cut`: nothing is asked
+    until its log has been cut.
     """
 
     log: FollowerLog
@@ -143,6 +144,7 @@ class _Followed:
     not_before_ms: int | None = None
     refusals: int = 0
     committed: int | None = None
+    is_to_be_cut: bool = False
 
     @property
     def has_caught_up(self) -> bool:
@@ -168,10 +170,21 @@ class Fetcher:
         return frozenset(self._followed)
 
     def follow(self, partition: TopicPartition, log: FollowerLog, leader_epoch: int) -> list[Truncate]:
-        """Follow the leader of a partition from now on; return how the log is to be cut before anything is asked."""
+        """Follow the leader of a partition from now on; return how the log is to be cut before anything is asked.
+
+        If it is to be cut, nothing is asked for until `was_cut`: a leader takes the offset of a fetch for what this
+        replica has.
+        """
         by_epoch = self._asks_epochs and log.latest_epoch != NO_EPOCH
         self._followed[partition] = _Followed(log, leader_epoch, by_epoch and not self._compares_epochs)
-        return [] if by_epoch else self._cut(partition, by_high_watermark(log.high_watermark, log.log_end_offset))
+        cuts = [] if by_epoch else self._cut(partition, by_high_watermark(log.high_watermark, log.log_end_offset))
+        self._followed[partition].is_to_be_cut = bool(cuts)
+        return cuts
+
+    def was_cut(self, partition: TopicPartition, leader_epoch: int) -> None:
+        """Take in that the log was cut as `follow` said."""
+        if (followed := self._current(partition, leader_epoch)) is not None:
+            followed.is_to_be_cut = False
 
     def forget(self, partition: TopicPartition) -> None:
         """Stop following: answers that are under way for this partition are ignored."""
@@ -185,6 +198,8 @@ class Fetcher:
         ready: dict[TopicPartition, _Followed] = {}
         waits = list[int]()
         for key, followed in self._followed.items():
+            if followed.is_to_be_cut:
+                continue
             if followed.not_before_ms is not None and followed.not_before_ms > now_ms:
                 waits.append(followed.not_before_ms)
             else:
