@@ -36,8 +36,8 @@ def names(requirements: list[str]) -> set[str]:
 # ---- locks
 
 
-def test_there_is_a_lock_to_build_one_to_release_and_one_for_each_stage_of_the_set_up() -> None:
-    assert [lock.stem for lock in LOCKS] == ["build", "dev", "light", "release", "run", "spark"]
+def test_there_is_a_lock_to_build_to_release_for_the_site_and_for_each_stage_of_the_set_up() -> None:
+    assert [lock.stem for lock in LOCKS] == ["build", "dev", "docs", "light", "release", "run", "spark"]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
