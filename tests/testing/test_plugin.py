@@ -166,7 +166,7 @@ def test_the_example_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_the_option_has_the_broker_offer_what_an_older_release_does(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         def test_it(kafka_broker):
-            assert kafka_broker.served.offer.answered[0] == range(3)
+            assert kafka_broker.served.runtime.offer.answered[0] == range(3)
     """)
     suite.runpytest_inprocess(*PLUGIN, "--kafka-as-version", "0.10.2").assert_outcomes(passed=1)
     refused = suite.runpytest_inprocess(*PLUGIN, "--kafka-as-version", "0.7")
