@@ -108,6 +108,11 @@ class Release:
         return self.number >= (3, 7)
 
     @property
+    def holds_throttled(self) -> bool:
+        """Whether answers to throttled clients are held back; later releases send them, and read no more (KIP-219)."""
+        return self.number < (2, 0)
+
+    @property
     def reads_from_log_start(self) -> bool:
         """Whether reads below the log start offset are refused (KIP-107), not only those below the first segment."""
         return self.number >= (0, 11)

@@ -254,6 +254,7 @@ OF_ONE_THING = {  # nothing is done for each of these: they are looked at by a f
     "CreatePartitions.topics.assignments", "CreatePartitions.topics.assignments.broker_ids",
     "IncrementalAlterConfigs.resources.configs", "CreateAcls.creations", "DeleteAcls.filters",
     "AlterPartitionReassignments.topics.partitions.replicas", "AlterPartition.topics.partitions.new_isr",
+    "AlterClientQuotas.entries.entity", "AlterClientQuotas.entries.ops",
 }  # fmt: skip
 OF_THE_CONTROLLER = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
 """A broker by itself has no controller, and refuses these at once."""

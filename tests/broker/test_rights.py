@@ -23,6 +23,7 @@ from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.ports import Node, Watch
 from magicbyte.protocol import APIS, Message, write_request
 from magicbyte.protocol.messages import add_partitions_to_txn as extend
+from magicbyte.protocol.messages import alter_client_quotas as requotas
 from magicbyte.protocol.messages import alter_configs as alter
 from magicbyte.protocol.messages import alter_partition_reassignments as reassign
 from magicbyte.protocol.messages import alter_user_scram_credentials as rescram
@@ -47,6 +48,7 @@ from magicbyte.protocol.messages import create_partitions as grow
 from magicbyte.protocol.messages import delete_groups as drop
 from magicbyte.protocol.messages import delete_records as cut
 from magicbyte.protocol.messages import delete_topics as remove
+from magicbyte.protocol.messages import describe_client_quotas as quotas
 from magicbyte.protocol.messages import describe_configs as configs
 from magicbyte.protocol.messages import describe_log_dirs as disks
 from magicbyte.protocol.messages import describe_producers as producers
@@ -224,6 +226,19 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
             resources=[increment.AlterConfigsResource(resource_type=2, resource_name="t")]
         ),
         {NO_TOPIC},
+    ),
+    (quotas.DescribeClientQuotasRequest(components=[]), {NO_CLUSTER}),
+    (
+        requotas.AlterClientQuotasRequest(
+            entries=[
+                requotas.AlterClientQuotasRequestEntryData(
+                    entity=[requotas.AlterClientQuotasRequestEntityData(entity_type="user", entity_name="alice")],
+                    ops=[requotas.OpData(key="producer_byte_rate", value=1024.0)],
+                )
+            ],
+            validate_only=True,
+        ),
+        {NO_CLUSTER},
     ),
     (scram.DescribeUserScramCredentialsRequest(users=None), {NO_CLUSTER}),
     (

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import configs
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.coordinators import Coordinators
     from magicbyte.broker.metadata_cache import MetadataCache
     from magicbyte.broker.partition import ServedPartition
+    from magicbyte.broker.quotas import MutationQuota
     from magicbyte.broker.replicas import Replicas
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topic_changes import TopicChanges
@@ -64,6 +66,9 @@ if TYPE_CHECKING:
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
 _BROKERS_OWN: Final = -1
+_FIRST_STRICT_CREATE: Final = 6  # that are refused where a quota is used up; before, they are held back
+_FIRST_STRICT_DELETION: Final = 5
+_FIRST_STRICT_GROWTH: Final = 3
 _MADE_AT_ONCE: Final = 100  # logs of a topic
 _SETTINGS_STEPS: Final = 30  # to list all settings of a topic
 
@@ -107,6 +112,7 @@ async def create_topics(services: TopicServices, request: Request[CreateTopicsRe
     results = []
     made: list[tuple[ServedTopic, CreatableTopicResult]] = []
     left = MOST_PARTITIONS
+    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_CREATE)
     async with services.runtime.directory:
         async for each in request.turns.over(message.topics):
             if names[each.name] > 1:
@@ -118,7 +124,10 @@ async def create_topics(services: TopicServices, request: Request[CreateTopicsRe
                 check_controller(services.cluster_view)
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
-                topic = await services.runtime.writing.run(_create, services, each, validate_only=message.validate_only)
+                create, writing = partial(_create, services, each), services.runtime.writing
+                if quota.is_limiting and not message.validate_only:  # what is wrong otherwise costs nothing
+                    quota.take((await writing.run(create, validate_only=True)).partitions)
+                topic = await writing.run(create, validate_only=message.validate_only)
             except MagicbyteError as error:
                 results.append(_not_created(each.name, error.code, str(error)))
                 continue
@@ -211,6 +220,7 @@ async def create_partitions(
     message = request.message
     names = Counter(each.name for each in message.topics)
     results = []
+    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_GROWTH)
     async with services.runtime.directory:
         async for each in request.turns.over(message.topics):
             code, why = ErrorCode.NONE, None
@@ -219,7 +229,11 @@ async def create_partitions(
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
                     check_controller(services.cluster_view)
-                    await services.runtime.writing.run(_grow, services, each, validate_only=message.validate_only)
+                    grow, writing = partial(_grow, services, each), services.runtime.writing
+                    if quota.is_limiting and not message.validate_only:
+                        await writing.run(grow, validate_only=True)
+                        quota.take(each.count - services.topics.known(each.name).partitions)
+                    await writing.run(grow, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
             results.append(CreatePartitionsTopicResult(name=each.name, error_code=code, error_message=why))
@@ -254,12 +268,13 @@ async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRe
     wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
     results = []
     deleted: dict[str | None, DeletableTopicResult] = {}
+    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_DELETION)
     async with services.runtime.directory, services.runtime.logs_lock:
         async for each in request.turns.over(wanted):
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
                 continue
-            result = await _delete(services, each, request.version)
+            result = await _delete(services, each, request.version, quota)
             results.append(result)
             if not result.error_code:
                 deleted[result.name] = result
@@ -272,7 +287,9 @@ async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRe
     return DeleteTopicsResponse(responses=results)
 
 
-async def _delete(services: TopicServices, wanted: DeleteTopicState, version: int) -> DeletableTopicResult:
+async def _delete(
+    services: TopicServices, wanted: DeleteTopicState, version: int, quota: MutationQuota
+) -> DeletableTopicResult:
     result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
     if not services.runtime.config.delete_topic_enable:
         known = version >= _FIRST_WITH_DISABLED
@@ -288,6 +305,7 @@ async def _delete(services: TopicServices, wanted: DeleteTopicState, version: in
         )
         result.name, result.topic_id = topic.name, topic.id
         check_controller(services.cluster_view)
+        quota.take(topic.partitions)
         if services.cache is not None:
             await services.runtime.writing.run(services.topics.delete, topic.name)
             return result

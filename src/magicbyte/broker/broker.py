@@ -24,6 +24,7 @@ from magicbyte.broker.dispatch import Dispatcher, Router, load_handlers, terms_o
 from magicbyte.broker.election import elect
 from magicbyte.broker.features import TRANSACTION_VERSION
 from magicbyte.broker.kept_format import warn_beyond
+from magicbyte.broker.quota_reading import reread, reread_all
 from magicbyte.broker.replicas import Replicas
 from magicbyte.broker.request import ClientConnection
 from magicbyte.broker.runtime import Runtime
@@ -158,6 +159,7 @@ class Broker:
             self._open()
             self._background = background = Background(self.runtime, self.logs, self.topics)
             self._make_services(background)
+            await reread_all(self.runtime, self.metadata)
             if self.config.authorizer_class_name:
                 from magicbyte.broker.authorizer import Authorizer
 
@@ -332,6 +334,7 @@ class Broker:
             complaints=self.runtime.complaints,
             network=self.runtime.network,
             entrance_of=await self._entrances(),
+            arrived=self.runtime.quotas.arrived,
         )
         if self.membership is not None:  # until the controller knows of this broker, clients do better with the others
             await self.membership.wait_for_earlier_session()
@@ -341,6 +344,7 @@ class Broker:
             self.replicas.start()
             self.controller = self.membership.candidate()
             await self.membership.join(self._registration)
+            await reread_all(self.runtime, self.metadata)  # with what was changed before changes were looked at
         else:
             store = LoopStore(self.metadata)  # without a thread: nothing is served yet that would be held up
             await cluster.register(store, self.node_id, self._registration())
@@ -476,11 +480,12 @@ class Broker:
             self._background.config_changed()
         if self._server is not None:
             self._server.limits = _limits(self.config)
+        self.runtime.quotas.settings_changed()
         if self.controller is not None:
             self.controller.settings_changed()
 
     async def settings_changed(self, kind: str, name: str) -> None:
-        """Put settings in force that were changed in the tree, of a topic (`topics`) or of brokers (`brokers`).
+        """Put settings in force that were changed in the tree, of topics, brokers, users, clients or addresses.
 
         Raises MetadataError, InvalidConfigError.
         """
@@ -492,6 +497,8 @@ class Broker:
             of_this = await self.writing.run(settings_of, self.metadata, "brokers", str(self.node_id))
             self.config.change(of_all, of_this)
             self.config_changed()
+        elif kind not in ("topics", "brokers"):
+            await reread(self.runtime, self.metadata, kind, name)
 
 
 def _zookeeper(config: BrokerConfig) -> OpenSession | None:

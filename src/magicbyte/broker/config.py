@@ -15,6 +15,7 @@ from magicbyte.broker.coordinator_settings import CoordinatorSettings
 from magicbyte.broker.listener_settings import is_of_security
 from magicbyte.broker.listeners import http_address, inter_broker_listener, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
+from magicbyte.broker.quota_settings import QuotaSettings, connection_rates, is_of_rates
 from magicbyte.broker.security_settings import SecuritySettings
 from magicbyte.broker.settings import (
     INT_MAX,
@@ -44,7 +45,7 @@ _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")
 
 
-class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
+class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, CoordinatorSettings):
     """A broker's settings. Each attribute below is the value in force, which changes with `change`.
 
     `static` are those from the file and the command line, `of_all` and `of_this` those that were set while it ran, for
@@ -476,6 +477,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
         is_named = self.inter_broker_name is not None or self.inter_broker_listener.security_protocol == "PLAINTEXT"
         if self.zookeeper_connect is not None and not is_named:
             raise InvalidConfigError("inter.broker.listener.name: expected one, as no listener is PLAINTEXT")
+        self.connection_rates = connection_rates(self.static, self.listeners)
         self.log_directory = _only_directory(self)
         self.http = http_address(self.texts["http.address"])
         _check_together(self)
@@ -530,7 +532,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
         unknown = sorted(
             name
             for name in self.static
-            if name not in SETTINGS and not _DIALECT.fullmatch(name) and not is_of_security(name)
+            if not (name in SETTINGS or _DIALECT.fullmatch(name) or is_of_security(name) or is_of_rates(name))
         )
         found = [f"{name}: unknown, or without effect here{_meant(name)}" for name in unknown]
         for each in self.listeners:
@@ -548,7 +550,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, CoordinatorSettings):
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
     each.name: each
-    for kind in (BrokerConfig, ClusterSettings, SecuritySettings, CoordinatorSettings)
+    for kind in (BrokerConfig, ClusterSettings, SecuritySettings, QuotaSettings, CoordinatorSettings)
     for each in vars(kind).values()
     if isinstance(each, Setting)
 }

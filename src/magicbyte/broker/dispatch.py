@@ -19,7 +19,7 @@ from magicbyte.broker.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
 from magicbyte.broker.request import ClientConnection, Handler, Request, UnboundHandler
 from magicbyte.broker.versions import OTHERS_MOST_BYTES, SERVED
 from magicbyte.errors import TooManyElementsError, UnsupportedVersionError
-from magicbyte.net.server import Terms
+from magicbyte.net.server import Mute, Terms
 from magicbyte.printable import logger
 from magicbyte.protocol import APIS, Api, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
@@ -132,7 +132,7 @@ class Dispatcher:
         route = self._router.routes.get(api.key)
         if route is None:
             route = await self._router.route(api.key)
-        body = frame[at:]
+        body, size = frame[at:], len(frame)
         if len(body) >= LARGE_BODY:
             self._runtime.trimming.ask()
         del frame  # what is only read is not kept in memory until it is answered
@@ -144,14 +144,17 @@ class Dispatcher:
             with suppress(TooManyElementsError):
                 message, _ = route.request.read_within(body, 0, version, Allowance(FEW_ELEMENTS))
         if message is None:
-            answering = self._answer_large(route, header, body, started)
+            answering = self._answer_large(route, header, body, size, started)
             del body
             return await answering
         del body
         request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
         response = await self._router.handle(route, request)
+        muted_ms = 0
+        if self._runtime.quotas.is_limiting:
+            muted_ms = await self._charge(route, request, response, size, started)
         if request.turns.is_long:
-            return await self._answer_long(route, request, response, header.correlation_id, started)
+            return await self._answer_long(route, request, response, header.correlation_id, started, muted_ms)
         answer = None
         if response is not None:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
@@ -159,10 +162,19 @@ class Dispatcher:
             if route.codes is not None:
                 route.codes(response, self._runtime.metrics.apis[api.key].codes)
         self._count(route, version, started)
-        return answer
+        return answer if not muted_ms else _with_mute(answer, muted_ms)
+
+    async def _charge(
+        self, route: _Route, request: Request[Any], response: Message | None, size: int, started_ns: int
+    ) -> int:
+        """Count what a request of `size` bytes has used, and say so; return for how many ms to read no more then."""
+        quotas, key = self._runtime.quotas, route.api.key
+        busy_ns = now_ns() - started_ns - self._connection.waited_ns
+        wait_ms = quotas.charge(key, request, response, route.codes, size, busy_ns)
+        return await quotas.hold(request, response, wait_ms) if wait_ms else 0
 
     async def _answer_large(
-        self, route: _Route, header: RequestHeader, body: memoryview, started: int
+        self, route: _Route, header: RequestHeader, body: memoryview, size: int, started: int
     ) -> Answer | None:
         """Answer a request that names more than most do: it is read in a thread, its memory counted beforehand."""
         runtime, version, most = self._runtime, header.request_api_version, route.most_elements
@@ -174,10 +186,19 @@ class Dispatcher:
             request = Request(message, version, header.client_id, self._connection, client, is_large=True)
             del message
             response = await self._router.handle(route, request)
-            return await self._answer_long(route, request, response, header.correlation_id, started)
+            muted_ms = 0
+            if runtime.quotas.is_limiting:
+                muted_ms = await self._charge(route, request, response, size, started)
+            return await self._answer_long(route, request, response, header.correlation_id, started, muted_ms)
 
     async def _answer_long(
-        self, route: _Route, request: Request[Any], response: Message | None, correlation_id: int, started: int
+        self,
+        route: _Route,
+        request: Request[Any],
+        response: Message | None,
+        correlation_id: int,
+        started: int,
+        muted_ms: int,
     ) -> Answer | None:
         """Write a response that may be long in a thread, one such response of this broker at a time."""
         runtime, answer = self._runtime, None
@@ -188,7 +209,7 @@ class Dispatcher:
             runtime.metrics.apis[route.api.key].codes.extend(codes)
         self._count(route, request.version, started)
         runtime.trimming.ask()
-        return answer
+        return answer if not muted_ms else _with_mute(answer, muted_ms)
 
     def _client(self, client_id: str) -> ClientSoftware:
         """Return who a request is counted for."""
@@ -248,6 +269,10 @@ class Dispatcher:
         if api.key != API_VERSIONS or version < 0 or not known:
             raise UnsupportedVersionError(api.name, version, known=known)
         return write_response(unsupported_versions(offer), 0, correlation_id=correlation_id).buffers()
+
+
+def _with_mute(answer: Answer | None, ms: int) -> Answer:
+    return [*(answer or ()), Mute(ms)]
 
 
 def _written(route: _Route, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:

@@ -140,6 +140,7 @@ def give_back(data: PartitionData) -> None:
 
 async def fetch(services: FetchServices, request: Request[FetchRequest]) -> FetchResponse:
     """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
+    request = services.runtime.quotas.limited_fetch(request)
     message = request.message
     begun = await _begin(services, request)
     if begun.error:
@@ -167,6 +168,9 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
                     reading.close()
                     reading = await _read(services, request, begun)
             if enough or left <= 0 or services.runtime.is_stopping:
+                if services.runtime.quotas.is_limiting and _is_held_off(services, request, begun, reading):
+                    reading.close()
+                    return _nothing(services, begun)
                 await reading.finish()
                 try:
                     response = await _response(request, begun, reading)
@@ -185,6 +189,26 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
             for partition in watched:
                 partition.waiting.pop(event, None)
                 partition.waiting_followers.pop(event, None)
+
+
+def _is_held_off(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> bool:
+    """Say whether the reader gets nothing now, as its quota is used up; what it gets is counted."""
+    told = [
+        (each.topic, each.data, each.size)
+        for each in reading.found
+        if not begun.is_incremental or each.size or each.data.error_code
+    ]
+    return services.runtime.quotas.is_held_back(request, told)
+
+
+def _nothing(services: FetchServices, begun: BegunFetch) -> FetchResponse:
+    """Return the answer to a reader that is held back; one that began a session begins it again."""
+    if begun.session is None:
+        return FetchResponse()
+    if begun.is_incremental:
+        return FetchResponse(session_id=begun.session.id)
+    services.sessions.close(begun.session.id)
+    return FetchResponse()
 
 
 async def _begin(services: FetchServices, request: Request[FetchRequest]) -> BegunFetch:
@@ -289,7 +313,11 @@ async def _read(
     services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
 ) -> _Reading:
     limited = request.version >= _FIRST_WITH_WHOLE_SETS
-    most = min(request.message.max_bytes, services.runtime.config.fetch_max_bytes) if limited else 1 << 62
+    most = (
+        min(request.message.max_bytes, services.runtime.config.fetch_max_bytes)
+        if limited
+        else request.message.max_bytes
+    )
     reading = _Reading(most, is_first=is_first)
     try:
         async for topic, asked in request.turns.over(begun.partitions, _STEPS):

@@ -23,6 +23,7 @@ from magicbyte.protocol.messages.metadata import (
 if TYPE_CHECKING:
     from magicbyte.broker.cluster_view import ClusterView
     from magicbyte.broker.metadata_cache import MetadataCache
+    from magicbyte.broker.quotas import MutationQuota
     from magicbyte.broker.request import Request, UnboundHandler
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topic_changes import TopicChanges
@@ -64,8 +65,9 @@ async def metadata(services: MetadataServices, request: Request[MetadataRequest]
         may_create = message.allow_auto_topic_creation and services.runtime.config.auto_create_topics_enable
         once = {(each.topic_id.int, each.name): each for each in asked}.values()
         found = []
+        quota = services.runtime.quotas.mutations_of(request)
         async for each in turns.over(once):
-            found.append(await _find(services, each, may_create=may_create))
+            found.append(await _find(services, each, quota, may_create=may_create))
             await turns.take(len(found[-1].partitions))
     response = MetadataResponse(
         brokers=[
@@ -84,7 +86,9 @@ async def metadata(services: MetadataServices, request: Request[MetadataRequest]
     return response
 
 
-async def _find(services: MetadataServices, asked: MetadataRequestTopic, *, may_create: bool) -> MetadataResponseTopic:
+async def _find(
+    services: MetadataServices, asked: MetadataRequestTopic, quota: MutationQuota, *, may_create: bool
+) -> MetadataResponseTopic:
     if asked.topic_id != NULL_UUID:
         topic = services.topics.by_id(asked.topic_id)
         if topic is None:
@@ -98,7 +102,7 @@ async def _find(services: MetadataServices, asked: MetadataRequestTopic, *, may_
             check_topic_name(name)
             if not may_create or is_reserved(name):
                 return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-            await services.topic_changes.create(name)
+            quota.take((await services.topic_changes.create(name)).partitions)
             # As in Kafka, where its partitions have no leader yet: the client asks again.
             return MetadataResponseTopic(
                 error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name, is_internal=name in INTERNAL

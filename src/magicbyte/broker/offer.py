@@ -26,7 +26,8 @@ class Offer:
     """Versions by API key: those that are answered, and those that ApiVersions lists.
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) decide what is stored. `tells_range`,
-    `reads_any_version`, `ignores_unknown`, `transaction_version` and `verifies_partitions` are those of `Release`.
+    `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version` and `verifies_partitions` are those
+    of `Release`.
     """
 
     answered: Mapping[int, range]
@@ -36,6 +37,7 @@ class Offer:
     tells_range: bool = True
     reads_any_version: bool = False
     ignores_unknown: bool = False
+    holds_throttled: bool = False
     transaction_version: int = 0
     verifies_partitions: bool = True
 
@@ -105,6 +107,7 @@ def offer_of(name: str) -> Offer:
         tells_range=release.tells_range,
         reads_any_version=release.reads_any_version,
         ignores_unknown=release.ignores_unknown,
+        holds_throttled=release.holds_throttled,
         transaction_version=release.transaction_version,
         verifies_partitions=release.verifies_partitions,
     )

@@ -18,6 +18,7 @@ from magicbyte.net.descriptors import for_pages, limit
 from magicbyte.net.exposition import Family, counter, disk_bytes, gauge, health_page, metrics_page
 from magicbyte.net.http import Page, Pages
 from magicbyte.protocol import APIS
+from magicbyte.security.quotas import QuotaType
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from magicbyte.log.live.log_directory import LogDirectory
     from magicbyte.ports import TopicPartition
 
+_MOST_CLIENTS: Final = 500  # with quotas, of each kind
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 _RUNNING, _STOPPING = 3, 6  # of Kafka's states of a broker
 _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = (
@@ -132,6 +134,7 @@ def families(services: PageServices, idle: LoopIdle) -> Iterator[Family]:
     yield from _cluster(services)
     yield from _groups(services)
     yield from _connections(services)
+    yield from _quotas(services)
     yield from _work(idle)
 
 
@@ -385,6 +388,30 @@ def _connections(services: PageServices) -> Iterator[Family]:
     for (listener, name, version), number in Counter(clients).items():
         now.add(number, listener=listener, software=name, software_version=version)
     yield from (count, now)
+
+
+def _quotas(services: PageServices) -> Iterator[Family]:
+    """Yield what clients with quotas use, those that asked last, by the names of Kafka: no user or id is "" there."""
+    quotas, now_ms = services.runtime.quotas, services.runtime.clock.monotonic_ms()
+    for kind, name, used in (
+        (QuotaType.PRODUCE, "produce", "byte_rate"),
+        (QuotaType.FETCH, "fetch", "byte_rate"),
+        (QuotaType.REQUEST, "request", "request_time"),
+    ):
+        meter = quotas.meters[kind]
+        rate = gauge(f"kafka_server_{name}_{used}", f"What a client with a {kind.value} uses, per second.")
+        wait = gauge(f"kafka_server_{name}_throttle_time", f"Average ms of throttling, by {kind.value}.")
+        limit = gauge(f"magicbyte_{name}_quota", f"The {kind.value} in force.")
+        for entity, use in meter.used.latest(_MOST_CLIENTS):
+            labels: dict[str, object] = {"user": entity.user, "client_id": entity.client_id}
+            rate.add(use.rate.per_second(now_ms), **labels)
+            wait.add(meter.average_wait_ms(use, now_ms), **labels)
+            limit.add(use.limit, **labels)
+        yield from (rate, wait, limit)
+    tokens = gauge("kafka_server_controllermutation_tokens", "Partitions that a client may still create or delete now.")
+    for entity, bucket in quotas.mutations.used.latest(_MOST_CLIENTS):
+        tokens.add(bucket.last, user=entity.user, client_id=entity.client_id)
+    yield tokens
 
 
 def _work(idle: LoopIdle) -> Iterator[Family]:

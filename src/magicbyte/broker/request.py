@@ -23,7 +23,7 @@ class ClientConnection:
 
     `principal` is who it has proved to be. `client` is who the last request was counted for, `asked` its counters by
     API key and version. `waited_ns`: how long the one in work has waited for others so far, for records to come or for
-    members of a group.
+    members of a group. `throttled_until_ms`: by the monotonic clock, what its handler found of quotas.
     """
 
     host: str
@@ -34,6 +34,7 @@ class ClientConnection:
     client: ClientSoftware | None = None
     asked: dict[tuple[int, int], Asked] = field(default_factory=dict)
     waited_ns: int = 0
+    throttled_until_ms: int = 0
     principal: Principal = ANONYMOUS
 
     @property

@@ -43,6 +43,7 @@ from magicbyte.protocol.messages.create_acls import AclCreationResult, CreateAcl
 from magicbyte.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from magicbyte.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 from magicbyte.protocol.messages.describe_acls import DescribeAclsResponse
+from magicbyte.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 from magicbyte.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from magicbyte.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
 from magicbyte.protocol.messages.end_txn import EndTxnResponse
@@ -308,6 +309,9 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             ),
         ),
         need_of_topic(AclOperation.READ),
+    ),
+    48: RequiredRights(
+        DescribeClientQuotasResponse, need_of_cluster(AclOperation.DESCRIBE_CONFIGS), values={"entries": None}
     ),
     50: RequiredRights(DescribeUserScramCredentialsResponse, need_of_cluster(AclOperation.DESCRIBE)),
     56: RequiredRights(AlterPartitionResponse, _ACT),

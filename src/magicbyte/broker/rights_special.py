@@ -11,6 +11,7 @@ from magicbyte.broker.admin_topics import check_controller
 from magicbyte.broker.fetch import give_back
 from magicbyte.errors import ErrorCode, NotControllerError
 from magicbyte.protocol.fields import NULL_UUID
+from magicbyte.protocol.messages import alter_client_quotas as quotas
 from magicbyte.protocol.messages.alter_configs import AlterConfigsResourceResponse
 from magicbyte.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
@@ -448,6 +449,23 @@ async def _alter_scram(request: Request[Any], handler: Handler, caller: Authoriz
     return AlterUserScramCredentialsResponse(results=results)
 
 
+async def _alter_quotas(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
+    """Let those who may alter the cluster's settings change quotas."""
+    if caller.has(AclOperation.ALTER_CONFIGS, _CLUSTER):
+        return await handler(request)
+    refused = [
+        quotas.AlterClientQuotasResponseEntryData(
+            error_code=_CLUSTER_REFUSED,
+            entity=[
+                quotas.AlterClientQuotasResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                for part in each.entity
+            ],
+        )
+        for each in request.message.entries
+    ]
+    return quotas.AlterClientQuotasResponse(entries=refused)
+
+
 SPECIAL: Final[Mapping[int, Special]] = {
     1: _fetch,
     3: _metadata,
@@ -460,6 +478,7 @@ SPECIAL: Final[Mapping[int, Special]] = {
     32: _of_configs(AclOperation.DESCRIBE_CONFIGS, "results", DescribeConfigsResult),
     33: _of_configs(AclOperation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
     44: _of_configs(AclOperation.ALTER_CONFIGS, "responses", IncrementalResourceResponse),
+    49: _alter_quotas,
     51: _alter_scram,
     60: _describe_cluster,
 }

@@ -1,4 +1,4 @@
-"""What all of a broker runs on: settings, clock, random source, threads, tasks, memory, locks, counters, network.
+"""What all of a broker runs on: settings, clock, random source, threads, tasks, memory, locks, counters, quotas.
 
 It knows no topic, no log and no other broker: who needs those is given them one by one (docs/decisions/0015).
 """
@@ -14,6 +14,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from magicbyte.broker.metrics import Metrics, now_ns
+from magicbyte.broker.quotas import BrokerQuotas
 from magicbyte.broker.shared_lock import SharedLock
 from magicbyte.broker.threads import SystemThreads, Threads
 from magicbyte.broker.trimming import Trimming
@@ -69,6 +70,7 @@ class Runtime:
         self.metrics = Metrics()
         self.memory = Budget(config.queued_max_request_bytes)
         self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
+        self.quotas = BrokerQuotas(config, offer, self.clock)
         self.trimming = Trimming(self.clock, self.messages, self.spawn)
         self.is_stopping = False
         self.slow_ns = math.inf

@@ -115,7 +115,7 @@ class Sessions:
         """Do as `begin` does; yield a step for each partition, where others may have their turn."""
         number, epoch = message.session_id, message.session_epoch
         if epoch in (_NEW, _NO_SESSION):
-            self._close(number)
+            self.close(number)
             once: dict[Key, FetchPartition] = {}  # of one named twice the last counts
             for topic in message.topics:
                 for each in topic.partitions:
@@ -136,7 +136,7 @@ class Sessions:
         self._sessions[number] = self._sessions.pop(number)
         yield from self._update(session, message)
         if self._known > MOST_PARTITIONS:
-            self._close(number)  # its reader opens another one, if there is room for that
+            self.close(number)  # its reader opens another one, if there is room for that
             return BegunFetch([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         asked = [(topic, known.asked) for (topic, _), known in session.partitions.items()]
         return BegunFetch(asked, session, is_incremental=True)
@@ -146,7 +146,7 @@ class Sessions:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or monotonic_ms - oldest.used_at_ms < KEPT_MS:
                 return None
-            self._close(oldest.id)
+            self.close(oldest.id)
         number = self._new_id()
         while number in self._sessions:
             number = self._new_id()
@@ -159,7 +159,8 @@ class Sessions:
             self._known += len(session.partitions) - session.counted
             session.counted = len(session.partitions)
 
-    def _close(self, number: int) -> None:
+    def close(self, number: int) -> None:
+        """End a session, if there is one of this number."""
         session = self._sessions.pop(number, None)
         if session is not None:
             self._known -= session.counted

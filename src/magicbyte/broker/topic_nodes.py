@@ -164,7 +164,10 @@ def _count_of(metadata: MetadataStore, name: str) -> int | None:
 
 
 def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]:
-    """Return the settings that the tree has of a topic (`topics`) or broker (`brokers`)."""
+    """Return the settings that the tree has of a topic (`topics`), broker (`brokers`), user or client.
+
+    A node without data is there for the sake of others below it.
+    """
     path = layout.config_path(kind, name)
     node = metadata.exists(path)
-    return {} if node is None else layout.load_config(path, node.data)
+    return {} if node is None or not node.data else layout.load_config(path, node.data)

@@ -74,6 +74,8 @@ SERVED: Final[Mapping[int, Served]] = {
     31: Served("admin_acls", range(4), 4 * _MIB, _MANY),
     17: Served("login_requests", range(2), _ONE, _FEW),
     36: Served("login_requests", range(3), 512 * _KIB, _FEW),
+    48: Served("admin_quotas", range(2), _ONE, _FEW),
+    49: Served("admin_quotas", range(2), 4 * _MIB, _MANY),
     50: Served("admin_scram", range(1), 4 * _MIB, _MANY),
     51: Served("admin_scram", range(1), 4 * _MIB, _MANY),
     42: Served("group_requests", range(3), 4 * _MIB, _MANY),

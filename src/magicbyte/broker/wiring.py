@@ -160,6 +160,12 @@ def _admin_cluster(parts: BrokerParts) -> Any:
     return ClusterServices(parts.runtime, parts.logs, parts.replicas, parts.cluster_view, parts.cache, parts.cluster_id)
 
 
+def _admin_quotas(parts: BrokerParts) -> Any:
+    from magicbyte.broker.admin_quotas import QuotaServices
+
+    return QuotaServices(parts.runtime, parts.metadata)
+
+
 def _admin_scram(parts: BrokerParts) -> Any:
     from magicbyte.broker.admin_scram import ScramServices
 
@@ -184,6 +190,7 @@ _SERVICES: Final[Mapping[str, Callable[[BrokerParts], Any]]] = {
     "admin_acls": lambda parts: parts.authorizer,
     "admin_cluster": _admin_cluster,
     "admin_configs": _admin_configs,
+    "admin_quotas": _admin_quotas,
     "admin_scram": _admin_scram,
     "admin_topics": _admin_topics,
     "cluster_requests": _cluster_requests,

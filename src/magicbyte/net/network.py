@@ -22,11 +22,11 @@ _PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
 class Door(NamedTuple):
     """What a server says of the connections that it takes.
 
-    `take` is given each one and its peer's host. `descriptors` returns the number that those of connections stay
-    below. `full` is told why no more connections are taken for now.
+    `take` is given each one and its peer's host, and returns for how many seconds to take no more. `descriptors`
+    returns the number that those of connections stay below. `full` is told why no more connections are taken for now.
     """
 
-    take: Callable[[Stream, str], None]
+    take: Callable[[Stream, str], float]
     descriptors: Callable[[], int]
     full: Callable[[str], None]
 
@@ -94,19 +94,24 @@ class _Accepting:
             except OSError as error:
                 if error.errno not in OUT_OF_DESCRIPTORS:
                     raise
-                self._pause(error.strerror or str(error))
+                self._lack(error.strerror or str(error))
                 return
             number = connected.fileno()
-            self._door.take(SocketStream(connected), str(address[0]))
+            if wait_s := self._door.take(SocketStream(connected), str(address[0])):
+                self._pause(wait_s)
+                return
             if number >= self._door.descriptors() - 1:  # the system gives the lowest: all below are in use
-                self._pause("the descriptors that are left are for files")
+                self._lack("the descriptors that are left are for files")
                 return
 
-    def _pause(self, why: str) -> None:
-        """Take no connections for a while: those that come wait in the system's queue."""
+    def _lack(self, why: str) -> None:
         self._door.full(why)
+        self._pause(_PAUSE_S)
+
+    def _pause(self, seconds: float) -> None:
+        """Take no connections for a while: those that come wait in the system's queue."""
         self._loop.remove_reader(self._socket)
-        self._loop.call_later(_PAUSE_S, self._accept_again)
+        self._loop.call_later(seconds, self._accept_again)
 
     def _accept_again(self) -> None:
         if self._is_closed:

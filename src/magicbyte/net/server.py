@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
 from magicbyte.net.complaints import Complaints
@@ -27,6 +27,9 @@ from magicbyte.net.network import Door, Listening, Network, SocketNetwork
 from magicbyte.net.stream import Buffer, Stream
 from magicbyte.printable import logger
 
+if TYPE_CHECKING:
+    from magicbyte.security.quotas import ConnectionArrival
+
 log = logger(__name__)
 T = TypeVar("T")
 
@@ -34,6 +37,7 @@ READ_BYTES: Final = 64 << 10
 SMALL_FRAME: Final = 64 << 10  # bytes of a frame that waits for no memory
 HEAD: Final = 4  # bytes: what says which request a frame is
 MOST_ENTERING: Final = 1024  # connections whose peers have not said yet who they are
+MOST_REFUSED: Final = 256  # connections that are not served, and kept for a while
 STALL_MS: Final = 60_000  # for a peer that has begun a frame and sends nothing more of it
 _SIZE = struct.Struct(">i")
 _EMPTY = memoryview(b"")
@@ -51,6 +55,21 @@ class AnswerPart(Protocol):
 
 
 Answer: TypeAlias = Sequence[Buffer | AnswerPart]
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """The last part of an answer, of no bytes: behind it nothing is read from the connection for a while."""
+
+    ms: int
+
+    async def send(self, stream: Stream) -> None:
+        """Send nothing."""
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
 Handler: TypeAlias = Callable[[memoryview], Awaitable[Answer | None]]
 """Takes a frame without its size, returns the whole answer, None where there is none. The frame is its to keep."""
 
@@ -171,11 +190,12 @@ class Incoming:
 
 
 class _Connection:
-    __slots__ = ("busy", "host", "idle_since", "incoming", "moved", "stream", "task")
+    __slots__ = ("busy", "host", "idle_since", "incoming", "is_muted", "moved", "stream", "task")
 
     def __init__(self, stream: Stream, host: str, incoming: Incoming, now: float) -> None:
         self.stream, self.host, self.incoming = stream, host, incoming
         self.busy = False  # a request is in work
+        self.is_muted = False  # nothing is read from it for a while
         self.moved, self.idle_since = 0, now
         self.task: asyncio.Task[None] | None = None
 
@@ -185,7 +205,8 @@ class Server(Generic[T]):
 
     `connected` is given a peer's host, its name for messages and the listener, and returns who handles its requests.
     `budget` is that of the whole process, where there is one, as are `complaints`. `network` is this machine's unless
-    given. `entrance_of` says what connections of a listener pass before; there `connected` is not asked.
+    given. `entrance_of` says what connections of a listener pass before; there `connected` is not asked. `arrived` is
+    told the listener and the peer's host of each connection, and says whether it waits, or is not served.
     """
 
     def __init__(
@@ -197,12 +218,14 @@ class Server(Generic[T]):
         complaints: Complaints | None = None,
         network: Network | None = None,
         entrance_of: Callable[[T], Entrance | None] = lambda _listener: None,
+        arrived: Callable[[T, str], ConnectionArrival | None] = lambda _listener, _host: None,
     ) -> None:
         self.limits = limits
         self.budget = budget or Budget(-1)
         self.complaints = complaints or Complaints()
         self._connected = connected
-        self._entrance_of = entrance_of
+        self._entrance_of, self._arrived = entrance_of, arrived
+        self._refused: dict[Stream, None] = {}  # in the order of their coming
         self._entering: dict[_Connection, None] = {}  # in the order of their coming
         self._network = network or SocketNetwork()
         self._listening: list[Listening] = []
@@ -241,6 +264,8 @@ class Server(Generic[T]):
         self.close_listeners()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        for stream in list(self._refused):
+            stream.close()
         tasks = [each.task for each in self._connections if each.task is not None]
         for each in list(self._connections):
             if not each.busy and each.task is not None:
@@ -259,13 +284,19 @@ class Server(Generic[T]):
             self._told_s = now
             log.warning("no connections are taken until some of the %d end: %s", self.connections, why)
 
-    def _take(self, listener: T, stream: Stream, host: str) -> None:
-        limits = self.limits
+    def _take(self, listener: T, stream: Stream, host: str) -> float:
+        """Serve a connection, if that may be; return for how many seconds to take no more of them."""
+        limits, wait_s = self.limits, 0.0
+        if (arrival := self._arrived(listener, host)) is not None:
+            wait_s = arrival.wait_ms / 1000
+            if arrival.refused_ms:
+                self._refuse(stream, arrival.refused_ms / 1000)
+                return wait_s
         if len(self._connections) >= limits.connections or self._hosts[host] >= limits.connections_per_host:
             self.complaints.line(log, host, "refused connections", "refused a connection from %s: there are %d, of "
                                  "this host %d", host, self.connections, self._hosts[host])  # fmt: skip
             stream.close()
-            return
+            return wait_s
         loop = asyncio.get_running_loop()
         incoming = Incoming(stream, limits, self.budget)
         connection = _Connection(stream, host, incoming, loop.time())
@@ -273,8 +304,20 @@ class Server(Generic[T]):
         self._hosts[host] += 1
         entrance = self._entrance_of(listener)
         handler = self._connected(host, stream.peer, listener) if entrance is None else None
-        connection.task = loop.create_task(self._serve(connection, handler, entrance))
+        connection.task = loop.create_task(self._serve(connection, handler, entrance, wait_s))
         connection.task.add_done_callback(_complain)
+        return wait_s
+
+    def _refuse(self, stream: Stream, seconds: float) -> None:
+        """Close a connection after a time, so that its peer does not come again at once; of too many the oldest."""
+        self._refused[stream] = None
+        if len(self._refused) > MOST_REFUSED:
+            self._close_refused(next(iter(self._refused)))
+        asyncio.get_running_loop().call_later(seconds, self._close_refused, stream)
+
+    def _close_refused(self, stream: Stream) -> None:
+        self._refused.pop(stream, None)
+        stream.close()
 
     async def _let_in(self, connection: _Connection, entrance: Entrance) -> Handler:
         """Return who handles the requests of a connection when it is known who sends them.
@@ -297,10 +340,14 @@ class Server(Generic[T]):
         connection.incoming.limits = self.limits
         return handler
 
-    async def _serve(self, connection: _Connection, handler: Handler | None, entrance: Entrance | None) -> None:
+    async def _serve(
+        self, connection: _Connection, handler: Handler | None, entrance: Entrance | None, wait_s: float
+    ) -> None:
         """Answer one connection's requests until the peer ends it, or breaks the rules."""
         stream, incoming = connection.stream, connection.incoming
         try:
+            if wait_s:
+                await self._mute(connection, wait_s)
             if handler is None:
                 assert entrance is not None, "one of the two"
                 handler = await self._let_in(connection, entrance)
@@ -314,12 +361,17 @@ class Server(Generic[T]):
                 answer = await answering
                 del answering
                 connection.busy = False
+                muted_ms = 0
                 if answer is not None:
+                    if answer and isinstance(answer[-1], Mute):
+                        muted_ms, answer = answer[-1].ms, answer[:-1]
                     await _send(stream, answer)
                     del answer
                 incoming.release()
                 if self._is_closing:
                     return
+                if muted_ms:
+                    await self._mute(connection, muted_ms / 1000)
         except NetworkError as error:
             self.complaints.line(log, connection.host, "lost connections", "%s", error, level=logging.INFO)
         except MagicbyteError as error:  # the peer's fault: one line, no traceback
@@ -331,6 +383,12 @@ class Server(Generic[T]):
             self._hosts[connection.host] -= 1
             if not self._hosts[connection.host]:
                 del self._hosts[connection.host]
+
+    @staticmethod
+    async def _mute(connection: _Connection, seconds: float) -> None:
+        connection.is_muted = True
+        await asyncio.sleep(seconds)
+        connection.is_muted = False
 
     def _sweep(self) -> None:
         """Close connections on which nothing has moved for too long, and those whose peers do not wait any more."""
@@ -345,12 +403,16 @@ class Server(Generic[T]):
                     self.complaints.line(log, each.host, "abandoned requests", "%s: gone while its request was in work",
                                          each.stream.peer, level=logging.INFO)  # fmt: skip
                     each.task.cancel()
+            elif each.is_muted and each.stream.is_abandoned and each.task is not None:
+                each.task.cancel()
             elif each.moved != each.stream.moved:
                 each.moved, each.idle_since = each.stream.moved, now
             elif (now - each.idle_since) * 1000 >= limit_ms:
                 self.complaints.line(log, each.host, "idle connections", "%s: closed, nothing has come or gone for "
                                      "%d ms", each.stream.peer, limit_ms, level=logging.INFO)  # fmt: skip
                 each.stream.close()
+                if each.is_muted and each.task is not None:
+                    each.task.cancel()
         self.complaints.flush()
         self._sweeper = loop.call_later(max(stall_ms / 4000, 0.01), self._sweep)
 

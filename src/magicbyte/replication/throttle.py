@@ -1,6 +1,6 @@
 """Throttles of replication (KIP-73): which replicas they are for, and how much passed in the last seconds.
 
-Pure: bytes and readings of the monotonic clock in. Sources: Kafka's ReplicationQuotaManager, SimpleRate and
+Pure: amounts and readings of the monotonic clock in. Sources: Kafka's ReplicationQuotaManager, SimpleRate, Rate and
 ThrottledReplicaListValidator.
 """
 
@@ -39,31 +39,37 @@ class ThrottledReplicas:
 
 
 class Throughput:
-    """Bytes per second over the last `samples` samples of `sample_ms` each.
+    """What passed per second, over the last `samples` samples of `sample_ms` each.
 
-    They are divided by the time since the oldest sample began, by one sample's time at least: what begins after a
-    pause may pass at once up to the limit of one sample.
+    It is divided by the time since the oldest sample began. Until `least_samples` samples are over, each one that is
+    missing counts as if it were; one sample's time is the least in any case, so that what begins after a pause may
+    pass at once up to the limit of one sample. Kafka's SimpleRate has no `least_samples`, its Rate all but one.
     """
 
-    def __init__(self, samples: int, sample_ms: int) -> None:
-        self._all_ms, self._sample_ms = samples * sample_ms, sample_ms
-        self._samples = deque[tuple[int, int]]()  # when each began, and its bytes
+    def __init__(self, samples: int, sample_ms: int, least_samples: int = 0) -> None:
+        self._all_ms, self._sample_ms, self._least = samples * sample_ms, sample_ms, least_samples
+        self._samples = deque[tuple[int, float]]()  # when each began, and its amount
 
-    def record(self, size: int, now_ms: int) -> None:
-        """Take in that so many bytes passed."""
+    def record(self, amount: float, now_ms: int) -> None:
+        """Take in that so much passed; what is below 0 takes back."""
         self._forget_old(now_ms)
         if self._samples and now_ms - self._samples[-1][0] < self._sample_ms:
             began, before = self._samples.pop()
-            self._samples.append((began, before + size))
+            self._samples.append((began, before + amount))
         else:
-            self._samples.append((now_ms, size))
+            self._samples.append((now_ms, amount))
+
+    def window_ms(self, now_ms: int) -> int:
+        """Return the time that is divided by."""
+        self._forget_old(now_ms)
+        elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
+        missing = max(self._least - elapsed_ms // self._sample_ms, 0)
+        return max(elapsed_ms + missing * self._sample_ms, self._sample_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """Return the bytes per second."""
-        self._forget_old(now_ms)
-        if not self._samples:
-            return 0.0
-        return sum(size for _, size in self._samples) * 1000 / max(now_ms - self._samples[0][0], self._sample_ms)
+        """Return the amount per second."""
+        window_ms = self.window_ms(now_ms)
+        return sum(amount for _, amount in self._samples) * 1000 / window_ms
 
     def _forget_old(self, now_ms: int) -> None:
         while self._samples and now_ms - self._samples[0][0] >= self._all_ms:

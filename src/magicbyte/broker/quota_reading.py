@@ -1,0 +1,21 @@
+"""Quotas from the tree into a broker that runs: all at its start, one after each change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magicbyte.broker import quota_nodes
+
+if TYPE_CHECKING:
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.ports import MetadataStore
+
+
+async def reread_all(runtime: Runtime, metadata: MetadataStore) -> None:
+    """Let all quotas in the tree hold. Raises MetadataError, NetworkError."""
+    runtime.quotas.replace_all(await runtime.reading.run(quota_nodes.read_all, metadata))
+
+
+async def reread(runtime: Runtime, metadata: MetadataStore, kind: str, name: str) -> None:
+    """Let the quotas in one place of the tree hold. Raises MetadataError, NetworkError."""
+    runtime.quotas.replace(kind, name, await runtime.reading.run(quota_nodes.read_one, metadata, kind, name))
