@@ -105,10 +105,12 @@ class MigrationHistory(History):
                 await asyncio.sleep(self.random.uniform(1, 6))
                 partition = self.random.choice(self.partitions)
                 with suppress(MagicbyteError):
-                    await self._read_all(client, name, partition, known)
+                    await self._read_from_start(client, name, partition, known)
                     self.read_again += 1
 
-    async def _read_all(self, client: Client, name: str, partition: int, known: dict[tuple[int, int], str]) -> None:
+    async def _read_from_start(
+        self, client: Client, name: str, partition: int, known: dict[tuple[int, int], str]
+    ) -> None:
         offset = 0
         while True:
             found = await fetch_sets(client, TOPIC, partition, offset, self._fetch_options(name))

@@ -34,7 +34,7 @@ def test_brokers_that_go_by_the_setting_as_kafkas_do_are_noticed(monkeypatch: py
         self: fetch._PartitionRead, partition: ServedPartition, found: FileSlice, target: int
     ) -> tuple[int, FileSlice]:
         newest, found = await read(self, partition, found, target)
-        setting = self.broker.config.log_message_format_version
+        setting = self.services.runtime.config.log_message_format_version
         return (min(newest, target) if setting.magic <= target else newest), found
 
     monkeypatch.setattr(fetch._PartitionRead, "_newest", by_setting)
