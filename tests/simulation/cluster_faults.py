@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.errors import LogDirectoryError, NetworkError, NodeExistsError
+from magicbyte.errors import LogDirectoryError, NetworkError, NodeExistsError, SessionExpiredError
 from magicbyte.metadata.layout import load_controller, load_state, state_path
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import decode
@@ -164,7 +164,7 @@ class ClusterUnderFaults(ABC):
         while not broker.is_running:
             try:
                 await broker.start()
-            except (NetworkError, NodeExistsError, LogDirectoryError) as error:
+            except (NetworkError, NodeExistsError, LogDirectoryError, SessionExpiredError) as error:
                 self.events.append(f"{self.world.virtual_s:.3f} {broker.name} does not start: {error}")
                 await asyncio.sleep(1)
 

@@ -3,7 +3,8 @@
 Run: PYTHONPATH=tests python -m simulation.run_cluster_histories --more 1000 -o tests/simulation/cluster_figures.json
 adds a thousand histories to the file, whose seeds follow on those that are in it, and says with which commit they ran.
 A history that fails is printed with its seed, and runs the same way again: `--seeds 7-7 --verbose` prints its faults
-and what its brokers log, by virtual time.
+and what its brokers log, by virtual time. `--again` runs those that failed, with the settings of their runs: what is
+sound now is recorded as mended.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Figures:
         self.faults = Counter[str](found.pop("faultsByState", {}))
         self.runs: list[dict[str, Any]] = found.pop("runs", [])
         self.failed: dict[str, str] = found.pop("failed", {})
+        self.mended: dict[str, dict[str, str]] = found.pop("mended", {})
         self._sums = Counter[str]({name: found[name] for name in _SUMS if name in found})
         self._least = {name: found[name] for name in _LEAST if name in found}
 
@@ -105,6 +107,14 @@ class Figures:
         run["lastSeed"] += 1
         run["cpuSeconds"] = round(run["cpuSeconds"] + cpu_s, 2)
 
+    def run_of(self, seed: int) -> dict[str, Any]:
+        """Return the run that a seed was in."""
+        return next(each for each in self.runs if each["firstSeed"] <= seed <= each["lastSeed"])
+
+    def mend(self, seed: int) -> None:
+        """Note that a history which failed is sound now."""
+        self.mended[str(seed)] = {"failed": self.failed.pop(str(seed)), "soundWith": _commit()}
+
     def to_json(self) -> dict[str, Any]:
         """Return what the file holds."""
         cpu_s = sum(each["cpuSeconds"] for each in self.runs) or 1.0
@@ -116,6 +126,7 @@ class Figures:
             "faultsByState": dict(sorted(self.faults.items())),
             "runs": self.runs,
             "failed": self.failed,
+            "mended": self.mended,
         }
 
     def save(self) -> None:
@@ -145,10 +156,20 @@ def main() -> int:
     parser.add_argument("--sends", type=int, default=200, help="records that are sent in each, at least")
     parser.add_argument("--protocol", choices=FORMATS, help="of all, instead of one from the seed")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further history after so many")
+    parser.add_argument("--again", action="store_true", help="run those of the file that failed, and no others")
     parser.add_argument("--verbose", action="store_true", help="print faults and what brokers log")
     parser.add_argument("-o", "--output", type=Path, help="a JSON file of figures, to which these are added")
     options = parser.parse_args()
     figures, failed = Figures(options.output), dict[int, str]()
+    if options.again:
+        for seed in map(int, list(figures.failed)):
+            run = figures.run_of(seed)
+            one = partial(History, sends=run["sends"], protocol=run["protocol"])
+            list(ran(one, [seed], failed, seconds=options.seconds, verbose=options.verbose))
+            if seed not in failed:
+                figures.mend(seed)
+        figures.save()
+        return 1 if failed else 0
     if options.seeds is None:
         first, last = figures.next_seed, figures.next_seed + options.more - 1
     else:
