@@ -22,6 +22,7 @@ from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import Moment
 from magicbyte.protocol import APIS, Message
+from magicbyte.protocol.messages import alter_replica_log_dirs as move
 from magicbyte.protocol.messages import create_partitions as grow
 from magicbyte.protocol.messages import create_topics as create
 from magicbyte.protocol.messages import delete_records as erase
@@ -133,6 +134,16 @@ EVERY_VERSION = {
     35: Asked(
         lambda _: dirs.DescribeLogDirsRequest(topics=None),
         lambda found: "there" in {each.name for each in found.results[0].topics},
+    ),
+    34: Asked(
+        lambda _: move.AlterReplicaLogDirsRequest(
+            dirs=[
+                move.AlterReplicaLogDir(
+                    path="/nowhere", topics=[move.AlterReplicaLogDirTopic(name="there", partitions=(0,))]
+                )
+            ]
+        ),
+        lambda found: found.results[0].partitions[0].error_code == ErrorCode.LOG_DIR_NOT_FOUND,
     ),
     37: Asked(
         lambda version: grow.CreatePartitionsRequest(

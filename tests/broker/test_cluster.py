@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from broker.builders import records
 from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
+from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, alter_configs, delete_records, delete_topic, describe_cluster
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
@@ -333,5 +335,32 @@ def test_leaders_count_the_replicas_that_they_take_out_of_sync_and_into_it(folde
             await until(lambda: leader.runtime.metrics.isr_expands == before[1] + 1)
             assert leader.runtime.metrics.isr_shrinks == before[0] + 1
             assert leader.runtime.metrics.failed_isr_updates == 0
+
+    run(work())
+
+
+def test_a_broker_that_stops_follows_nothing_more_and_ends_each_fetcher_once(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await until(lambda: len(members.isr("t")) == 2)
+            leader = members.leader("t")
+            follower = members.brokers[3 - leader.node_id]
+            partition = members.replica(follower, "t")
+            assert partition is not None
+            replicas = follower.replicas
+            assert isinstance(replicas, ClusterReplicas)
+            fetchers, key = replicas._fetchers, TopicPartition("t", 0)
+            assert key in fetchers.partitions
+            fetchers.forget(key)
+            await asyncio.gather(fetchers.close_idle(), replicas.close(), fetchers.close_idle())
+            state = members.leader("t").replicas.partition("t", 0).led().state
+            later = replace(state, leader_epoch=state.leader_epoch + 1)
+            order = Order(key, later, 1, (leader.node_id, follower.node_id))
+            address = ("127.0.0.1", leader.ports["PLAINTEXT"])
+            codes = await replicas.take_orders([order], {leader.node_id: address})
+            assert codes == {key: ErrorCode.NONE}
+            assert not fetchers.partitions
+            assert partition.leader_epoch == later.leader_epoch
 
     run(work())

@@ -124,7 +124,7 @@ def test_an_api_that_is_not_served_may_not_send_megabytes(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             peer = await Peer.of(broker)
-            assert await peer.exchange((1 << 20).to_bytes(4, "big") + b"\x00\x22\x00\x00") == CLOSED
+            assert await peer.exchange((1 << 20).to_bytes(4, "big") + b"\x00\x28\x00\x00") == CLOSED
             peer.close()
 
     run(work())

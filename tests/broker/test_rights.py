@@ -26,6 +26,7 @@ from magicbyte.protocol.messages import add_partitions_to_txn as extend
 from magicbyte.protocol.messages import alter_client_quotas as requotas
 from magicbyte.protocol.messages import alter_configs as alter
 from magicbyte.protocol.messages import alter_partition_reassignments as reassign
+from magicbyte.protocol.messages import alter_replica_log_dirs as move
 from magicbyte.protocol.messages import alter_user_scram_credentials as rescram
 from magicbyte.protocol.messages import (
     create_acls,
@@ -246,6 +247,12 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
         {NO_CLUSTER},
     ),
     (disks.DescribeLogDirsRequest(topics=None), {NO_CLUSTER}),
+    (
+        move.AlterReplicaLogDirsRequest(
+            dirs=[move.AlterReplicaLogDir(path="/d", topics=[move.AlterReplicaLogDirTopic(name="t", partitions=(0,))])]
+        ),
+        {NO_CLUSTER},
+    ),
     (
         grow.CreatePartitionsRequest(topics=[grow.CreatePartitionsTopic(name="t", count=3, assignments=None)]),
         {NO_TOPIC},

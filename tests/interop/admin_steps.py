@@ -14,6 +14,7 @@ from magicbyte.client.connection import Connection
 from magicbyte.errors import ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.protocol import Message
 from magicbyte.protocol.messages import alter_configs as alter
+from magicbyte.protocol.messages import alter_replica_log_dirs as move
 from magicbyte.protocol.messages import create_acls, delete_acls, describe_acls, list_offsets, metadata
 from magicbyte.protocol.messages import create_partitions as grow
 from magicbyte.protocol.messages import create_topics as create
@@ -141,6 +142,11 @@ def _deleting(*names: str) -> delete.DeleteTopicsRequest:
 
 def _looking(name: str, *partitions: int) -> dirs.DescribeLogDirsRequest:
     return dirs.DescribeLogDirsRequest(topics=[dirs.DescribableLogDirTopic(topic=name, partitions=partitions)])
+
+
+def _moving(path: str, name: str, *partitions: int) -> move.AlterReplicaLogDirsRequest:
+    topics = [move.AlterReplicaLogDirTopic(name=name, partitions=partitions)]
+    return move.AlterReplicaLogDirsRequest(dirs=[move.AlterReplicaLogDir(path=path, topics=topics)])
 
 
 STEPS = [
@@ -297,6 +303,9 @@ STEPS = [
     Step("delete records of no topic", 1, _erasing("nothing", 0, 0)),
     Step("log directories", 1, _looking("plain", 0, 1, 99)),
     Step("log directories of no topic", 1, _looking("nothing", 0)),
+    Step("a move to a directory that is not there", 1, _moving("/nowhere", "plain", 0, 99)),
+    Step("a move of no topic to a directory that is not there", 2, _moving("/nowhere", "nothing", 0)),
+    Step("a move of a topic with a long name", 1, _moving("/nowhere", "l" * 240, 0)),
     Step("log directories, all", 1, dirs.DescribeLogDirsRequest(topics=None)),
     Step("a producer", 0, init.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)),
     Step("a producer again", 3, init.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)),
@@ -449,6 +458,9 @@ def codes(response: Any) -> Iterator[tuple[Any, ...]]:
         case dirs.DescribeLogDirsResponse(results=directories):
             for directory in directories:
                 yield from ((directory.error_code, one.name, len(one.partitions)) for one in directory.topics)
+        case move.AlterReplicaLogDirsResponse(results=moved):
+            for of_moved in moved:
+                yield from ((of_moved.topic_name, one.partition_index, one.error_code) for one in of_moved.partitions)
         case init.InitProducerIdResponse():
             yield (response.error_code, response.producer_id >= 0, response.producer_epoch)
         case producers.DescribeProducersResponse(topics=written):

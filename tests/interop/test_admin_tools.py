@@ -25,6 +25,7 @@ PLACES = {  # where the tools are
         "GetOffsetShell": "kafka.tools",
         "ProducerPerformance": NEW,
     },
+    "3.9.1": {"ReassignPartitionsCommand": f"{NEW}.reassign"},
     "4.3.1": {
         "ConfigCommand": "kafka.admin",
         "ConsoleConsumer": f"{NEW}.consumer",
@@ -32,7 +33,7 @@ PLACES = {  # where the tools are
         "ReassignPartitionsCommand": f"{NEW}.reassign",
     },
 }
-OTHERS = {"2.8.2": "kafka.admin", "4.3.1": NEW}
+OTHERS = {"2.8.2": "kafka.admin", "3.9.1": NEW, "4.3.1": NEW}
 
 
 class Tools:

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeLogDirs, DescribeProducers."""
+"""DescribeCluster, DescribeLogDirs, AlterReplicaLogDirs, DescribeProducers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.metadata import CLUSTER_OPERATIONS
 from magicbyte.broker.request import Request, UnboundHandler
-from magicbyte.errors import ErrorCode, MagicbyteError
+from magicbyte.errors import ErrorCode, MagicbyteError, NotLeaderError
+from magicbyte.log.files.names import LONGEST_FILE_NAME
 from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from magicbyte.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.runtime import Runtime
     from magicbyte.log.live.log_directory import LogDirectory
 
+_WHILE_MOVED: Final = f".{'0' * 32}-future"  # what Kafka adds to the name of a log that it copies to another directory
 _BROKERS: Final = 1  # the only kind of endpoints: there are no controllers apart
 
 
@@ -107,6 +115,42 @@ async def describe_log_dirs(
     return DescribeLogDirsResponse(results=[result])
 
 
+async def alter_replica_log_dirs(
+    services: ClusterServices, request: Request[AlterReplicaLogDirsRequest]
+) -> AlterReplicaLogDirsResponse:
+    """Say of replicas that they are in the directory that is named: there is one, and nothing is to be moved."""
+    wanted, turns = dict[TopicPartition, str](), request.turns
+    async for directory in turns.over(request.message.dirs):
+        async for topic in turns.over(directory.topics):
+            async for index in turns.over(topic.partitions):
+                wanted[TopicPartition(topic.name, index)] = directory.path
+    by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    async for key in turns.over(wanted):
+        code = await _place_fault(services, key, wanted[key])
+        found = AlterReplicaLogDirPartitionResult(partition_index=key.partition, error_code=code)
+        by_topic.setdefault(key.topic, []).append(found)
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=each) for name, each in by_topic.items()]
+    )
+
+
+async def _place_fault(services: ClusterServices, key: TopicPartition, path: str) -> ErrorCode:
+    """Return why a replica cannot be in a directory, as Kafka's ReplicaManager does."""
+    if len(f"{key}{_WHILE_MOVED}") > LONGEST_FILE_NAME:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if path != services.logs.path:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if services.logs.health.error is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    try:
+        await services.replicas.opened(*key)
+    except NotLeaderError:
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    except MagicbyteError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
 async def describe_producers(
     services: ClusterServices, request: Request[DescribeProducersRequest]
 ) -> DescribeProducersResponse:
@@ -146,5 +190,6 @@ async def _producers(services: ClusterServices, topic: str, index: int) -> Parti
 HANDLERS: Final[Mapping[type, UnboundHandler]] = {
     DescribeClusterRequest: describe_cluster,
     DescribeLogDirsRequest: describe_log_dirs,
+    AlterReplicaLogDirsRequest: alter_replica_log_dirs,
     DescribeProducersRequest: describe_producers,
 }

@@ -92,6 +92,7 @@ class ClusterReplicas(Replicas):
         protocol = runtime.config.inter_broker_protocol_version
         self._notifications = IsrNotifications(runtime.clock.monotonic_ms(), at_once=tells_isr_at_once(protocol))
         self._has_notifications = asyncio.Event()
+        self._is_closed = False
         self._postponed: dict[TopicPartition, tuple[Order, tuple[str, int] | None]] = {}
         self._has_postponed = asyncio.Event()
         version = inter_broker_versions(protocol)[_FETCH]
@@ -104,7 +105,8 @@ class ClusterReplicas(Replicas):
         self._runtime.spawn(self._try_postponed())
 
     async def close(self) -> None:
-        """Follow nothing any more."""
+        """Follow nothing any more, whatever the controller says still."""
+        self._is_closed = True
         for key in list(self._fetchers.partitions):
             self._fetchers.forget(key)
         await self._fetchers.close_idle()
@@ -243,8 +245,9 @@ class ClusterReplicas(Replicas):
             partition.follow(state.leader, state.leader_epoch)
         if (coordinator := self._coordinator_of(partition.topic)) is not None:
             coordinator.resigned(partition.index, state.leader_epoch)
-        if address is None:
-            logs.info("%s: no leader in epoch %d", partition, state.leader_epoch)
+        if address is None or self._is_closed:
+            what = "not followed any more" if self._is_closed else "no leader"
+            logs.info("%s: %s in epoch %d", partition, what, state.leader_epoch)
             return
         logs.info("%s: follows broker %d from offset %d on in epoch %d",
                  partition, state.leader, partition.log.log_end_offset, state.leader_epoch)  # fmt: skip

@@ -156,7 +156,7 @@ class ReplicaFetchers:
     async def close_idle(self) -> None:
         """End the fetchers that have nothing to fetch."""
         for where, fetcher in list(self._fetchers.items()):
-            if not fetcher.partitions:
+            if not fetcher.partitions and self._fetchers.get(where) is fetcher:  # and nobody else is closing it
                 del self._fetchers[where]
                 await fetcher.aclose()
 

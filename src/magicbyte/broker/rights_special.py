@@ -13,6 +13,11 @@ from magicbyte.errors import ErrorCode, NotControllerError
 from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.protocol.messages import alter_client_quotas as quotas
 from magicbyte.protocol.messages.alter_configs import AlterConfigsResourceResponse
+from magicbyte.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from magicbyte.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
@@ -466,6 +471,26 @@ async def _alter_quotas(request: Request[Any], handler: Handler, caller: Authori
     return quotas.AlterClientQuotasResponse(entries=refused)
 
 
+async def _alter_log_dirs(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
+    """Let those who may alter the cluster move replicas between directories."""
+    if caller.has(AclOperation.ALTER, _CLUSTER):
+        return await handler(request)
+    topics = dict[str, dict[int, None]]()
+    for directory in request.message.dirs:
+        for topic in directory.topics:
+            topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    results = [
+        AlterReplicaLogDirTopicResult(
+            topic_name=name,
+            partitions=[
+                AlterReplicaLogDirPartitionResult(partition_index=each, error_code=_CLUSTER_REFUSED) for each in indexes
+            ],
+        )
+        for name, indexes in topics.items()
+    ]
+    return AlterReplicaLogDirsResponse(results=results)
+
+
 SPECIAL: Final[Mapping[int, Special]] = {
     1: _fetch,
     3: _metadata,
@@ -477,6 +502,7 @@ SPECIAL: Final[Mapping[int, Special]] = {
     22: _init_producer_id,
     32: _of_configs(AclOperation.DESCRIBE_CONFIGS, "results", DescribeConfigsResult),
     33: _of_configs(AclOperation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
+    34: _alter_log_dirs,
     44: _of_configs(AclOperation.ALTER_CONFIGS, "responses", IncrementalResourceResponse),
     49: _alter_quotas,
     51: _alter_scram,

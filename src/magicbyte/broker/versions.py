@@ -82,6 +82,7 @@ SERVED: Final[Mapping[int, Served]] = {
     47: Served("group_requests", range(1), 8 * _MIB, _MANY),
     32: Served("admin_configs", range(5), 4 * _MIB, _MANY),
     33: Served("admin_configs", range(3), 16 * _MIB, _MANY),
+    34: Served("admin_cluster", range(3), 8 * _MIB, _MANY),
     35: Served("admin_cluster", range(5), 8 * _MIB, _MANY),
     37: Served("admin_topics", range(4), 16 * _MIB, _MANY),
     43: Served("controller_requests", range(3), 4 * _MIB, _MANY),
