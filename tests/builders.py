@@ -1,7 +1,11 @@
 """What tests of several rooms make or do."""
 
 import asyncio
+import base64
+from pathlib import Path
 from typing import Any
+
+from magicbyte.records.columns import Record
 
 
 def run(work: Any, seconds: float = 60) -> Any:
@@ -12,3 +16,23 @@ def run(work: Any, seconds: float = 60) -> Any:
             return await work
 
     return asyncio.run(bounded())
+
+
+def unbase64(text: str | None) -> bytes | None:
+    """Return the bytes of a cell in JSON, None for null."""
+    return None if text is None else base64.b64decode(text)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all files below a folder, by their paths in it."""
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+def valued(*values: bytes) -> list[Record]:
+    """Return records to be sent: without keys, and with the time at which they are."""
+    return [Record(0, -1, 0, None, value) for value in values]
+
+
+async def as_it_is(node: Any) -> Any:
+    """Return a broker where nothing about it is to be found out first."""
+    return node

@@ -5,6 +5,7 @@ Nothing is unpacked unless `partition_dir` asks for it; every other method reads
 """
 
 import atexit
+import base64
 import gzip
 import json
 import shutil
@@ -294,3 +295,10 @@ def wire_cases(broker: str | None = None, prefix: str = "") -> Iterator[WireCase
             if name.startswith(prefix):
                 info = json.loads(archive(path).read(f"{name}/case.json"))
                 yield WireCase(f"{each}/{name}", each, name, info, files)
+
+
+def values(name: str) -> list[bytes | None]:
+    """Return the values of a recorded log that readers may have."""
+    case = log_case(name)
+    lines = case.committed() if case.has_committed else case.records()
+    return [None if each["value"] is None else base64.b64decode(each["value"]) for each in lines]

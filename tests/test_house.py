@@ -162,6 +162,27 @@ def bound(body: list[ast.stmt]) -> set[str]:
     return found
 
 
+def is_fixture(each: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("fixture" in ast.unparse(decorator) for decorator in each.decorator_list)
+
+
+def test_what_several_test_files_do_stands_once() -> None:
+    """What files of a room share is in its `builders.py`, what rooms share in `tests/builders.py`."""
+    tests, homes = SOURCE.parents[1] / "tests", dict[str, set[str]]()
+    for path in sorted(tests.rglob("*.py")):
+        if "clients" in path.parts:  # programs of other environments
+            continue
+        for each in parsed(path.read_text()).body:
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not is_fixture(each):
+                code = [
+                    part for part in each.body if not isinstance(part, ast.Expr) or part.lineno != each.body[0].lineno
+                ]
+                if code:
+                    what = ast.dump(each.args) + "".join(map(ast.dump, code))
+                    homes.setdefault(what, set()).add(f"{path.relative_to(tests)} {each.name}")
+    assert [sorted(names) for names in homes.values() if len({name.split()[0] for name in names}) > 1] == []
+
+
 def test_what_tests_and_benchmarks_import_exists() -> None:
     """Type checks do not read them, and those that need Java do not run each time."""
     root, homes = SOURCE.parents[1], dict[str, set[str]]()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,3 +60,9 @@ def read(data: PartitionData) -> list[Record]:
     table = scan(data.records)
     assert table.damage is None
     return [record for columns in decode(data.records[: table.end]) for record in columns]
+
+
+def short_message(size: int) -> bytes:
+    """A message of magic 1 with the size of one of magic 0, its checksum right."""
+    content = bytes((1, 0)) + b"\xff" * (size - 6)
+    return struct.pack(">qiI", 0, size, zlib.crc32(content)) + content

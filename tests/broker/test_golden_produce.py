@@ -6,13 +6,13 @@ log, acks=0.
 """
 
 import struct
-import zlib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 import golden_data
+from broker.builders import short_message
 from broker.serving import CLOSED, Clock, Peer, Running
 from builders import run
 from golden_data import WireCase
@@ -120,12 +120,6 @@ def test_a_captured_request_is_answered_and_stored_as_the_broker_did_but_for_the
 
     run(work())
     assert unexpected == []
-
-
-def short_message(size: int) -> bytes:
-    """A message of magic 1 with the size of one of magic 0, its checksum right."""
-    content = bytes((1, 0)) + b"\xff" * (size - 6)
-    return struct.pack(">qiI", 0, size, zlib.crc32(content)) + content
 
 
 def without_producer_id() -> bytes:

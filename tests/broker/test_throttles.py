@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.builders import as_it_is
 
 from broker.builders import records
 from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
-from magicbyte.client.client import BrokerNode
 from magicbyte.client.produce import send
 from magicbyte.client.replicas import alter_reassignments
 from magicbyte.errors import BrokerError
@@ -18,10 +18,6 @@ from magicbyte.testing.world import World
 RATE = 100_000
 BYTES = 10 * RATE
 SETTINGS = {"replica.fetch.max.bytes": "50000", "auto.leader.rebalance.enable": "false"}
-
-
-async def as_it_is(node: BrokerNode) -> BrokerNode:
-    return node
 
 
 async def copied(world: World, side: str, replicas: str) -> tuple[float, float]:

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.builders import contents
 
 from cli.command import run
 from log.appended import batch_of
@@ -55,10 +56,6 @@ def offsets(path: Path) -> tuple[int, int]:
     return found
 
 
-def snapshot(path: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
-
-
 def test_segments_older_than_a_time_go_and_the_log_stays_closed(logs: Path) -> None:
     done = run("retain", "--in-place", logs, "--older-than", "5d")
     assert done.exit_code == 0
@@ -68,9 +65,9 @@ def test_segments_older_than_a_time_go_and_the_log_stays_closed(logs: Path) -> N
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(logs: Path) -> None:
-    before = snapshot(logs)
+    before = contents(logs)
     said = json.loads(run("retain", "--in-place", logs, "--older-than", "5d", "--dry-run", "--format", "json").stdout)
-    assert snapshot(logs) == before
+    assert contents(logs) == before
     done = json.loads(run("retain", "--in-place", logs, "--older-than", "5d", "--format", "json").stdout)
     assert {**said, "dryRun": False} == done
     assert done["removedBytes"] > 600
@@ -154,11 +151,11 @@ def test_a_log_directory_in_use_is_refused(logs: Path) -> None:
 
 def test_a_log_directory_whose_broker_was_killed_is_refused(logs: Path) -> None:
     (logs / checkpoints.CLEAN_SHUTDOWN).unlink()
-    before = snapshot(logs)
+    before = contents(logs)
     done = run("retain", "--in-place", logs, "--older-than", "5d")
     assert done.exit_code == 2
     assert "not shut down cleanly" in done.stderr
-    assert snapshot(logs) == before
+    assert contents(logs) == before
 
 
 @pytest.mark.parametrize("arguments", [[], ["--older-than", "5 days"], ["--bytes", "many"]])
@@ -181,13 +178,13 @@ def test_a_damaged_log_without_indexes_is_not_cut_as_a_broker_would(logs: Path) 
 
 
 def test_a_retained_copy_is_what_retention_in_place_makes_and_the_log_stays(logs: Path, tmp_path: Path) -> None:
-    before, out = snapshot(logs), tmp_path / "out"
+    before, out = contents(logs), tmp_path / "out"
     done = json.loads(run("retain", logs, "--older-than", "5d", "--out", out, "--format", "json").stdout)
-    assert snapshot(logs) == before
+    assert contents(logs) == before
     assert [each["path"] for each in done["partitions"]] == [str(out / "orders-0")]
     assert run("retain", "--in-place", logs, "--older-than", "5d").exit_code == 0
-    logs_of = {name: content for name, content in snapshot(logs).items() if name.startswith("orders-0/")}
-    assert {name: content for name, content in snapshot(out).items() if name.startswith("orders-0/")} == logs_of
+    logs_of = {name: content for name, content in contents(logs).items() if name.startswith("orders-0/")}
+    assert {name: content for name, content in contents(out).items() if name.startswith("orders-0/")} == logs_of
     assert offsets(out) == (10, 20)
 
 

@@ -6,6 +6,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 import pytest
+from tests.builders import valued
 
 from builders import run
 from magicbyte.client import Client
@@ -19,7 +20,6 @@ from magicbyte.client.transactions import TransactionalProducer
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode, UnknownOutcomeError, UnsupportedVersionError
 from magicbyte.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
 
 INPUT = ("input", 0)
@@ -56,10 +56,6 @@ async def topic(broker: Broker, name: str, **options: int) -> AsyncIterator[Clie
         yield client
 
 
-def records(*values: bytes) -> list[Record]:
-    return [Record(0, -1, 0, None, value) for value in values]
-
-
 async def read(client: Client, name: str, *, committed: bool = True) -> list[list[bytes | None]]:
     """Return the values of each partition, for readers of committed records or for all."""
     found = []
@@ -76,7 +72,7 @@ async def settled(client: Client, name: str) -> None:
     producer = await TransactionalProducer.begin(client, f"behind-{name}")
     async with producer.transaction():
         for partition in (0, 1):
-            await producer.send(name, partition, records(b"last"))
+            await producer.send(name, partition, valued(b"last"))
     for partition in (0, 1):
         options = FetchOptions(committed=True)
         async for columns in read_records(client, name, partition, 0, None, options):
@@ -95,7 +91,7 @@ async def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: Brok
         for number, end in enumerate([producer.commit, producer.abort] * 2):
             value = b"%d" % number
             options = ProduceOptions(list(Codec)[number])
-            await asyncio.gather(*(producer.send("both", at, records(value, value), options) for at in (0, 1, 0)))
+            await asyncio.gather(*(producer.send("both", at, valued(value, value), options) for at in (0, 1, 0)))
             await end()
         await settled(client, "both")
         assert without_last(await read(client, "both")) == [[b"0"] * 4 + [b"2"] * 4, [b"0"] * 2 + [b"2"] * 2]
@@ -118,7 +114,7 @@ async def test_offsets_of_a_group_are_committed_with_the_records_or_not_at_all(b
     async with topic(broker, "offsets") as client:
         producer = await TransactionalProducer.begin(client, "offsets")
         async with producer.transaction():
-            await producer.send("offsets", 0, records(b"1"))
+            await producer.send("offsets", 0, valued(b"1"))
             await producer.commit_offsets("g", {INPUT: Committed(5, "told")})
 
         async def fail() -> None:
@@ -156,8 +152,8 @@ async def test_a_request_or_an_answer_that_is_lost_loses_no_record_and_doubles_n
             producer = await TransactionalProducer.begin(client, name)
             for number in range(3):
                 async with producer.transaction():
-                    await producer.send(name, 0, records(b"%d" % number))
-                    await producer.send(name, 0, records(b"%d+" % number))
+                    await producer.send(name, 0, valued(b"%d" % number))
+                    await producer.send(name, 0, valued(b"%d+" % number))
                     await producer.commit_offsets(name, {INPUT: Committed(number)})
         assert fault.hits == 1
         await settled(client, name)
@@ -177,7 +173,7 @@ async def test_refusals_that_may_pass_are_asked_again(code: ErrorCode, broker: B
             producer = await TransactionalProducer.begin(client, name)
             async with producer.transaction():
                 await producer.commit_offsets(name, {INPUT: Committed(1)})
-                await producer.send(name, 1, records(b"1"))
+                await producer.send(name, 1, valued(b"1"))
         await settled(client, name)
         assert without_last(await read(client, name)) == [[], [b"1"]]
 
@@ -198,16 +194,16 @@ async def test_a_refusal_that_stays_ends_after_a_time_and_says_what_to_do(broker
 async def test_a_successor_fences_and_what_was_open_is_aborted(broker: Broker) -> None:
     async with topic(broker, "fenced") as client:
         old = await TransactionalProducer.begin(client, "fenced")
-        await old.send("fenced", 0, records(b"old"))
+        await old.send("fenced", 0, valued(b"old"))
         new = await TransactionalProducer.begin(client, "fenced")
         async with new.transaction():
-            await new.send("fenced", 0, records(b"new"))
+            await new.send("fenced", 0, valued(b"new"))
         with pytest.raises(BrokerError, match="another producer began with this transactional id") as refused:
             await old.commit()
         assert refused.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
         await old.abort()
         with pytest.raises(BrokerError, match="another producer began with this transactional id"):
-            await old.send("fenced", 0, records(b"old again"))
+            await old.send("fenced", 0, valued(b"old again"))
         await settled(client, "fenced")
         assert without_last(await read(client, "fenced")) == [[b"new"], []]
 
@@ -219,14 +215,14 @@ async def test_a_fenced_producer_leaves_its_block_with_what_went_wrong_in_it(bro
 
         async def fail() -> None:
             async with old.transaction():
-                await old.send("left", 0, records(b"old"))
+                await old.send("left", 0, valued(b"old"))
                 await TransactionalProducer.begin(client, "left")
-                await old.send("left", 1, records(b"old"))
+                await old.send("left", 1, valued(b"old"))
 
         with pytest.raises(BrokerError, match="another producer began"):
             await fail()
         with pytest.raises(BrokerError, match="another producer began"):
-            await old.send("left", 0, records(b"old"))
+            await old.send("left", 0, valued(b"old"))
 
 
 @on_a_loop
@@ -235,17 +231,17 @@ async def test_after_a_failure_a_transaction_can_only_be_aborted_and_the_next_on
 ) -> None:
     async with topic(broker, "failed") as client:
         producer = await TransactionalProducer.begin(client, "failed")
-        await producer.send("failed", 0, records(b"lost"))
+        await producer.send("failed", 0, valued(b"lost"))
         with pytest.raises(BrokerError) as refused:
-            await producer.send("failed", 1, records(bytes(3 << 20)))
+            await producer.send("failed", 1, valued(bytes(3 << 20)))
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
-        for work in (producer.commit(), producer.send("failed", 0, records(b"lost"))):
+        for work in (producer.commit(), producer.send("failed", 0, valued(b"lost"))):
             with pytest.raises(BrokerError, match="it can only be aborted"):
                 await work
         await producer.abort()
         async with producer.transaction():
             for partition in (0, 1):
-                await producer.send("failed", partition, records(b"kept"))
+                await producer.send("failed", partition, valued(b"kept"))
         await settled(client, "failed")
         assert without_last(await read(client, "failed")) == [[b"kept"], [b"kept"]]
 
@@ -254,14 +250,14 @@ async def test_after_a_failure_a_transaction_can_only_be_aborted_and_the_next_on
 async def test_without_any_answer_it_is_said_that_the_end_is_not_known(broker: Broker) -> None:
     async with topic(broker, "unknown", retry_ms=0) as client:
         producer = await TransactionalProducer.begin(client, "unknown")
-        await producer.send("unknown", 0, records(b"1"))
+        await producer.send("unknown", 0, valued(b"1"))
         with (
             broker.fault("EndTxn", disconnect="after"),
             pytest.raises(UnknownOutcomeError, match="either all of it is committed, or nothing"),
         ):
             await producer.commit()
         with pytest.raises(UnknownOutcomeError):
-            await producer.send("unknown", 0, records(b"2"))
+            await producer.send("unknown", 0, valued(b"2"))
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])
@@ -281,8 +277,8 @@ async def test_a_copy_of_a_lost_end_that_comes_late_does_not_end_the_next_transa
         )
         with broker.fault("EndTxn", disconnect="before" if lost == "before" else "after"):
             async with producer.transaction():
-                await producer.send(name, 0, records(b"1"))
-        await producer.send(name, 0, records(b"2"))
+                await producer.send(name, 0, valued(b"1"))
+        await producer.send(name, 0, valued(b"2"))
         coordinator = await client.coordinator(name, TRANSACTION)
         refused = await client.ask(coordinator, late, EndTxnResponse, versions=range(4))
         assert refused.error_code == ErrorCode.PRODUCER_FENCED
@@ -298,7 +294,7 @@ async def test_a_topic_in_an_older_format_is_refused_with_kafkas_code_and_what_t
         producer = await TransactionalProducer.begin(client, "older")
         with pytest.raises(BrokerError, match="which hold no transactions") as refused:
             async with producer.transaction():
-                await producer.send("older", 0, records(b"1"))
+                await producer.send("older", 0, valued(b"1"))
         assert refused.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
@@ -309,17 +305,17 @@ async def test_brokers_that_cannot_renew_an_epoch_need_a_new_producer_after_a_fa
         producer = await TransactionalProducer.begin(client, "renewed")
         with broker.fault("EndTxn", disconnect="after"):
             async with producer.transaction():
-                await producer.send("renewed", 0, records(b"1"))
+                await producer.send("renewed", 0, valued(b"1"))
         async with producer.transaction():  # which a lost answer alone does not ask for
-            await producer.send("renewed", 0, records(b"2"))
+            await producer.send("renewed", 0, valued(b"2"))
         with pytest.raises(BrokerError):
             async with producer.transaction():
-                await producer.send("renewed", 0, records(bytes(3 << 20)))
+                await producer.send("renewed", 0, valued(bytes(3 << 20)))
         with pytest.raises(UnsupportedVersionError, match="InitProducerId"):
-            await producer.send("renewed", 0, records(b"3"))
+            await producer.send("renewed", 0, valued(b"3"))
         producer = await TransactionalProducer.begin(client, "renewed")
         async with producer.transaction():
-            await producer.send("renewed", 0, records(b"4"))
+            await producer.send("renewed", 0, valued(b"4"))
         await settled(client, "renewed")
         assert without_last(await read(client, "renewed")) == [[b"1", b"2", b"4"], []]
 
@@ -335,9 +331,9 @@ async def test_brokers_before_0_11_have_no_transactions() -> None:
 async def test_a_send_that_is_cancelled_leaves_a_transaction_that_is_aborted(broker: Broker) -> None:
     async with topic(broker, "cancelled") as client:
         producer = await TransactionalProducer.begin(client, "cancelled")
-        await producer.send("cancelled", 0, records(b"1"))
+        await producer.send("cancelled", 0, valued(b"1"))
         with broker.fault("Produce", disconnect="before", times=None) as fault:
-            sending = asyncio.create_task(producer.send("cancelled", 0, records(b"2")))
+            sending = asyncio.create_task(producer.send("cancelled", 0, valued(b"2")))
             while not fault.hits:
                 await asyncio.sleep(0.01)
             sending.cancel()

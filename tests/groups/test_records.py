@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import unbase64
 
 from golden_data import Case, log_cases
 from magicbyte.errors import CorruptRecordError
@@ -47,10 +48,6 @@ def compact(data: bytes) -> bytes:
 
 def later(version: int) -> LaterGroupKey:
     return LaterGroupKey(version, RECORDS[version].name, {"groupId": "g"})
-
-
-def unbase64(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
 
 
 def text_of(value: GroupValue | None) -> str:

@@ -37,6 +37,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import wire_reader
 from interop import jvm, kafka_oracle
+from interop.builders import log_bytes
 from interop.processes import BROKERS, DIES_WITH_US, HERE, PATIENCE_S, TREE, BadDayError, Member, Tree, own_network
 from magicbyte.testing.checker import ClientOperation, HistoryRules, OperationOutcome, Pending, Recorder, Sent, check
 
@@ -392,10 +393,6 @@ def judge_history(history: list[ClientOperation]) -> dict[str, Any]:
     if not report.is_sound:
         raise BadDayError(str(report))
     return {"acknowledged": report.acknowledged, "read": report.read, "unknown": report.unknown}
-
-
-def log_bytes(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
 def judge_logs(history: list[ClientOperation], folders: list[Path]) -> dict[str, int]:

@@ -3,11 +3,11 @@
 import asyncio
 import struct
 import time
-import zlib
 from pathlib import Path
 
 import pytest
 
+from broker.builders import short_message
 from interop import jvm
 from magicbyte.client.admin import NewTopic, create_topic, delete_records
 from magicbyte.client.client import Client
@@ -40,12 +40,6 @@ Answer = tuple[int, int, int, int]
 
 def made(form: Format = Format.V2, codec: Codec = Codec.NONE, key: bytes | None = b"k", value: bytes = b"v") -> bytes:
     return bytes(encode_records([Record(0, LONG_AGO, 0, key, value)], form, codec=codec))
-
-
-def short_message(size: int) -> bytes:
-    """A message of magic 1 whose size is that of one of magic 0, its checksum right."""
-    content = bytes((1, 0)) + b"\xff" * (size - 6)
-    return struct.pack(">qiI", 0, size, zlib.crc32(content)) + content
 
 
 def transactional() -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import shutil
 from pathlib import Path
 
@@ -30,12 +29,6 @@ PLACED = "0.10.2.2/basic-lz4"
 
 def values(found: Seen) -> list[bytes | None]:
     return [each[3] for each in found]
-
-
-def expected(name: str) -> list[bytes | None]:
-    case = golden_data.log_case(name)
-    lines = case.committed() if case.has_committed else case.records()
-    return [None if each["value"] is None else base64.b64decode(each["value"]) for each in lines]
 
 
 def seen(bootstrap: str, topic: str) -> Seen:
@@ -75,7 +68,7 @@ def test_a_real_broker_gets_an_old_backup_once_and_opens_a_directory(
             said = found[f"{case.topic}-0"]
             assert said["same"]
             assert said["records"] == len(arrived)
-            recovered = expected(name.replace(".crashed", ".recovered"))
+            recovered = golden_data.values(name.replace(".crashed", ".recovered"))
             assert arrived[: len(recovered)] == recovered
             assert len(arrived) == len(recovered) or not case.has_records
         made(bootstrap, "placed")
@@ -88,4 +81,4 @@ def test_a_real_broker_gets_an_old_backup_once_and_opens_a_directory(
             each.unlink()
     shutil.copytree(out / "placed-0", placed, dirs_exist_ok=True)
     with jvm.broker("4.3.1", folder, *SETTINGS) as state:
-        assert values(seen(state["bootstrap"], "placed")) == expected(PLACED)
+        assert values(seen(state["bootstrap"], "placed")) == golden_data.values(PLACED)

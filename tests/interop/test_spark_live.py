@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from interop import jvm
 from interop.batches import b64
+from interop.builders import log_bytes
 from interop.test_pipeline_sinks import append, consume
 from interop.test_spark_kafka import lines, transaction
 from interop.test_written_logs import SETTINGS, complaints
@@ -114,7 +115,7 @@ def test_pipelines_copy_from_the_broker_and_into_it(state: dict[str, Any], tmp_p
         done = run(load(path), context=InProcess())
         assert done.status == 0, done.units
     for topic in ("plain", "transactions"):
-        assert bytes_of(tmp_path / f"copy/{topic}-0") == bytes_of(Path(state["data"]) / f"{topic}-0")
+        assert log_bytes(tmp_path / f"copy/{topic}-0") == log_bytes(Path(state["data"]) / f"{topic}-0")
     (found,) = discover([str(tmp_path / "back/copied-0")])
     assert [record for columns in SegmentReader(found).records() for record in columns] == some_records(200)
 
@@ -132,7 +133,3 @@ def test_a_broker_takes_a_log_directory_that_rows_were_written_to(tmp_path: Path
     # Of the snapshots of the commits before the last one a broker needs none.
     assert [line for line in said if "Deleted producer state snapshot" not in line] == []
     assert consumed == [*written, {"offset": 300, "key": b64(b"key"), "value": b64(b"appended")}]
-
-
-def bytes_of(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))

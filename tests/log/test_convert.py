@@ -1,6 +1,5 @@
 """Converting logs: every golden log in every direction, and the same bytes however often it is interrupted."""
 
-import base64
 import json
 import os
 import random
@@ -15,6 +14,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from tests.builders import unbase64
 
 import golden_data
 from magicbyte import workers
@@ -89,17 +89,13 @@ def as_json(record: Record, case: golden_data.Case, target: Format) -> dict[str,
 def expected_records(case: golden_data.Case, target: Format) -> list[dict[str, Any]]:
     found = []
     for said in case.records():
-        one: dict[str, Any] = {"offset": said["offset"]} | {name: unpacked(said[name]) for name in ("key", "value")}
+        one: dict[str, Any] = {"offset": said["offset"]} | {name: unbase64(said[name]) for name in ("key", "value")}
         if target is not Format.V0 and case.magics != (0,):
             one["timestamp"] = said["timestamp"]
         if target is Format.V2:
-            one["headers"] = [[name, unpacked(value)] for name, value in said["headers"]]
+            one["headers"] = [[name, unbase64(value)] for name, value in said["headers"]]
         found.append(one)
     return found
-
-
-def unpacked(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
 
 
 # ---- golden logs

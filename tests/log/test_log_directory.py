@@ -13,17 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from log.appended import batch_of
+from log.builders import fill
 from magicbyte.errors import ErrorCode, LogDirectoryError, LogDirectoryOfflineError, UnknownTopicError
-from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.filesystem import LocalFiles, is_locked
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.live.config import FOREVER, LogConfig
 from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment, TopicPartition, WritableFileSystem
+from magicbyte.ports import TopicPartition, WritableFileSystem
 from magicbyte.records.layout import Dialect
 from magicbyte.testing.disk import SimulatedDisk
 
@@ -39,11 +37,6 @@ def open_logs(files: WritableFileSystem, path: str | Path, identity: Identity | 
     return LogDirectory.open(files, str(path), settings, monotonic_ms=NOW)
 
 
-def fill(log: PartitionLog, count: int) -> None:
-    for _ in range(count):
-        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), Moment.fixed(NOW))
-
-
 def offsets(path: Path, name: str) -> dict[TopicPartition, int]:
     return checkpoints.parse_offset_checkpoint((path / name).read_bytes())
 
@@ -52,7 +45,7 @@ def test_a_closed_directory_has_kafkas_files_and_is_opened_as_it_was(tmp_path: P
     directory = open_logs(FILES, tmp_path / "logs", Identity(7, "cluster"))
     for key, count in ((A, 30), (B, 5)):
         log = directory.create(key, monotonic_ms=NOW, topic_id=uuid.UUID(int=key.partition))
-        fill(log, count)
+        fill(log, count, NOW)
         log.high_watermark = count - 1
     directory[A].delete_records(3)
     directory.close()
@@ -82,7 +75,7 @@ def test_a_closed_directory_has_kafkas_files_and_is_opened_as_it_was(tmp_path: P
 def test_a_directory_that_was_not_closed_is_recovered_from_the_recovery_point_on(tmp_path: Path) -> None:
     directory = open_logs(FILES, tmp_path)
     log = directory.create(A, monotonic_ms=NOW)
-    fill(log, 30)
+    fill(log, 30, NOW)
     directory.checkpoint_recovery_points()
     directory.release()
     directory = open_logs(FILES, tmp_path)
@@ -121,7 +114,7 @@ def test_a_second_one_is_refused_in_this_process_and_in_another(tmp_path: Path) 
 
 def test_a_deleted_partition_goes_after_its_delay_and_can_be_made_again(tmp_path: Path) -> None:
     directory = open_logs(FILES, tmp_path)
-    fill(directory.create(A, monotonic_ms=NOW), 5)
+    fill(directory.create(A, monotonic_ms=NOW), 5, NOW)
     directory[A].flush(NOW)
     directory.checkpoint_recovery_points()
     directory.checkpoint_cleaner(A, 3)
@@ -159,15 +152,15 @@ def test_a_failing_disk_takes_its_directory_offline_and_others_go_on(number: int
     first, second = (open_logs(disk, "/logs") for disk in disks)
     for directory in (first, second):
         for key in (A, B):
-            fill(directory.create(key, monotonic_ms=NOW), 3)
+            fill(directory.create(key, monotonic_ms=NOW), 3, NOW)
             directory[key].flush(NOW)
     disks[0].failures[disks[0].operations + 1] = number
     with pytest.raises(LogDirectoryOfflineError) as found:
-        fill(first[A], 1)
+        fill(first[A], 1, NOW)
     assert found.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     for change in (
-        lambda: fill(first[B], 1),
-        lambda: first[B].flush(NOW) if fill(first[B], 1) else None,
+        lambda: fill(first[B], 1, NOW),
+        lambda: first[B].flush(NOW) if fill(first[B], 1, NOW) else None,
         lambda: first[B].roll(NOW),
         first.checkpoint_recovery_points,
         lambda: first.create(TopicPartition("c", 0), monotonic_ms=NOW),
@@ -175,7 +168,7 @@ def test_a_failing_disk_takes_its_directory_offline_and_others_go_on(number: int
     ):
         with pytest.raises(LogDirectoryOfflineError):
             change()
-    fill(second[A], 1)
+    fill(second[A], 1, NOW)
     second.close()
     for seed in range(20):
         again = open_logs(disks[0].after_a_cut(seed), "/logs")
@@ -192,7 +185,7 @@ def test_a_disk_that_fails_at_any_operation_loses_nothing_that_was_flushed() -> 
             directory = open_logs(disk, "/logs")
             log = directory.create(A, monotonic_ms=NOW)
             for _ in range(4):
-                fill(log, 3)
+                fill(log, 3, NOW)
                 log.flush(NOW)
                 durable = log.recovery_point
             directory.close()
@@ -213,7 +206,7 @@ def test_a_disk_that_fails_at_any_operation_loses_nothing_that_was_flushed() -> 
 def test_damaged_checkpoints_mean_nothing_is_known() -> None:
     disk = SimulatedDisk()
     directory = open_logs(disk, "/logs")
-    fill(directory.create(A, monotonic_ms=NOW), 20)
+    fill(directory.create(A, monotonic_ms=NOW), 20, NOW)
     directory.checkpoint_recovery_points()
     directory.release()
     disk.create(f"/logs/{checkpoints.RECOVERY_POINT}").write_at(0, b"0\n5\nwhat")

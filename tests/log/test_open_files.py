@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from log.appended import batch_of
+from log.builders import fill
 from magicbyte.errors import ErrorCode, LogDirectoryOfflineError, OutOfDescriptorsError
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files.filesystem import LocalFiles
@@ -20,7 +21,7 @@ from magicbyte.log.files.open_files import RESERVE, OpenFiles
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment, TopicPartition, WritableFileSystem
+from magicbyte.ports import TopicPartition, WritableFileSystem
 from magicbyte.testing.disk import SimulatedDisk, SimulatedFile
 
 NOW = 1_700_000_000_000
@@ -31,11 +32,6 @@ KEYS = [TopicPartition("topic", index) for index in range(20)]
 def open_logs(files: WritableFileSystem, path: str = "/logs", limit: int = 16) -> LogDirectory:
     settings = Settings(config_of=lambda _key: CONFIG, token=lambda: "0" * 32, max_open_files=limit)
     return LogDirectory.open(files, path, settings, monotonic_ms=NOW)
-
-
-def fill(log: PartitionLog, count: int) -> None:
-    for _ in range(count):
-        log.append(record_set(batch_of(log.log_end_offset, NOW), log.config.rules), Moment.fixed(NOW))
 
 
 def content(log: PartitionLog) -> bytes:
@@ -64,7 +60,7 @@ def test_partitions_beyond_the_limit_are_written_read_closed_and_opened_with_no_
     for count in (3, 7, 20):
         for key in KEYS:
             for each in (directory, wide):
-                fill(each[key], count)
+                fill(each[key], count, NOW)
     assert directory.files.descriptors <= 16
     assert wide.files.descriptors > 20 * 3
     for key in KEYS:
@@ -85,7 +81,7 @@ def test_a_file_that_was_written_is_durable_before_it_is_closed_for_another() ->
     disk = SimulatedDisk()
     directory = open_logs(disk, limit=1)
     for key in KEYS[:3]:
-        fill(directory.create(key, monotonic_ms=NOW), 2)
+        fill(directory.create(key, monotonic_ms=NOW), 2, NOW)
     closed = [each.log for key in KEYS[:3] for each in directory[key].segments if not each.log.is_open]
     assert len(closed) >= 2
     for file in closed:
@@ -101,7 +97,7 @@ def test_a_sync_that_fails_when_a_file_is_closed_for_another_takes_the_directory
     disk = SimulatedDisk()
     directory = open_logs(disk, limit=1_000)
     for key in KEYS[:3]:
-        fill(directory.create(key, monotonic_ms=NOW), 2)
+        fill(directory.create(key, monotonic_ms=NOW), 2, NOW)
     disk.failures = dict.fromkeys(range(disk.operations, disk.operations + 99), errno.EIO)
     flush = directory[KEYS[0]].begin_flush()
     assert flush is not None
@@ -111,7 +107,7 @@ def test_a_sync_that_fails_when_a_file_is_closed_for_another_takes_the_directory
             flush.run()
         for key in KEYS[:3]:
             with pytest.raises(LogDirectoryOfflineError, match="offline since"):
-                fill(directory[key], 1)
+                fill(directory[key], 1, NOW)
     (line,) = caplog.messages
     assert line.startswith("log directory /logs is offline: Input/output error (EIO), at /logs/topic-")
     assert "What to do: look at the disk" in line
@@ -123,11 +119,11 @@ def test_a_disk_that_fails_inside_a_request_is_one_line_with_directory_file_and_
 ) -> None:
     disk = SimulatedDisk()
     directory = open_logs(disk)
-    fill(directory.create(KEYS[0], monotonic_ms=NOW), 1)
+    fill(directory.create(KEYS[0], monotonic_ms=NOW), 1, NOW)
     disk.failures[disk.operations + 1] = number
     for _ in range(3):
         with pytest.raises(LogDirectoryOfflineError):
-            fill(directory[KEYS[0]], 1)
+            fill(directory[KEYS[0]], 1, NOW)
     (record,) = caplog.records
     assert record.levelno == logging.CRITICAL
     assert record.message.startswith("log directory /logs is offline: ")
@@ -142,13 +138,13 @@ def test_without_a_descriptor_nothing_is_changed_and_with_one_again_all_goes_on(
     disk = SimulatedDisk()
     directory = open_logs(disk)
     for key in KEYS[:2]:
-        fill(directory.create(key, monotonic_ms=NOW), 3)
+        fill(directory.create(key, monotonic_ms=NOW), 3, NOW)
     before = {key: content(directory[key]) for key in KEYS[:2]}
     directory.files.shrink(100)
     disk.most_descriptors = 0  # whatever is closed goes to somebody else
     directory.files.close()
     for change in (
-        lambda: fill(directory[KEYS[0]], 1),
+        lambda: fill(directory[KEYS[0]], 1, NOW),
         lambda: directory[KEYS[0]].roll(NOW),
         lambda: directory[KEYS[1]].truncate_fully(0, NOW),
         lambda: directory.create(KEYS[5], monotonic_ms=NOW),
@@ -164,8 +160,8 @@ def test_without_a_descriptor_nothing_is_changed_and_with_one_again_all_goes_on(
     assert directory.files.refused > 0
     disk.most_descriptors = 100
     assert {key: content(directory[key]) for key in KEYS[:2]} == before
-    fill(directory[KEYS[0]], 1)
-    fill(directory.create(KEYS[5], monotonic_ms=NOW), 1)
+    fill(directory[KEYS[0]], 1, NOW)
+    fill(directory.create(KEYS[5], monotonic_ms=NOW), 1, NOW)
     directory.close()
     directory = open_logs(disk)
     assert [directory[key].log_end_offset for key in (*KEYS[:2], KEYS[5])] == [4, 3, 1]
@@ -196,7 +192,7 @@ def test_a_lack_of_descriptors_at_any_moment_loses_nothing_and_takes_nothing_off
                 elif what == 2:
                     directory.checkpoint_recovery_points()
                 else:
-                    fill(directory[key], 1)
+                    fill(directory[key], 1, NOW)
                     ends[key] += 1
         except OutOfDescriptorsError:
             refused += 1
@@ -252,7 +248,7 @@ def test_a_file_whose_name_goes_stays_open_until_it_is_let_go_of(tmp_path: Path)
 def test_a_slice_can_be_read_though_its_file_was_closed_for_another() -> None:
     disk = SimulatedDisk()
     directory = open_logs(disk)
-    fill(directory.create(KEYS[0], monotonic_ms=NOW), 3)
+    fill(directory.create(KEYS[0], monotonic_ms=NOW), 3, NOW)
     directory.files.shrink(99)
     slices = [directory[KEYS[0]].read(0, 1 << 20) for _ in range(900)]
     assert len({id(each.file) for each in slices if each is not None}) == 1

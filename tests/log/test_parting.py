@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from log.appended import batch_of
+from log.builders import bases
 from log.compacted import NOW, Cleaned, latest
 from magicbyte.codecs import Codec
 from magicbyte.log.files.directory import LOG
@@ -48,10 +49,6 @@ def batches(offsets: Sequence[int]) -> bytes:
 
 def content(log: PartitionLog) -> bytes:
     return b"".join(each.log.read_at(0, each.size) for each in log.segments)
-
-
-def bases(log: PartitionLog) -> list[int]:
-    return [each.base_offset for each in log.segments]
 
 
 @pytest.mark.parametrize("clean", [True, False])

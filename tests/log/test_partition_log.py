@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from log.appended import batch_of, batch_of_two
+from log.builders import bases
 from magicbyte.codecs import Codec
 from magicbyte.errors import (
     AppendRefusedError,
@@ -64,10 +65,6 @@ def add(log: PartitionLog, timestamp: int = NOW, *, offset: int | None = None, n
 def fill(log: PartitionLog, count: int, first: int = NOW, step: int = 10) -> None:
     for at in range(count):
         add(log, first + at * step)
-
-
-def bases(log: PartitionLog) -> list[int]:
-    return [each.base_offset for each in log.segments]
 
 
 def read_all(log: PartitionLog) -> list[bytes]:

@@ -9,6 +9,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from tests.builders import contents
 
 from golden_data import log_case
 from log.appended import batch_of_two
@@ -38,15 +39,11 @@ def write(out: Path) -> None:
     directory.finish(b"version=0\nbroker.id=1\n")
 
 
-def tree(path: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(path)): each.read_bytes() for each in path.rglob("*") if each.is_file()}
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     out = tmp_path_factory.mktemp("undisturbed") / "out"
     write(out)
-    return tree(out)
+    return contents(out)
 
 
 def test_a_writer_that_ends_at_any_of_its_syncs_leaves_nothing_half_made_and_is_continued(
@@ -73,14 +70,14 @@ def test_a_writer_that_ends_at_any_of_its_syncs_leaves_nothing_half_made_and_is_
             else:
                 break
         named = {
-            name: content for name, content in tree(out).items() if not name.startswith(".") and ".tmp" not in name
+            name: content for name, content in contents(out).items() if not name.startswith(".") and ".tmp" not in name
         }
         assert named.items() <= undisturbed.items()
         for topic in SOURCES:  # all of a partition, or nothing
             mine = {name for name in undisturbed if name.startswith(topic)}
             assert named.keys() & mine in (set(), mine)
         write(out)
-        assert tree(out) == undisturbed
+        assert contents(out) == undisturbed
         shutil.rmtree(out)
         at += 1
     assert at > 30
@@ -116,7 +113,7 @@ def test_a_write_that_fails_says_how_far_it_came_and_another_run_ends_as_an_undi
         assert ".part" in done.stderr
         assert not (out / "orders-0").exists()
         write(out)
-        assert tree(out) == undisturbed
+        assert contents(out) == undisturbed
 
 
 def test_rebuilding_in_place_that_ends_at_any_sync_leaves_each_file_old_or_new(
@@ -154,13 +151,13 @@ def test_rebuilding_in_place_that_ends_at_any_sync_leaves_each_file_old_or_new(
             else:
                 whole = path
                 break
-        made = {name: content for name, content in tree(path).items() if not name.endswith(".tmp")}
+        made = {name: content for name, content in contents(path).items() if not name.endswith(".tmp")}
         assert made.keys() == wrong.keys()
         rebuild_all(path)
         at += 1
     assert at > 10
     for earlier in range(at):
-        assert tree(tmp_path / str(earlier) / "orders-0") == tree(whole)
+        assert contents(tmp_path / str(earlier) / "orders-0") == contents(whole)
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """Log directories as the source of `magicbyte mirror`."""
 
 import asyncio
-import base64
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.builders import contents
 
 import golden_data
 from broker.serving import KEEP_ALL
@@ -42,18 +42,8 @@ def seen(broker: Broker, topic: str) -> Seen:
     return asyncio.run(work())
 
 
-def expected(name: str) -> list[bytes | None]:
-    case = golden_data.log_case(name)
-    lines = case.committed() if case.has_committed else case.records()
-    return [None if each["value"] is None else base64.b64decode(each["value"]) for each in lines]
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
-
-
 def test_old_logs_are_copied_once_and_only_read(broker: Broker, logs: Path) -> None:
-    before = content(logs)
+    before = contents(logs)
     arguments = ["mirror", "--from", logs, "--to", broker.bootstrap_servers, "--topics", ".*"]
     explained = run(*arguments, "--explain")
     assert (explained.exit_code, len(explained.stdout.splitlines())) == (0, len(OLD))
@@ -61,8 +51,8 @@ def test_old_logs_are_copied_once_and_only_read(broker: Broker, logs: Path) -> N
         done = run(*arguments)
         assert done.exit_code == 0, done.stderr
         for name in OLD:
-            assert [each[3] for each in seen(broker, golden_data.log_case(name).topic)] == expected(name)
-    assert content(logs) == before
+            assert [each[3] for each in seen(broker, golden_data.log_case(name).topic)] == golden_data.values(name)
+    assert contents(logs) == before
 
     async def retention() -> str | None:
         async with Client(broker.bootstrap_servers) as client:
@@ -90,7 +80,7 @@ def test_another_directory_does_not_go_on_where_one_has_ended(broker: Broker, lo
         (each / "meta.properties").write_text("version=0\nbroker.id=0\ncluster.id=abc\n")
         done = run("mirror", "--from", each, "--to", broker.bootstrap_servers, "--topics", "txn.*")
         assert done.exit_code == 0, done.stderr
-    assert [each[3] for each in seen(broker, "txn-none")] == expected("0.11.0.3/txn-none")
+    assert [each[3] for each in seen(broker, "txn-none")] == golden_data.values("0.11.0.3/txn-none")
 
 
 def test_what_cannot_be_copied_is_said_in_one_line(broker: Broker, logs: Path, tmp_path: Path) -> None:

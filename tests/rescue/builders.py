@@ -37,11 +37,6 @@ def by_partition(receipt: Json) -> dict[str, Json]:
     return {each["partition"]: each for each in receipt["partitions"]}
 
 
-def content(folder: Path) -> dict[str, bytes]:
-    """Return all files below a folder."""
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
-
-
 @contextlib.contextmanager
 def no_steps(_name: str, _size: int) -> Iterator[Callable[[int], None]]:
     """Show nothing of how far a rescue is."""

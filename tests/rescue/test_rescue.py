@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.builders import contents, unbase64
 
 import golden_data
 from broker.serving import KEEP_ALL
@@ -23,7 +23,7 @@ from magicbyte.rescue import rescue as steps
 from magicbyte.testing import Broker
 from mirror.pair import CrashError, Seen, dies, records
 from mirror.sets import some
-from rescue.builders import OLD, backup_of, by_partition, content, no_steps, receipt_of
+from rescue.builders import OLD, backup_of, by_partition, no_steps, receipt_of
 
 
 @pytest.fixture
@@ -44,11 +44,7 @@ def expected(name: str) -> list[tuple[bytes | None, bytes | None]]:
     """Return what a consumer of committed records got of the real broker: keys and values."""
     case = golden_data.log_case(name)
     lines = case.committed() if case.has_committed else case.records()
-    return [(_cell(each["key"]), _cell(each["value"])) for each in lines]
-
-
-def _cell(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+    return [(unbase64(each["key"]), unbase64(each["value"])) for each in lines]
 
 
 def cells(found: Seen) -> list[tuple[bytes | None, bytes | None]]:
@@ -61,9 +57,9 @@ def rescue(backup: Path, broker: Broker, work: Path) -> int:
 
 def test_old_logs_come_into_a_cluster_record_by_record_and_the_receipt_says_so(broker: Broker, tmp_path: Path) -> None:
     backup = backup_of(OLD, tmp_path / "backup")
-    before = content(backup)
+    before = contents(backup)
     receipt = receipt_of(backup, "--to", broker.bootstrap_servers, "--work", tmp_path / "work", status=1)
-    assert content(backup) == before
+    assert contents(backup) == before
     assert not (tmp_path / "work").exists()
     found = by_partition(receipt)
     assert len(found) == len(OLD)
@@ -146,7 +142,7 @@ def test_killed_on_the_way_it_goes_on_and_the_same_comes_out(tmp_path: Path, mon
                 break
     else:
         assert run("rescue", backup, "--to", out, "--work", tmp_path / "work").exit_code == 1
-    assert content(out) == content(tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_killed_before_the_directory_has_its_name_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from tests.builders import contents
 
 from cli.command import run
 from magicbyte.errors import LogDirectoryError
 from magicbyte.rescue.unpack import UnpackLimits, unpack
-from rescue.builders import backup_of, by_partition, content, receipt_of
+from rescue.builders import backup_of, by_partition, receipt_of
 
 CASES = ("0.8.2.2/basic-none", "0.10.2.2/basic-gzip")
 SEGMENT = f"t-0/{0:020}.log"
@@ -63,7 +64,7 @@ def test_an_archive_gives_the_same_as_the_folder(kind: str, tmp_path: Path) -> N
     assert {name: each["digest"] for name, each in of_archive.items()} == {
         name: each["digest"] for name, each in of_folder.items()
     }
-    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
 
 
 def test_a_single_packed_segment_is_named_by_its_file_or_by_as(tmp_path: Path) -> None:
@@ -83,12 +84,12 @@ def test_a_folder_with_packed_segments_is_unpacked(tmp_path: Path) -> None:
     for each in list(folder.rglob("*.log")):
         each.with_name(f"{each.name}.gz").write_bytes(gzip.compress(each.read_bytes()))
         each.unlink()
-    before = content(folder)
+    before = contents(folder)
     found = by_partition(receipt_of(folder, "--to", tmp_path / "b"))
     assert {name: each["digest"] for name, each in found.items()} == {
         name: each["digest"] for name, each in expected.items()
     }
-    assert content(folder) == before
+    assert contents(folder) == before
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -97,7 +98,7 @@ def test_of_a_segment_that_is_there_twice_the_larger_one_is_taken_and_it_is_said
     archive = tar_with(tmp_path / "x.tar", *[whole, cut][::order])
     found = unpack(archive, tmp_path / "to", ROOMY)
     assert any("twice" in each for each in found.damage)
-    assert content(tmp_path / "to") == {SEGMENT: b"whole data"}
+    assert contents(tmp_path / "to") == {SEGMENT: b"whole data"}
 
 
 @pytest.mark.parametrize("name", [f"../../{SEGMENT}", f"a/../../{SEGMENT}", f"..\\{SEGMENT}"])
@@ -110,13 +111,13 @@ def test_names_that_lead_out_are_refused(name: str, tmp_path: Path) -> None:
         out.writestr(name, b"data")
     with pytest.raises(LogDirectoryError, match="leads out"):
         unpack(zipped, tmp_path / "to", ROOMY)
-    assert content(tmp_path / "to") == {}
+    assert contents(tmp_path / "to") == {}
 
 
 def test_absolute_names_are_taken_below_the_folder(tmp_path: Path) -> None:
     archive = tar_with(tmp_path / "x.tar", (named(f"/etc/{SEGMENT}"), b"data"))
     assert unpack(archive, tmp_path / "to", ROOMY).damage == []
-    assert content(tmp_path / "to") == {f"etc/{SEGMENT}": b"data"}
+    assert contents(tmp_path / "to") == {f"etc/{SEGMENT}": b"data"}
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
@@ -127,7 +128,7 @@ def test_links_and_devices_are_left_out_and_said(kind: bytes, tmp_path: Path) ->
     found = unpack(archive, tmp_path / "to", ROOMY)
     assert len(found.damage) == 1
     assert SEGMENT in found.damage[0]
-    assert content(tmp_path / "to") == {f"t-1/{0:020}.log": b"data"}
+    assert contents(tmp_path / "to") == {f"t-1/{0:020}.log": b"data"}
 
 
 @pytest.mark.parametrize("name", [SEGMENT, "t-0/video.mp4"])
@@ -140,7 +141,7 @@ def test_a_bomb_ends_at_the_limit(name: str, pack: object, tmp_path: Path) -> No
     archive.write_bytes(pack(bomb.read_bytes()))
     with pytest.raises(LogDirectoryError, match="--max-unpacked"):
         unpack(archive, tmp_path / "to", ROOMY)
-    assert sum(map(len, content(tmp_path / "to").values())) <= ROOMY.size
+    assert sum(map(len, contents(tmp_path / "to").values())) <= ROOMY.size
 
 
 def test_a_header_of_a_tar_file_is_bounded(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_a_tar_file_that_makes_no_sense_gives_what_is_in_front_of_it(
 ) -> None:
     archive = tar_with(tmp_path / "x.tar", (named(SEGMENT), b"data"), *nonsense)
     assert len(unpack(archive, tmp_path / "to", ROOMY).damage) == 1
-    assert content(tmp_path / "to") == {SEGMENT: b"data"}
+    assert contents(tmp_path / "to") == {SEGMENT: b"data"}
 
 
 def test_content_of_a_kind_that_nobody_knows_is_counted(tmp_path: Path) -> None:
@@ -188,7 +189,7 @@ def test_content_of_a_kind_that_nobody_knows_is_counted(tmp_path: Path) -> None:
         unpack(archive, tmp_path / "to", ROOMY)
     found = unpack(archive, tmp_path / "to", UnpackLimits(16 << 20))
     assert len(found.damage) == 1
-    assert content(tmp_path / "to") == {SEGMENT: b"data"}
+    assert contents(tmp_path / "to") == {SEGMENT: b"data"}
 
 
 METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
@@ -207,7 +208,7 @@ def test_of_a_zip_file_whose_first_file_is_damaged_the_others_come_out(method: i
     archive.write_bytes(data)
     found = unpack(archive, tmp_path / "to", ROOMY)
     assert len(found.damage) == 1
-    assert content(tmp_path / "to")[f"t-1/{0:020}.log"] == b"data"
+    assert contents(tmp_path / "to")[f"t-1/{0:020}.log"] == b"data"
 
 
 def test_more_files_than_allowed_are_refused(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_of_an_archive_that_is_cut_all_in_front_of_the_cut_comes_out(kind: str, 
         path.write_bytes(b"".join(zstandard.compress(kept[at : at + 4096]) for at in range(0, len(kept), 4096)))
     found = unpack(path, tmp_path / "to", UnpackLimits(1 << 30))
     assert len(found.damage) == 1
-    for name, data in content(tmp_path / "to").items():
+    for name, data in contents(tmp_path / "to").items():
         assert (folder / name.removeprefix("var/lib/kafka/")).read_bytes().startswith(data)
     assert found.segments > 0
     receipt = receipt_of(path, "--to", tmp_path / "out", status=1)

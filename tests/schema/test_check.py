@@ -19,15 +19,12 @@ from magicbyte.schema import (
     load_directory,
     read,
 )
+from schema.builders import field
 from schema.pages import framed
 
 Json = dict[str, Any]
 
 FRAME: Json = {"type": "data", "name": "Tick", "validVersions": "0-9", "flexibleVersions": "3+"}
-
-
-def field(**keys: object) -> Json:
-    return {"name": "A", "type": "int32", "versions": "0+", **keys}
 
 
 def rules(*fields: Json, **keys: object) -> list[str]:

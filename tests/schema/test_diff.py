@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,21 +11,14 @@ import pytest
 from magicbyte.schema import Change, ChangeKind, MessageSchema, check, compare, load_bundled
 from protocol.interpreter import RefusedError, Values, present, read, write
 from protocol.values import examples
+from schema.builders import checked, field
 from schema.random_schemas import random_encoding, random_schema, span
 
 Json = dict[str, Any]
 
 FRAME: Json = {"type": "data", "name": "Tick", "validVersions": "0-2", "flexibleVersions": "1+"}
 
-
-def field(name: str = "A", **keys: object) -> Json:
-    return {"name": name, "type": "int32", "versions": "0+", **keys}
-
-
-def tick(*fields: Json, **keys: object) -> MessageSchema:
-    message, errors = check(json.dumps({**FRAME, "fields": list(fields), **keys}))
-    assert message is not None, errors
-    return message
+tick = partial(checked, FRAME)
 
 
 def told(changes: list[Change]) -> list[tuple[str, str, bool, str]]:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,14 @@ from protocol.golden_messages import golden_messages
 from protocol.interpreter import UNKNOWN, write
 from protocol.schemas import all_schemas
 from protocol.values import examples
+from schema.builders import checked, field
 from schema.random_schemas import random_schema
 
 Json = dict[str, Any]
 
 FRAME: Json = {"type": "data", "name": "Tick", "validVersions": "0-9", "flexibleVersions": "3+"}
 
-
-def tick(*fields: Json, **keys: object) -> MessageSchema:
-    message, errors = check(json.dumps({**FRAME, "fields": list(fields), **keys}))
-    assert message is not None, errors
-    return message
-
-
-def field(**keys: object) -> Json:
-    return {"name": "A", "type": "int32", "versions": "0+", **keys}
+tick = partial(checked, FRAME)
 
 
 def metadata_response(partitions: int, isr: int) -> Json:

@@ -23,6 +23,7 @@ from magicbyte.spark.pipeline.driver import PipelineRun, RunFailedError
 from magicbyte.spark.pipeline.report import as_html, as_json, write_report
 from magicbyte.spark.pipeline.sink import Sink, SinkPlace
 from magicbyte.spark.pipeline.units import Unit, find
+from spark.builders import run
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, some_records, write_partition
 from stage_proof import contents
@@ -49,10 +50,6 @@ def pipeline(folder: Path, text: str, *, source: Path | None = None, sink: str |
     to = "" if sink is None else f'[sink]\npath = "{sink}"\n'
     path.write_text(f'{text}\n[source]\npath = "{source or folder / "logs"}"\n{to}')
     return load(path)
-
-
-def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> PipelineRun:
-    return driver.run(given, context=context or InProcess(), resume=resume)
 
 
 def names(folder: Path) -> set[str]:

@@ -28,10 +28,10 @@ from magicbyte.log.files.store import ObjectStore
 from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver, store_sink
 from magicbyte.spark.pipeline.config import Pipeline, load
-from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.report import write_report
 from magicbyte.spark.pipeline.store_sink import StorePlace, StoreSink
 from magicbyte.spark.pipeline.units import find
+from spark.builders import run
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, read_all, reader_of, some_records, write_partition
 from stage_proof import contents
@@ -86,10 +86,6 @@ def pipeline(folder: Path, sink: ObjectStore | str, text: str = CONVERT, source:
     to = sink.url if isinstance(sink, ObjectStore) else sink
     path.write_text(f'{text}[source]\npath = "{source}"\n[sink]\npath = "{to}"\n')
     return load(path)
-
-
-def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> PipelineRun:
-    return driver.run(given, context=context or InProcess(), resume=resume)
 
 
 @pytest.fixture

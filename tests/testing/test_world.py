@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.builders import as_it_is, valued
 
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.client import BrokerNode
 from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.offsets import bounds
@@ -23,17 +23,12 @@ from magicbyte.metadata.layout import broker_path
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from magicbyte.records.columns import Record
 from magicbyte.testing.loop import StuckError
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 
 DURABLE = {"log.flush.interval.messages": "1"}
 ALONE = {"offsets.topic.replication.factor": "1", "offsets.topic.num.partitions": "4"}
 IN_OTHER_PROCESS = "import sys; from testing.test_world import eventful; print(eventful(int(sys.argv[1])))"
-
-
-def records(*values: bytes) -> list[Record]:
-    return [Record(0, -1, 0, None, value) for value in values]
 
 
 async def read(client: Client, topic: str, start: int = 0, wait_ms: int = 0) -> list[bytes]:
@@ -52,10 +47,6 @@ async def make_topic(world: World, **configs: str) -> None:
     async with world.client("admin") as client:
         await create_topic(client, NewTopic("topic", configs=configs))
         await client.at_leader("topic", 0, as_it_is)
-
-
-async def as_it_is(node: BrokerNode) -> BrokerNode:
-    return node
 
 
 async def member(client: Client, group: str, beats: int) -> int:
@@ -109,7 +100,7 @@ async def _eventful(world: World, broker: SimulatedBroker) -> None:
         async with world.client(name) as client:
             for at in range(count):
                 value = f"{name} {at}".encode() * 20
-                await send(client, "topic", 0, records(value))
+                await send(client, "topic", 0, valued(value))
                 acknowledged.append(value)
                 await asyncio.sleep(world.random.uniform(0, 2))
 
@@ -177,7 +168,7 @@ def test_what_was_acknowledged_survives_a_power_cut_where_each_message_is_flushe
         async def produces() -> None:
             async with world.client("producer", retry_ms=0) as client:
                 for at in range(1000):
-                    await send(client, "topic", 0, records(b"%d" % at * 50))
+                    await send(client, "topic", 0, valued(b"%d" % at * 50))
                     acknowledged.append(b"%d" % at * 50)
 
         async def history() -> None:
@@ -208,11 +199,11 @@ def test_a_power_cut_takes_what_was_not_flushed_and_a_killed_process_takes_nothi
                 await broker.start()
                 await make_topic(world)
                 async with world.client() as client:
-                    await send(client, "topic", 0, records(b"value" * 2000))
+                    await send(client, "topic", 0, valued(b"value" * 2000))
                     broker.kill()
                     await broker.start()
                     assert await read(client, "topic") == [b"value" * 2000]
-                    await send(client, "topic", 0, records(b"other" * 2000))
+                    await send(client, "topic", 0, valued(b"other" * 2000))
                     broker.cut_power()
                     await broker.start()
                     return 2 - len(await read(client, "topic"))
@@ -247,16 +238,16 @@ def test_a_broker_that_is_cut_off_is_silent_and_answers_when_it_is_healed() -> N
             await broker.start()
             await make_topic(world)
             async with world.client(request_timeout_ms=3000, retry_ms=0) as client:
-                await send(client, "topic", 0, records(b"before"))
+                await send(client, "topic", 0, valued(b"before"))
                 world.network.cut("client", broker.name)
                 at = world.virtual_s
                 with pytest.raises(NetworkError, match="no response to Produce within"):
-                    await send(client, "topic", 0, records(b"meanwhile"))
+                    await send(client, "topic", 0, valued(b"meanwhile"))
                 assert world.virtual_s - at == pytest.approx(13)
                 with pytest.raises(NetworkError, match="no connection within 10000 ms"):
-                    await send(client, "topic", 0, records(b"not sent"))
+                    await send(client, "topic", 0, valued(b"not sent"))
                 world.network.heal("client", broker.name)
-                await send(client, "topic", 0, records(b"after"))
+                await send(client, "topic", 0, valued(b"after"))
                 found = await read(client, "topic")
             assert found == [b"before", b"meanwhile", b"after"]
 
@@ -271,10 +262,10 @@ def test_one_way_of_a_cut_carries_requests_and_no_answers() -> None:
             await broker.start()
             await make_topic(world)
             async with world.client(request_timeout_ms=1000, retry_ms=0) as client:
-                await send(client, "topic", 0, records(b"before"))
+                await send(client, "topic", 0, valued(b"before"))
                 world.network.cut(broker.name, "client", one_way=True)
                 with pytest.raises(NetworkError):
-                    await send(client, "topic", 0, records(b"unanswered"))
+                    await send(client, "topic", 0, valued(b"unanswered"))
             async with world.client("other") as client:
                 return await read(client, "topic")
 
@@ -290,7 +281,7 @@ def test_a_paused_broker_does_nothing_until_it_is_resumed() -> None:
             await make_topic(world)
             async with world.client() as client:
                 broker.pause()
-                sending = asyncio.create_task(send(client, "topic", 0, records(b"value")))
+                sending = asyncio.create_task(send(client, "topic", 0, valued(b"value")))
                 await asyncio.sleep(5)
                 before = broker.served.topics.log("topic", 0).log_end_offset
                 assert not sending.done()
@@ -349,7 +340,7 @@ def test_a_wall_clock_that_jumps_changes_dates_and_no_timeout() -> None:
             async with world.client() as client:
                 for ahead_ms in (0, -86_400_000, 86_400_000):
                     broker.clock.ahead_ms = ahead_ms
-                    await send(client, "topic", 0, records(b"value"))
+                    await send(client, "topic", 0, valued(b"value"))
                     at = world.virtual_s
                     sets = await fetch_sets(client, "topic", 0, (await bounds(client, "topic", 0))[1], FetchOptions(
                         max_wait_ms=700))  # fmt: skip
@@ -372,7 +363,7 @@ def test_large_answers_wait_for_a_reader_that_does_not_read() -> None:
             await make_topic(world)
             async with world.client("one") as one, world.client("two") as two:
                 for at in range(4):
-                    await send(one, "topic", 0, records(bytes([at]) * 900_000))
+                    await send(one, "topic", 0, valued(bytes([at]) * 900_000))
                 assert [value[0] for value in await read(two, "topic")] == [0, 1, 2, 3]
 
         world.run(history())

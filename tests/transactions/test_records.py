@@ -8,6 +8,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import unbase64
 
 from golden_data import Case, log_cases
 from magicbyte.errors import CorruptRecordError
@@ -22,10 +23,6 @@ from magicbyte.transactions.records import (
 )
 
 KEY = TransactionKey("t")
-
-
-def unbase64(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
 
 
 @pytest.mark.parametrize("case", log_cases(topic="__transaction_state"), ids=str)

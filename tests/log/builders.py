@@ -1,0 +1,17 @@
+"""What tests of logs fill and look at."""
+
+from log.appended import batch_of
+from magicbyte.log.append.record_set import record_set
+from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.ports import Moment
+
+
+def fill(log: PartitionLog, count: int, now_ms: int) -> None:
+    """Append so many batches, all of one time."""
+    for _ in range(count):
+        log.append(record_set(batch_of(log.log_end_offset, now_ms), log.config.rules), Moment.fixed(now_ms))
+
+
+def bases(log: PartitionLog) -> list[int]:
+    """Return where the segments of a log begin."""
+    return [each.base_offset for each in log.segments]
