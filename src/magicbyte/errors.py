@@ -153,20 +153,20 @@ def code_of(number: int | None) -> ErrorCode:
 
 
 class MagicbyteError(Exception):
-    """Base of what we raise on purpose. `code` is what a response carries for it."""
+    """Base of all exceptions of magicbyte. `code` is the error code that a response carries for it."""
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def lines(self) -> list[str]:
-        """Return the lines in which a person is told: one, unless several things are wrong."""
+        """Return the message for people: one line, unless there are several errors."""
         return [str(self)]
 
 
 class CorruptRecordError(MagicbyteError):
     """Bytes fail their checksum or contradict their own lengths.
 
-    `what` is wrong, what was `expected` and `found`; whoever knows them adds `path` (of the file), `position`
-    (in bytes) and `offsets` (first and last offset that the damaged bytes claim to hold).
+    `what` names the wrong part, with its `expected` and `found` values. Callers that know them add `path`
+    (of the file), `position` (in bytes) and `offsets` (the first and last offset that the damaged bytes claim to hold).
     """
 
     code = ErrorCode.CORRUPT_MESSAGE
@@ -191,7 +191,7 @@ class CorruptRecordError(MagicbyteError):
         return self
 
     def to_json(self) -> dict[str, object]:
-        """Return where the damage is and what it is, as reports have it."""
+        """Return place and kind of the damage, as in reports."""
         return {
             "path": self.path,
             "position": self.position,
@@ -228,7 +228,7 @@ class UnsupportedCompressionError(MagicbyteError):
 
 
 class UnsupportedForMessageFormatError(MagicbyteError):
-    """The target format cannot hold what the source holds, and the caller did not allow it to be dropped."""
+    """The target format cannot hold the data of the source, and the caller did not allow the loss."""
 
     code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
@@ -241,10 +241,10 @@ class RecordError(NamedTuple):
 
 
 class AppendRefusedError(MagicbyteError):
-    """A produced set that a log does not take, whole; nothing of it is stored.
+    """A log refuses a produced set as a whole; nothing of it is stored.
 
-    `code` is Kafka's for the version of the request. `record_errors` names the records that are to blame, where the
-    version of the request can say so.
+    `code` is Kafka's for the version of the request. `record_errors` names the faulty records, if the version of the
+    response has a field for them.
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
@@ -258,53 +258,53 @@ class AppendRefusedError(MagicbyteError):
 
 
 class RequestRefusedError(AppendRefusedError):
-    """A produced set that a request of its version may not carry: no log is asked."""
+    """A request of this version may not carry the produced set. No log was asked."""
 
 
 class InvalidConfigError(MagicbyteError):
-    """A setting with a value that it cannot have."""
+    """A setting has an invalid value."""
 
     code = ErrorCode.INVALID_CONFIG
 
 
 class TopicExistsError(MagicbyteError):
-    """A topic of this name is there already."""
+    """A topic of this name exists already."""
 
     code = ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 class InvalidTopicError(MagicbyteError):
-    """A name that no topic can have, or one that is Kafka's own."""
+    """No topic can have the name, or it is reserved by Kafka."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 class InvalidPartitionsError(MagicbyteError):
-    """A number of partitions that a topic cannot have."""
+    """A topic cannot have this number of partitions."""
 
     code = ErrorCode.INVALID_PARTITIONS
 
 
 class InvalidReplicationFactorError(MagicbyteError):
-    """A number of replicas that the brokers which are there cannot hold."""
+    """There are not enough brokers for the replicas."""
 
     code = ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 class InvalidReplicaAssignmentError(MagicbyteError):
-    """Replicas that are put where they cannot be."""
+    """A replica assignment is impossible."""
 
     code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 class InvalidRequestError(MagicbyteError):
-    """A request whose fields contradict each other."""
+    """Fields of a request contradict each other."""
 
     code = ErrorCode.INVALID_REQUEST
 
 
 class PolicyViolationError(MagicbyteError):
-    """What was asked for is against the settings of the topic."""
+    """The settings of the topic do not allow the request."""
 
     code = ErrorCode.POLICY_VIOLATION
 
@@ -316,7 +316,7 @@ class UnknownTopicIdError(MagicbyteError):
 
 
 class MetadataError(MagicbyteError):
-    """The metadata tree does not do what it was asked to; `path` is the node. Nothing was changed."""
+    """The metadata tree refused an operation on the node `path`. Nothing was changed."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
@@ -328,15 +328,15 @@ class MetadataError(MagicbyteError):
 
 
 class NoNodeError(MetadataError):
-    """The node, or the one that it is to be a child of, is not there."""
+    """The node or its parent does not exist."""
 
 
 class NodeExistsError(MetadataError):
-    """The node is there already."""
+    """The node exists already."""
 
 
 class BadVersionError(MetadataError):
-    """The node has another version than the one that was expected: somebody else has changed it."""
+    """The node does not have the expected version: another session has changed it."""
 
 
 class NotEmptyError(MetadataError):
@@ -344,15 +344,15 @@ class NotEmptyError(MetadataError):
 
 
 class NoChildrenForEphemeralsError(MetadataError):
-    """The node goes with its session, and so cannot have children."""
+    """The node is ephemeral and cannot have children."""
 
 
 class SessionExpiredError(MetadataError):
-    """The session has ended; its ephemeral nodes are gone."""
+    """The session has expired; its ephemeral nodes are gone."""
 
 
 class NotControllerError(MagicbyteError):
-    """The broker is not the controller of the cluster, or is not any more: ask the one that is."""
+    """The broker is not, or is no longer, the controller of the cluster."""
 
     code = ErrorCode.NOT_CONTROLLER
 
@@ -364,7 +364,7 @@ class StaleControllerEpochError(MagicbyteError):
 
 
 class StaleBrokerEpochError(MagicbyteError):
-    """The broker has registered itself again since: this is from before its restart."""
+    """The request is from before the broker's restart."""
 
     code = ErrorCode.STALE_BROKER_EPOCH
 
@@ -376,39 +376,39 @@ class UnknownBrokerError(MagicbyteError):
 
 
 class LogDirectoryError(MagicbyteError):
-    """A path is no Kafka log, partition folder or log directory; the message says what was expected there."""
+    """A path is not a Kafka log, partition folder or log directory. The message says what was expected."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogDirectoryOfflineError(LogDirectoryError):
-    """A log directory failed to write or to sync: what it holds is not to be relied on; nothing goes in any more."""
+    """A log directory failed to write or sync. Its content is unreliable, and it takes no more data."""
 
 
 class OutOfDescriptorsError(LogDirectoryError):
-    """The process has no file descriptor left. It passes: nothing was changed, and the same may be asked again."""
+    """The process has no file descriptor left. The fault is transient: nothing was changed, and a retry may succeed."""
 
 
 class OffsetOutOfRangeError(MagicbyteError):
-    """An offset that a log does not hold: below its start, or above its end or what is replicated."""
+    """The offset is below the log start offset, or above the log end offset or the high watermark."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class NotLeaderError(MagicbyteError):
-    """This broker does not lead the partition, or has no replica of it: clients ask for the leader again."""
+    """This broker does not lead the partition, or has no replica of it. Clients refresh their metadata."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class CoordinatorNotAvailableError(MagicbyteError):
-    """There is no coordinator yet: ask again."""
+    """There is no coordinator yet. A retry may succeed."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class NotReplicatedError(MagicbyteError):
-    """Records are in the leader's log, and it is not known whether the in-sync replicas have them. `code` says why."""
+    """Records are in the leader's log, but perhaps not in all in-sync replicas. `code` is the reason."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -422,10 +422,10 @@ class UnknownTopicError(MagicbyteError):
 
 
 class ProtocolError(MagicbyteError):
-    """Bytes that are no message of the version they are read as, or a value that its field cannot hold.
+    """Bytes are no message of the expected version, or a value does not fit its field.
 
-    `field` is wrong, what was `expected` and `found`, and, of bytes, at which `position` of the message, or of the
-    tagged field, it is. `message` and `version` say of what.
+    `field` is the wrong field, with its `expected` and `found` values. In bytes, `position` is its place in the message
+    or in the tagged field. `message` and `version` name the message.
     """
 
     code = ErrorCode.INVALID_REQUEST
@@ -451,17 +451,17 @@ class ProtocolError(MagicbyteError):
 
 
 class BusyError(MagicbyteError):
-    """What was asked for waited too long for its turn at something that is bounded. Asking again later may help."""
+    """A request waited too long for a bounded resource. A later retry may succeed."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class TooManyElementsError(ProtocolError):
-    """A message whose arrays have more elements than its reader is ready to make objects for."""
+    """The arrays of a message have more elements than its reader allows."""
 
 
 class UnsupportedVersionError(MagicbyteError):
-    """A version that a message does not have, or a field that is set and that the version to write does not have."""
+    """The message has no such version, or a field is set that this version does not have."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
 
@@ -485,7 +485,7 @@ class UnsupportedVersionError(MagicbyteError):
 
 
 class MissingExtraError(MagicbyteError):
-    """A package is missing that an extra of the distribution brings. `what` needs it."""
+    """A package of an extra of the distribution is missing. `what` needs it."""
 
     def __init__(self, extra: str, package: str, what: str) -> None:
         super().__init__(f"{what} needs {package}: pip install 'magicbyte[{extra}]'")
@@ -493,29 +493,29 @@ class MissingExtraError(MagicbyteError):
 
 
 class MirrorError(MagicbyteError):
-    """A mirror cannot go on without losing records or copying some twice; the message says where, and why."""
+    """A mirror cannot continue without losing or repeating records. The message says where, and why."""
 
 
 class NetworkError(MagicbyteError):
-    """A peer that cannot be reached, or that went away, or that is silent for too long. The message names it."""
+    """A peer cannot be reached, closed the connection, or did not respond in time. The message names it."""
 
     code = ErrorCode.NETWORK_EXCEPTION
 
 
 class SecurityError(MagicbyteError):
-    """A peer that is not who it claims to be, or that refuses us for who we are: the next attempt ends the same way."""
+    """Authentication failed at either end. A retry fails in the same way."""
 
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 class UnknownOutcomeError(NetworkError):
-    """The connection was lost before the answer to a change came: the change may have been made, or not."""
+    """The connection was lost before the response to a change. The change may have been made."""
 
 
 class BrokerError(MagicbyteError):
-    """A broker answered with an error code. `what` was asked for, `broker` is its name, `detail` what it said itself.
+    """A broker answered with an error code. `what` is the request, `broker` the broker's name, `detail` its message.
 
-    `code` is UNKNOWN_SERVER_ERROR for numbers that we do not know; `number` is what came.
+    `number` is the code that it sent. `code` is UNKNOWN_SERVER_ERROR if that number is unknown.
     """
 
     def __init__(self, what: str, number: int, *, broker: str, detail: str | None = None) -> None:

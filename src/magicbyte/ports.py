@@ -1,4 +1,4 @@
-"""The outside world as small interfaces. What lies behind them is real, or simulated by a test.
+"""The outside world as small interfaces. Behind them is the real one, or one that a test simulates.
 
 `log/files/filesystem.py` has the file system of this machine and, for reading, those of fsspec URLs; `testing/disk.py`
 one that loses what was not synced. `metadata/` has the trees of nodes.
@@ -30,7 +30,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """What a directory says of one thing in it. `size` is in bytes, 0 for a directory."""
+    """An entry of a directory. `size` is in bytes, 0 for a directory."""
 
     path: str
     size: int
@@ -43,7 +43,7 @@ class FileEntry:
 
 
 class ReadableFile(Protocol):
-    """An open file, read by ranges, from any number of threads at once. Nothing remembers a position."""
+    """An open file, read by ranges. Any number of threads may read at once: there is no current position."""
 
     @property
     def path(self) -> str:
@@ -63,7 +63,7 @@ class ReadableFile(Protocol):
         """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
 
     def close(self) -> None:
-        """Give back what the open file holds. A file that nobody refers to any more is closed, too."""
+        """Close the file. An unreferenced file is closed, too."""
 
     def __enter__(self) -> Self: ...
 
@@ -76,7 +76,7 @@ class FileSystem(Protocol):
     """A tree of files. Paths are whole: what `list` gives goes into every other call. Errors are OSErrors."""
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return what the directory `path` holds, by name."""
+        """Return the entries of the directory `path`, by name."""
 
     def entry(self, path: str) -> FileEntry:
         """Return what is at `path`."""
@@ -89,31 +89,31 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Task(Protocol[T_co]):
-    """Work that a thread does."""
+    """Work in progress in a thread."""
 
     def result(self) -> T_co:
-        """Wait until it is done; return what it returned, or raise what it raised."""
+        """Wait for its end; return its result or raise its exception."""
 
     def exception(self) -> BaseException | None:
-        """Wait until it is done; return what it raised."""
+        """Wait for its end; return its exception, or None."""
 
 
 class Executor(Protocol):
-    """Threads that somebody else owns, such as a pool of `concurrent.futures`."""
+    """Threads of a caller, such as a pool of `concurrent.futures`."""
 
     def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Task[T]:
-        """Have a thread do some work."""
+        """Run some work in a thread."""
 
 
 class Many(Protocol):
-    """`map`, or what does the same by several threads."""
+    """`map`, or an equivalent that uses several threads."""
 
     def __call__(self, work: Callable[[A], T], items: Iterable[A], /) -> Iterable[T]:
         """Return what `work` makes of each item, in their order; raise what it raises of the first that fails."""
 
 
 class WritableFile(ReadableFile, Protocol):
-    """An open file that can be changed, too. `size` follows each change. What is not synced may be lost in a crash."""
+    """An open file that can be changed. `size` follows each change. Unsynced changes may be lost in a crash."""
 
     def write_at(self, position: int, *pieces: Buffer) -> None:
         """Write all of `pieces`, one behind the other, from `position` on; zeros fill what lies between."""
@@ -126,17 +126,17 @@ class WritableFile(ReadableFile, Protocol):
 
 
 class Lock(Protocol):
-    """A file that this process holds locked."""
+    """A lock file, held by this process."""
 
     def release(self) -> None:
-        """Let others have it. The file stays."""
+        """Release the lock. The file stays."""
 
 
 class Held(Protocol):
-    """A descriptor that is kept from others."""
+    """A reserved file descriptor."""
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
 
 
 class WritableFileSystem(FileSystem, Protocol):
@@ -146,19 +146,19 @@ class WritableFileSystem(FileSystem, Protocol):
         """Return all names in the directory `path`, sorted, also those of what is neither file nor directory."""
 
     def create(self, path: str) -> WritableFile:
-        """Open a new, empty file at `path`; what was there is emptied."""
+        """Open an empty file at `path`; an existing file is truncated."""
 
     def edit(self, path: str) -> WritableFile:
         """Open the file at `path` for reading and writing."""
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name, at once, in place of the file that has it."""
+        """Rename a file or directory atomically, replacing the file of that name."""
 
     def delete(self, path: str) -> None:
         """Remove the name of a file, or an empty directory."""
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that is there."""
+        """Create a directory in an existing one."""
 
     def sync_directory(self, path: str) -> None:
         """Make the names in the directory `path` durable."""
@@ -170,10 +170,10 @@ class WritableFileSystem(FileSystem, Protocol):
         """Return when the file was last written, in ms since 1970."""
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Let the file have been written at `time_ms`."""
+        """Set the modification time of the file."""
 
     def hold_descriptor(self) -> Held:
-        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        """Reserve one of the process's file descriptors until it is closed."""
 
 
 class Clock(Protocol):
@@ -195,7 +195,7 @@ class Moment:
 
     @classmethod
     def of(cls, clock: Clock) -> Moment:
-        """Read both clocks."""
+        """Return a reading of both clocks."""
         return cls(clock.now_ms(), clock.monotonic_ms())
 
     @classmethod
@@ -210,7 +210,7 @@ class Node:
 
     `version` counts the changes of its data, `cversion` the changes of its children. `czxid`, `mzxid` and `pzxid` are
     the transactions that created it, changed its data, and changed its children last; `ctime_ms` and `mtime_ms` when
-    the first two were. `ephemeral_owner` is the session that it goes with, 0 for none.
+    the first two were. `ephemeral_owner` is the session of an ephemeral node, else 0.
     """
 
     data: bytes
@@ -227,7 +227,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """Make a node; its parent must be there. `sequence`: ten digits are put behind its name, rising per parent."""
+    """Create a node; its parent must exist. `sequence`: append ten digits to its name, increasing per parent."""
 
     path: str
     data: bytes = b""
@@ -246,7 +246,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """Take away a node that has no children, if it has this version; -1 for any."""
+    """Delete a node without children, if it has this version; -1 for any."""
 
     path: str
     version: int = -1
@@ -254,7 +254,7 @@ class DeleteNode:
 
 @dataclass(frozen=True, slots=True)
 class CheckNode:
-    """Go on only if the node has this version; -1 for any."""
+    """Fail unless the node has this version; -1 for any."""
 
     path: str
     version: int = -1
@@ -264,7 +264,7 @@ NodeChange: TypeAlias = CreateNode | SetNode | DeleteNode | CheckNode
 
 
 class NodeEvent(enum.Enum):
-    """What a watch tells, in ZooKeeper's words."""
+    """An event of a watch, with ZooKeeper's name."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -278,7 +278,7 @@ Watch: TypeAlias = Callable[[NodeEvent, str], None]
 
 
 class SessionEvent(enum.Enum):
-    """What happened to a session."""
+    """A change of a session's state."""
 
     SUSPENDED = "suspended"
     """The connection is lost. Calls raise NetworkError; ephemeral nodes remain until the session times out."""
@@ -309,10 +309,10 @@ class MetadataStore(Protocol):
         """Return a node, and watch its data. Raises NoNodeError."""
 
     def exists(self, path: str, watch: Watch | None = None) -> Node | None:
-        """Return a node, None if it is not there, and watch for it to come, change or go."""
+        """Return a node or None, and watch its creation, change and deletion."""
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+        """Return the names of a node's children, sorted, and watch their creation and deletion. Raises NoNodeError."""
 
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
         """Return nodes, None for each that does not exist, and watch those that do: with one wait for all."""
@@ -332,7 +332,7 @@ class MetadataStore(Protocol):
         """Change a node's data; return the node. Raises NoNodeError, BadVersionError."""
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+        """Delete a node. Raises NoNodeError, NotEmptyError, BadVersionError."""
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
         """Make all of the changes, or raise what the first impossible one raises; return the path of each.
@@ -341,4 +341,4 @@ class MetadataStore(Protocol):
         """
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session: its ephemeral nodes are deleted."""

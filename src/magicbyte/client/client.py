@@ -1,4 +1,4 @@
-"""The client: which brokers there are, who leads which partition, and a connection to whom it needs."""
+"""The client: brokers, leaders of partitions, and connections on demand."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TRANSACTION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class BrokerNode:
-    """A broker. Those that clients are told of at the start have no id: -1."""
+    """A broker. Bootstrap servers have no id: -1."""
 
     id: int
     host: str
@@ -71,7 +71,7 @@ class BrokerNode:
 class Partition:
     """A partition as the cluster sees it. `leader` is a broker's id, -1 while there is none; `error` Kafka's code.
 
-    `offline`: the replicas that brokers from 1.0 on say cannot be reached, or are on a failed disk.
+    `offline`: replicas that are unreachable or on a failed disk, from brokers from 1.0 on.
     """
 
     index: int
@@ -121,7 +121,7 @@ class _KnownTopic:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """What the brokers said last. `controller` is the id of the broker for changes, None before 0.10."""
+    """The latest metadata of the cluster. `controller` is the id of the broker for changes, None before 0.10."""
 
     brokers: dict[int, BrokerNode] = field(default_factory=dict)
     cluster_id: str | None = None
@@ -129,7 +129,7 @@ class ClusterMetadata:
 
 
 class Client:
-    """A client of one cluster. Its calls may be made from any number of tasks of the loop it was made on.
+    """A client of one cluster. Any number of tasks of its event loop may use it.
 
     `bootstrap`: one or more `host:port`, of which any may be down. `request_timeout_ms`: for a response, beyond the
     time that the request itself gives the broker. `retry_ms`: how long a request is tried again while the fault may
@@ -215,7 +215,7 @@ class Client:
             return connection
 
     def _retire(self, connection: Connection) -> None:
-        """Let what is under way on a connection come to its end."""
+        """Close a connection after its pending requests."""
         task = asyncio.create_task(connection.retire())
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
@@ -228,7 +228,7 @@ class Client:
     async def ask(
         self, node: BrokerNode, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
     ) -> M:
-        """Send a request to a broker, once, and return its response. `wait_ms`: what the broker may take by itself."""
+        """Send a request to a broker once and return its response. The request lets the broker wait for `wait_ms`."""
         connection = await self.connection(node)
         timeout_ms = self.request_timeout_ms + wait_ms
         found = await connection.send(request, response, versions=versions, timeout_ms=timeout_ms)
@@ -236,7 +236,7 @@ class Client:
         return found
 
     async def ask_any(self, request: Message, response: type[M], *, versions: range | None = None) -> M:
-        """Send a request to any broker that answers: those that are connected first, then the others in turn."""
+        """Send a request to any broker that responds: connected ones first, then the others in turn."""
         return await self._from_any(lambda node: self.ask(node, request, response, versions=versions))
 
     async def _from_any(self, ask: Callable[[BrokerNode], Awaitable[T]]) -> T:
@@ -251,7 +251,7 @@ class Client:
         raise _silence(failures)
 
     async def any_connection(self) -> Connection:
-        """Return a connection to any broker, one that is open if there is. Raises NetworkError."""
+        """Return a connection to any broker, preferably an open one. Raises NetworkError."""
         failures = []
         for node in dict.fromkeys([*self._connections, *self.cluster.brokers.values(), *self.bootstrap]):
             try:
@@ -261,7 +261,7 @@ class Client:
         raise _silence(failures)
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what `attempt` returns; as long as it fails in a way that may pass, try again, less and less often."""
+        """Return the result of `attempt`. Retry transient failures with exponential back-off."""
         end, backoff = self.clock.monotonic_ms() + self._retry_ms, self._backoff_ms
         unknown_end: int | None = None  # while the broker does not say what is wrong
         while True:
@@ -312,7 +312,7 @@ class Client:
         return found[name]
 
     async def topic(self, name: str) -> Topic:
-        """Return a topic from what is known, if it is not too old. Raises BrokerError."""
+        """Return a topic from the cached metadata, refreshed if it is too old. Raises BrokerError."""
         known = self._topics.get(name)
         if known is None or self.clock.monotonic_ms() - known.at_ms > self._metadata_max_age_ms:
             topic = only([each for each in (await self.topics([name])).values() if each.name == name], "topics")
@@ -334,11 +334,11 @@ class Client:
         return node
 
     def forget(self, topic: str) -> None:
-        """Ask for a topic again when it is needed the next time: what is known is out of date."""
+        """Invalidate the cached metadata of a topic."""
         self._topics.pop(topic, None)
 
     async def controller(self) -> BrokerNode:
-        """Return the broker that changes are sent to. Raises BrokerError, at once where none is told: before 0.10."""
+        """Return the controller. Raises BrokerError, at once for brokers before 0.10, which do not name it."""
         if self.cluster.controller is None or self.cluster.controller not in self.cluster.brokers:
             await self.topics([])
         node = self.cluster.brokers.get(-1 if self.cluster.controller is None else self.cluster.controller)
@@ -351,7 +351,7 @@ class Client:
         return node
 
     def forget_controller(self) -> None:
-        """Ask who the controller is when it is needed the next time."""
+        """Invalidate the cached controller."""
         self.cluster.controller = None
 
     async def coordinator(self, name: str, kind: int = GROUP) -> BrokerNode:
@@ -366,11 +366,11 @@ class Client:
         return known
 
     def forget_coordinator(self, name: str, kind: int = GROUP) -> None:
-        """Look for a coordinator again when it is needed the next time."""
+        """Invalidate a cached coordinator."""
         self._coordinators.pop((kind, name), None)
 
     async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
-        """Return what `attempt` does with the leader of a partition, `retried` with the new leader if it has moved."""
+        """Return the result of `attempt` at the leader of a partition, retried at the new leader if it has moved."""
 
         async def once() -> T:
             node = await self.leader(topic, partition)
@@ -383,7 +383,7 @@ class Client:
         return await self.retried(once)
 
     async def at_broker(self, broker_id: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
-        """Return what `attempt` does with a broker, `retried`. Raises BrokerError for one that is not there."""
+        """Return the result of `attempt` at a broker, with retries. Raises BrokerError for an unknown broker."""
 
         async def once() -> T:
             if broker_id not in self.cluster.brokers:
@@ -396,7 +396,7 @@ class Client:
         return await self.retried(once)
 
     async def at_controller(self, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
-        """Return what `attempt` does with the controller, `retried` with the new one if it has moved."""
+        """Return the result of `attempt` at the controller, retried at the new one if it has moved."""
 
         async def once() -> T:
             node = await self.controller()
@@ -409,7 +409,7 @@ class Client:
         return await self.retried(once)
 
     async def at_coordinator(self, name: str, attempt: Callable[[BrokerNode], Awaitable[T]], kind: int = GROUP) -> T:
-        """Return what `attempt` does with a coordinator, `retried` with the new one if it has moved."""
+        """Return the result of `attempt` at a coordinator, retried at the new one if it has moved."""
 
         async def once() -> T:
             node = await self.coordinator(name, kind)
@@ -443,7 +443,7 @@ class Client:
 
 
 def _may_pass(error: BrokerError | NetworkError) -> bool:
-    """Say whether the next attempt may succeed: not for a code that is not known here."""
+    """Return whether a retry may succeed. Unknown codes are not retried."""
     return error.code in RETRIABLE and getattr(error, "number", error.code) == error.code
 
 
@@ -452,7 +452,7 @@ def _silence(failures: Sequence[str]) -> NetworkError:
 
 
 def only(items: Sequence[T], what: str) -> T:
-    """Return the one thing in an answer about one thing. Raises ProtocolError for an answer about more or none."""
+    """Return the only element of a response. Raises ProtocolError if there are more or none."""
     if len(items) != 1:
         raise ProtocolError(what, expected="one", found=len(items), position=None)
     return items[0]

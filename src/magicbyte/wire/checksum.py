@@ -1,4 +1,4 @@
-"""The three checksums of Kafka's formats, each from the fastest library that is at hand."""
+"""The three checksums of Kafka's formats, each from the fastest available library."""
 
 import zlib
 from collections.abc import Callable

@@ -75,7 +75,7 @@ def _verify_order(what: str, values: Int64Array, entry_size: int, *, strict: boo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetIndex:
-    """A `.index` file: where in the segment some offsets lie.
+    """A `.index` file: positions of some offsets in the segment.
 
     `offsets` (n,) int64, absolute; `positions` (n,) int64, of the append that holds the offset. Brokers up to 1.1 name
     the first offset of that append, from 2.0 on the last one.
@@ -94,7 +94,7 @@ class OffsetIndex:
         return cls(base_offset, entries["relative_offset"].astype("i8") + base_offset, entries["position"].astype("i8"))
 
     def to_bytes(self) -> bytes:
-        """Return the closed file: the entries and no room behind them."""
+        """Return the closed file: the entries without preallocated space."""
         return _to_bytes(OFFSET_ENTRY, self.offsets - self.base_offset, self.positions)
 
     def __len__(self) -> int:
@@ -144,7 +144,7 @@ class TimeIndex:
         )
 
     def to_bytes(self) -> bytes:
-        """Return the closed file: the entries and no room behind them."""
+        """Return the closed file: the entries without preallocated space."""
         return _to_bytes(TIME_ENTRY, self.timestamps, self.offsets - self.base_offset)
 
     def __len__(self) -> int:
@@ -191,7 +191,7 @@ class EnrichedIndex:
         )
 
     def to_bytes(self) -> bytes:
-        """Return the closed file: the entries and no room behind them."""
+        """Return the closed file: the entries without preallocated space."""
         return _to_bytes(ENRICHED_ENTRY, self.offsets - self.base_offset, self.timestamps, self.positions)
 
     def __len__(self) -> int:
