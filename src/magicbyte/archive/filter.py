@@ -155,7 +155,7 @@ def join_filtered(
         for each in fields(FilterReport):
             setattr(report, each.name, getattr(report, each.name) + getattr(part.report, each.name))
     next_offset = next((part.next_offset for part in reversed(parts) if part.next_offset), 0)
-    # A last segment that lost all its records gives way to one that begins behind them.
+    # A last segment that lost all its records is replaced by one that begins after them.
     is_given_up = not segments[-1].size and next_offset > segments[-1].end_offset
     directory = LogDirectoryWriter(out, rules)
     with _writer(source, name, directory) as to:

@@ -16,7 +16,7 @@ class Severity(enum.Enum):
 
 
 class Depth(enum.Enum):
-    """How much is looked at."""
+    """How much is checked."""
 
     QUICK = "quick"  # sizes, checksums and offsets of entries
     USUAL = "usual"  # and their headers, and all files beside them

@@ -1,4 +1,4 @@
-"""Index files and producer snapshots of a partition made anew from its log, and compared with those that are there.
+"""Index files and producer snapshots of a partition, rebuilt from its log and compared with the present ones.
 
 What is made is what Kafka itself makes when it recovers a log. What is there may as well be what its leader wrote while
 it appended: both are taken for the same. Nothing is written but by `put`.

@@ -263,7 +263,7 @@ def _grow(services: TopicServices, wanted: CreatePartitionsTopic, *, validate_on
 
 
 async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
-    """Delete topics, each for itself. Who waits for records of them is told."""
+    """Delete topics, each on its own. Fetches that wait for their records are answered."""
     by_ids = request.version >= _FIRST_WITH_IDS
     wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
     results = []

@@ -126,7 +126,7 @@ class _Stored(NamedTuple):
 
 
 class _Waiter(NamedTuple):
-    """Who waits for a sync, and what readers can have then."""
+    """An append that waits for a sync. Readers may read up to `end_offset` after it."""
 
     partition: ServedPartition
     end_offset: int

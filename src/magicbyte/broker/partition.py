@@ -1,4 +1,4 @@
-"""A partition that this broker has a replica of: its log, its role, who changes it now, and who waits for records."""
+"""A partition that this broker has a replica of: its log, its role, its lock, and the fetches that wait for records."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class ServedPartition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return leader.acknowledgement(end_offset, least_in_sync)
 
-    # ---- who waits
+    # ---- waiting fetches
 
     def written(self, end_offset: int, monotonic_ms: int) -> None:
         """Take in that the leader's log is as durable as asked up to `end_offset`: it counts for the high watermark."""

@@ -9,7 +9,7 @@ from types import TracebackType
 class SharedLock:
     """Held by many with `acquire_shared` and `release_shared`, or, as a context, by one alone: the exclusive way.
 
-    Who waits to be alone keeps those out who come to share it, so that its turn comes.
+    A waiting exclusive holder blocks later shared ones, so that it is not starved.
     """
 
     def __init__(self) -> None:

@@ -83,7 +83,7 @@ def describe(
 ) -> None:
     """Show settings: those of the topic, or of the broker since it runs; with --all every one in force.
 
-    The value of a sensitive setting is told to nobody.
+    Values of sensitive settings are never shown.
     """
     wanted = [*(Whose(each, None) for each in topics), *(Whose(None, each) for each in brokers)]
     wanted += [Whose(None, None)] if for_all else []

@@ -215,7 +215,7 @@ def reset_offsets(
     zookeeper: bool,
     form: str,
 ) -> None:
-    """Let a group that has no members go on somewhere else.
+    """Reset the offsets of a group without members.
 
     What lies outside a partition becomes its first offset or the one behind its last record, and is said.
     """

@@ -65,7 +65,7 @@ def rescue(
     BACKUP is a folder of logs, at any depth, or an archive of one: .tar, .tar.gz, .tar.zst, .zip, .log.gz. It may be
     damaged, never shut down, and hold several replicas of a partition: the one with most that is whole is taken. What
     is whole is salvaged, converted to magic 2 and produced, or placed; offsets of consumer groups go along. Nothing of
-    BACKUP is changed. After an interruption the same command goes on, and nothing is written twice.
+    BACKUP is changed. After an interruption the same command continues, and nothing is written twice.
 
     Exit status: 0 all was whole and is there, 1 something is lost, and is reported, 2 wrong use or a failure to write.
 

@@ -69,7 +69,7 @@ def salvage(
         except (OSError, KeyboardInterrupt):
             complain(
                 f"stopped: {len(done)} of {many(len(partitions), 'partition')} finished in {out}; "
-                "the same command goes on there"
+                "the same command continues there"
             )
             raise
     if form == "json":

@@ -253,7 +253,7 @@ def _advice_text(name: str, version: int, samples: int, whole: int, advice: list
 @schema.command()
 @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=OutputPath(folder=True), required=True, metavar="DIR", help="Where the code goes.")
-@click.option("--check", "check_only", is_flag=True, help="Write nothing; exit status 1 if what is there is stale.")
+@click.option("--check", "check_only", is_flag=True, help="Write nothing; exit status 1 if the code is stale.")
 def generate(directory: Path, out: Path, check_only: bool) -> None:
     """Write Python for the schemas in DIR.
 

@@ -81,7 +81,7 @@ def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, una
     """Show each partition of topics, of all topics if none is named.
 
     Its brokers, its first offset, and the one behind its last record. Replicas that a reassignment is adding count as
-    moving, not as out of sync. A partition without a leader has no offsets: nobody can say.
+    moving, not as out of sync. Offsets of a partition without a leader are unknown.
 
     \b
     magicbyte topics describe -b localhost:9092 orders

@@ -1,4 +1,4 @@
-"""How a cluster is, in a few numbers: brokers, controller, partitions and what is the matter with them."""
+"""The health of a cluster in a few numbers: brokers, controller, unavailable and under-replicated partitions."""
 
 from __future__ import annotations
 

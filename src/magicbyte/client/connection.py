@@ -30,7 +30,7 @@ _RENEWED_AT: Final = 0.85  # of a login's lifetime
 
 
 class _Answer(NamedTuple):
-    """Who waits for a response, as what, until when by the loop's clock, and how long that is."""
+    """A request that waits for its response, of the class `kind`. `deadline` is by the loop's clock."""
 
     future: asyncio.Future[Message]
     kind: type[Message]

@@ -47,7 +47,7 @@ class ReportedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
-    """How far a group is in a partition. `end` is None where nobody can say; `kept_in`: "kafka" or "zookeeper"."""
+    """How far a group is in a partition. `end` is None if it is unknown; `kept_in`: "kafka" or "zookeeper"."""
 
     topic: str
     partition: int
@@ -116,7 +116,7 @@ async def report_of(client: Client, group: ReportedGroup) -> GroupReport:
 
 
 async def _ends(client: Client, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """Return the end of each partition, None for those that are gone or have no leader: nobody can say."""
+    """Return the end of each partition, None for those that are deleted or have no leader."""
     known = await client.topics()
     found: dict[TopicPartition, int | None] = {}
     for topic, index in places:
@@ -210,7 +210,7 @@ async def reset_offsets(
     client: Client, name: str, topics: Mapping[str, list[int]], target: OffsetTarget, *, dry_run: bool, zookeeper: bool,
     warn: Callable[[str], None],
 ) -> list[Reset]:  # fmt: skip
-    """Let a group without members go on somewhere else, and return where; nothing is changed by a `dry_run`.
+    """Reset the offsets of a group without members and return them; a `dry_run` changes nothing.
 
     `topics`: partitions by topic, none for all of it; where there are no topics, those that the group has offsets for.
     Raises BrokerError for a group that is not there or has members, UnknownTopicError and NetworkError.

@@ -116,7 +116,7 @@ async def send_made(
     codec: Codec,
     options: ProduceOptions = DEFAULT_PRODUCE,
 ) -> Produced:
-    """Produce one set that is a producer's already, in one request: nothing is looked at, nothing copied.
+    """Produce one set that is a producer's already, in one request: it is neither checked nor copied.
 
     With a producer id the target takes it once, however often it is sent. Raises what `send` does for a request.
     """

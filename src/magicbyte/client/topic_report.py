@@ -44,7 +44,7 @@ class PartitionReport:
 
     @property
     def state(self) -> str:
-        """What is the matter, in words; "ok" if nothing is."""
+        """The fault in words, or "ok"."""
         words = []
         if self.leader is None:
             words.append("unavailable")

@@ -222,7 +222,7 @@ class TransactionalProducer:
     async def commit(self) -> None:
         """Make all of the transaction visible. Once it returns that is decided, and stored by the coordinator.
 
-        Raises BrokerError and NetworkError; the producer is of no use then.
+        Raises BrokerError and NetworkError; the producer is unusable then.
         """
         self._check()
         await self._end(commit=True)
@@ -394,7 +394,7 @@ class TransactionalProducer:
                 _check(what, each.error_code, node)
 
     async def _end(self, *, commit: bool) -> None:
-        """End the transaction, if anything was asked of it. If that fails the producer is of no use any more."""
+        """End the transaction, if it has begun at a broker. After an error the producer is unusable."""
         if self._is_open:
             try:
                 with self._advising():

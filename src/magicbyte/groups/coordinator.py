@@ -124,7 +124,7 @@ class Coordinator(GroupTable):
         return effects
 
     def close(self) -> list[Effect]:
-        """Answer everybody who waits: the broker stops. Requests that still come are refused."""
+        """Answer all waiting requests, because the broker stops. Later requests are refused."""
         self.closed = True
         return [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
 

@@ -18,7 +18,7 @@ from magicbyte.protocol.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who waits for an answer. `ticket` tells one request from all others, and means nothing here."""
+    """A request that waits for its response. `ticket` identifies it and has no meaning here."""
 
     ticket: Hashable
     version: int  # of the request

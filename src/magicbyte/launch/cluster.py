@@ -185,7 +185,7 @@ class LocalCluster:
             raise
 
     def _take(self, wanted: WantedCluster) -> list[LaunchedBroker]:
-        """Take over what is wanted, if it goes together with what is there; return the brokers that are to start."""
+        """Apply the wanted settings, if they fit the existing cluster; return the brokers to start."""
         while self.members and not (self.directory / f"broker-{self.members[-1].id}").exists():
             self.members.pop()  # it was to be added, and its start has failed
         count = wanted.brokers or len(self.members) or DEFAULT_BROKERS

@@ -1,6 +1,6 @@
 """ZooKeeper on this machine: where its jars are, and the command that runs a server of them.
 
-What is looked at, in this order: a class path that is given, Debian's package, distributions of ZooKeeper and of Kafka
+Places to look, in this order: a class path that is given, Debian's package, distributions of ZooKeeper and of Kafka
 (up to 3.9: later ones have no ZooKeeper).
 """
 

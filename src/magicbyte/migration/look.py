@@ -32,7 +32,7 @@ _STEERING: Final = ("inter.broker.protocol.version", "log.message.format.version
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[Facts, list[str], list[str]]:
     """Return what a cluster tells, what it does not, and the pages where brokers of ours show their numbers.
 
-    What topics hold is told from `looks` places of each partition; 0: not at all.
+    Stored formats are sampled at `looks` places of each partition; 0: not at all.
     """
     found, notes = await planner.look_at_cluster(client, names, looks)
     facts = Facts(answered=(await client.any_connection()).versions.ranges)

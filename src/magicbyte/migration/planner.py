@@ -270,7 +270,7 @@ def _sample(data: memoryview) -> Sample | None:
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[dict[str, TopicFacts], list[str]]:
     """Return what a cluster says of topics, all but its own ones if `names` is empty, and notes on what it does not.
 
-    What is stored is told from `looks` places of each partition, at even distances.
+    Stored formats are sampled at `looks` evenly spaced places of each partition.
     """
     known = await client.topics(names or None)
     found: dict[str, TopicFacts] = {}

@@ -45,7 +45,7 @@ class Replica(Protocol):
         """Let the copy start at an offset: what is below it was deleted at the source."""
 
     async def keep(self) -> None:
-        """Make durable what is there."""
+        """Sync the log."""
 
 
 class FolderReplica:
@@ -77,7 +77,7 @@ class FolderReplica:
         self._opened().delete_records(offset)
 
     async def keep(self) -> None:
-        """Make durable what is there."""
+        """Sync the log."""
         await asyncio.to_thread(self._target.flush, self._opened())
 
 

@@ -90,7 +90,7 @@ class Choice:
     identical: bool = False
     """Whether the target, brokers of ours, is to get the bytes of the source with their offsets."""
     sync_groups: bool = False
-    """Whether the offsets of the source's consumer groups are taken along."""
+    """Whether offsets of the source's consumer groups are synchronized."""
     transactional_id: str | None = None
     """What the ids of transactions begin with, one for each partition, that hold records and progress. None: there are
     none.
@@ -441,7 +441,7 @@ async def make_topics(
 ) -> list[TopicMirrorPlan]:
     """Return what `look` plans to mirror, once all topics of it are there; after `stop` is set none is made.
 
-    A topic that somebody made in between is looked at again, until brokers tell of it: they may hear of it later than
+    A topic that was created in between is looked up again, until brokers tell of it: they may hear of it later than
     their controller does. Raises what `look` and `make_topic` do.
     """
     end = time.monotonic() + HEARD_SECONDS

@@ -35,7 +35,7 @@ class HasCopied(Protocol):
 class Rounds(ABC):
     """What all kinds of mirrors have in common. Setting `stop` ends it: what was copied is kept in mind.
 
-    `groups_left_out`: why groups of the source were not taken along the last time, whole or in some partitions.
+    `groups_left_out`: why groups of the source were not synchronized the last time, whole or in some partitions.
     """
 
     def __init__(self, source: Source) -> None:

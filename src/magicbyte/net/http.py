@@ -39,7 +39,7 @@ Page: TypeAlias = Callable[[str], Awaitable[Answer]]
 class Pages:
     """Serves pages by their paths. Requests are bounded in size, number and time.
 
-    Where there are as many as `connections`, the one that has been silent for longest gives way: those that only
+    Where there are as many as `connections`, the one that was idle longest is closed: those that only
     connect keep nobody from asking. Further ones wait in the system's queue meanwhile, without a descriptor.
     """
 

@@ -142,7 +142,7 @@ class Message:
         raise NotImplementedError
 
     def write(self, out: Writer, version: int) -> None:
-        """Append this message in the form of `version`; `out` is of no use after an error.
+        """Append this message in the form of `version`; `out` is unusable after an error.
 
         Raises UnsupportedVersionError, for the version itself or a field it does not have, and ProtocolError when a
         value does not fit its field.

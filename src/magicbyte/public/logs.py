@@ -217,7 +217,7 @@ class Log:
 def open_log(
     path: str | os.PathLike[str], *, dialect: Dialect | None = None, max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
 ) -> Log:
-    """Return the log at `path`: what is there is looked up, and no record read.
+    """Return the log at `path`: its files are listed, and no record is read.
 
     `path`: a `.log` file, a partition folder, a log directory or a folder of log directories, of this machine or any
     URL that fsspec opens; or a topic of a running cluster or one partition of it, kafka://HOST:PORT/TOPIC[/PARTITION].

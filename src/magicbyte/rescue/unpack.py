@@ -93,7 +93,7 @@ def unpack(
     as_: TopicPartition | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Unpacked:
-    """Write what is of Kafka's logs in `archive`, or a folder, below the folder `to`, which is made anew.
+    """Write what is of Kafka's logs in `archive`, or a folder, below the folder `to`, which is emptied first.
 
     `as_` is the partition of a single `.log.gz`. `progress` is told the bytes of the archive that were read. Raises
     LogDirectoryError for an archive that holds more than `limits`, or names that lead out of it; OSError.

@@ -21,7 +21,7 @@ class Advice:
     """What the samples say on one field, or on the elements of an array.
 
     `bytes` has what all its values take under each encoding weighed, `today` is the encoding that it has, `best` the
-    one of fewest bytes; of equal ones that which it has today, then fixed, then unpacked.
+    one of fewest bytes; of equal ones the present one, then fixed, then unpacked.
     """
 
     way: str

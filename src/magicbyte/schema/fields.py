@@ -1,4 +1,4 @@
-"""One field of a schema file: its keys, and the rules that can be told from the field alone."""
+"""One field of a schema file: its keys, and the rules that concern the field alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes the fields of a message take in a version, told from values in Kafka's JSON form.
+"""How many bytes the fields of a message take in a version, computed from values in Kafka's JSON form.
 
 A second account of the rules that generated code follows: it must give what `size()` there gives, field by field.
 """

@@ -286,7 +286,7 @@ class SimulatedDisk:
         return self._with(self._survived, seed)
 
     def after_a_kill(self, seed: int) -> SimulatedDisk:
-        """Return the disk as the next process finds it; this one is left to that which was killed."""
+        """Return the disk as the next process finds it; the killed process keeps this one."""
         return self._with(_copied, seed)
 
     def _with(self, content: Callable[[_Directory, Random], _Directory], seed: int) -> SimulatedDisk:

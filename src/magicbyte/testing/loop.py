@@ -117,7 +117,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop under virtual time. `work_delay_s` returns how long the next work of a thread takes.
 
     Raises StuckError from `run` when nothing can happen any more, when `most_virtual_s` have passed, and after
-    `most_turns` of the loop; it says who waits for what.
+    `most_turns` of the loop; it lists the waiting tasks.
     """
 
     def __init__(self, *, most_virtual_s: float = 86_400, most_turns: int = 20_000_000) -> None:

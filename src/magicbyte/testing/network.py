@@ -474,7 +474,7 @@ class SimulatedStream:
             if waiting is not None and not waiting.done():
                 waiting.set_exception(self._lost("the connection was closed"))
 
-    # ---- who waits
+    # ---- waiting tasks
 
     @property
     def _is_readable(self) -> bool:

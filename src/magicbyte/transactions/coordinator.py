@@ -438,7 +438,7 @@ def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:
 
 
 def _answers(store: Store, code: ErrorCode) -> list[Effect]:
-    """Return the answer to who waits for an append."""
+    """Return the response to the request that waits for an append."""
     if isinstance(store.then, Forget) or (then := store.then.answer) is None:
         return []
     return [answer(then.caller, then.request, code or ErrorCode(then.code), *next_pair(store.then.value))]

@@ -49,7 +49,7 @@ def in_use(found: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
 def choose(found: Collection[P], topics: Collection[str] = (), numbers: Collection[int] = ()) -> list[P]:
     """Return the partitions of `topics` with one of the `numbers`; no topics or no numbers mean all.
 
-    Raises UnknownTopicError, which says what is there, for a topic or a number that no partition found has.
+    Raises UnknownTopicError, with the existing names, for a topic or a partition that does not exist.
     """
     missing = [topic for topic in topics if topic not in {each.topic for each in found}]
     if missing:

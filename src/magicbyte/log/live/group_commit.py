@@ -1,7 +1,7 @@
 """`log.flush.policy=group-commit`: an append is acknowledged after a sync that it shares with all that came meanwhile.
 
-No thread and no timer: the owner appends, registers who waits, runs a round in a thread of its own while others go on
-appending, and is told whom to answer.
+No thread and no timer: the owner appends, registers the waiting appends, and runs a round in a thread while others do.
+The round returns which appends to acknowledge.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def _finish_deletions(files: OpenFiles, folder: str) -> None:
 def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
     """Delete what was to be deleted or was not whole, and give the logs of a whole swap their names.
 
-    They get no indexes, so that these are made again: one that had its name already cannot be told from an old one's.
+    They get no indexes, so that these are made again: one with its final name could be the old segment's.
     A file that is deleted here and comes back in a crash is deleted again: that is made durable by who opens the log.
     """
     _finish_deletions(files, folder)
@@ -381,12 +381,12 @@ class _Opening:
                         raise missing.locate(path=path) from None
                     self.loaded.notes.append(f"{missing.locate(path=path)}: what was behind them is lost")
                 elif not any(str(error.path) in note for note in self.loaded.notes):
-                    self.loaded.notes.append(f"{error}: the segment's indexes are made anew")
+                    self.loaded.notes.append(f"{error}: the segment's indexes are rebuilt")
             return False
         return self.loaded.end_offset - segment.base_offset <= MAX_RELATIVE + 1
 
     def _was_whole(self, segment: Segment) -> bool:
-        """Whether no crash can have torn the segment: it was closed, or lies in front of the recovery point."""
+        """Whether no crash can have torn the segment: it was closed, or lies before the recovery point."""
         return self.clean or segment.base_offset < self.unsure
 
     def _following(self, segment: Segment) -> int | None:

@@ -478,7 +478,7 @@ class LogDirectory:
         path = f"{self.path}/{name}"
         try:
             return parse_file(self.files, path, parse)
-        except FileNotFoundError:  # a dead link gives way to the file when that is written
+        except FileNotFoundError:  # a dead link is replaced when the file is written
             return None
         except (LogDirectoryError, IsADirectoryError):
             self.notes += _set_aside_unless_file(self.files, self.path, name)

@@ -76,7 +76,7 @@ class OffsetCommitValue(Message):
         well.
     expire_timestamp: When it may be dropped, in milliseconds since 1970; -1 leaves that to the broker's
         offsets.retention.minutes.
-    topic_id: Id of the topic, to notice that it was deleted and made anew; all zeros if it was not kept.
+    topic_id: Id of the topic, to notice that it was deleted and created again; all zeros if it was not kept.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(5)

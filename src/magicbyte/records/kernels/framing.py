@@ -26,7 +26,7 @@ def least_size(magic: int) -> int:
 
 @kernel
 def entry_size(data: Bytes, at: int, end: int, enriched: int, state: Int64s) -> int:
-    """Return the bytes of the entry at `at`, if all of it lies in front of `end`.
+    """Return the bytes of the entry at `at`, if it ends at or before `end`.
 
     Else minus SHORT, with state[NEED], or minus BAD_SIZE or BAD_MAGIC, with state[EXPECTED] and state[FOUND].
     """

@@ -27,7 +27,7 @@ CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
 TABLE_CODECS = CODECS[1:]
 ON_DAMAGE = ("stop", "skip", "salvage")
 WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge", "filter", "mirror"})
-"""Stages that make a new log; all others look at what is there."""
+"""Stages that write a new log; all others only read."""
 _ABOVE = ("part-above", "shuffle-above")
 """Options that decide who does the work, and not what comes out."""
 _REMOVERS = frozenset({"salvage", "compact", "retain", "filter"})

@@ -33,7 +33,7 @@ _STYLE = (
 def stage_sums(units: Iterable[Json]) -> list[Json]:
     """Return for each stage, in their order, partitions, bytes in front of it and behind, and seconds.
 
-    One that comes again in a pipeline is told from the first: `inventory`, `inventory 2`.
+    A repeated stage gets a number: `inventory`, `inventory 2`.
     """
     sums: dict[str, Json] = {}
     for unit in units:

@@ -72,7 +72,7 @@ def tell(told: Told, unit: Unit, found: Json) -> None:
 
 
 def stage_names(kinds: Iterable[str]) -> list[str]:
-    """Return what stages are called: one that comes again is told from the first, as `inventory 2`."""
+    """Return what stages are called: a repeated stage gets a number, as `inventory 2`."""
     seen: Counter[str] = Counter()
     names = []
     for kind in kinds:

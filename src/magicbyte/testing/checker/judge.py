@@ -1,4 +1,4 @@
-"""Judges a history: what was lost, what is there twice, and what was read or written out of order.
+"""Judges a history: lost records, duplicates, and records that were read or written out of order.
 
 Pure, and linear in the history but for one sort of each partition's offsets. The rules are those of the checker of
 Jepsen's Kafka workload (jepsen.tests.kafka), by offsets where that has dense positions. An operation is *sure* when it
