@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def change_options(command: F) -> F:
     """Add --out, --in-place and --dry-run: `out`, `in_place` and `dry_run`."""
     for option in (
-        click.option("--dry-run", is_flag=True, help="Say what would go, and write nothing."),
-        click.option("--in-place", is_flag=True, help="Change the logs themselves: what goes is gone."),
+        click.option("--dry-run", is_flag=True, help="Show what would be removed, and write nothing."),
+        click.option("--in-place", is_flag=True, help="Change the logs themselves: removed records are gone."),
         click.option("--out", type=OutputPath(folder=True), metavar="DIR",
-                     help="A new log directory for what stays; the logs themselves stay as they are."),
+                     help="A new log directory for the remaining records; the logs themselves are not changed."),
     ):  # fmt: skip
         command = option(command)
     return command

@@ -44,7 +44,7 @@ def client_options(command: F) -> F:
         expose_value=False,
         callback=_from_options,
         metavar="NAME=VALUE",
-        help="A setting of the client; it counts more than that of the file. ${env:NAME} keeps secrets out of sight.",
+        help="A setting of the client; it overrides the file. ${env:NAME} reads it from the environment, for secrets.",
     )
     return config(single(command))
 

@@ -30,14 +30,14 @@ def _directory_option(command: F) -> F:
     return click.option(
         "--directory", type=click.Path(file_okay=False, path_type=Path), default=Path("magicbyte-cluster"),
         envvar="MAGICBYTE_CLUSTER", show_envvar=True, show_default=True, metavar="DIR",
-        help="The folder of the cluster: logs, metadata, what each process says.",
+        help="The folder of the cluster: logs, metadata, output of each process.",
     )(command)  # fmt: skip
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def cluster(context: click.Context) -> None:
-    """Start a cluster of brokers on this machine, look at it, stop it."""
+    """Start, show and stop a cluster of brokers on this machine."""
     if context.invoked_subcommand is None:
         say_text(context.get_help())
 

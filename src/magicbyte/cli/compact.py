@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--topic", "topics", multiple=True, help="Compact this topic. Can be given several times.")
 @change_options
 @click.option("--drop-unkeyed", is_flag=True,
-              help="Let records without a key go, of logs that were never compacted.")  # fmt: skip
+              help="Remove records without a key from logs that were never compacted.")  # fmt: skip
 @click.option("--from-start", is_flag=True, help="Do not rely on what was compacted before.")
 @click.option("--merge-sets/--no-merge-sets", default=None,
               help="Make one set of neighbours that are alike.  [default: in the enriched dialect]")  # fmt: skip

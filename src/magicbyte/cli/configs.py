@@ -180,7 +180,7 @@ def set_(
 def unset(
     bootstrap: str, topic: str | None, broker: int | None, for_all: bool, dry_run: bool, names: tuple[str, ...]
 ) -> None:
-    """Take settings of a topic or a broker back, so that the brokers' own or the default ones hold."""
+    """Remove settings of a topic or a broker, so that the brokers' own or the default values apply."""
     for name in names:
         if "=" in name:
             raise click.BadParameter(f"{name!r}: expected the name of a setting alone", param_hint="KEY")

@@ -72,9 +72,8 @@ async def _listed(bootstrap: str) -> list[Json]:
 def describe(bootstrap: str, names: tuple[str, ...], all_groups: bool, zookeeper: bool, form: str) -> None:
     """Show offsets, lag and members of groups.
 
-    For each partition: how far the group is, how much lies before it, and which member reads it. Offsets that old
-    consumers keep in ZooKeeper are shown as such, where the brokers are before 4.0; their members are known to nobody
-    but ZooKeeper.
+    For each partition: committed offset, lag, and the member that reads it. Offsets that old consumers keep in
+    ZooKeeper are marked; brokers before 4.0 return them. Their members are registered in ZooKeeper only.
     """
     if all_groups == bool(names):
         raise click.UsageError("expected GROUP..., or --all-groups")
@@ -194,11 +193,11 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
               help="Only this topic, or these partitions of it, which the group need not have read. "
               "Can be given several times.  [default: all that the group has offsets for]")  # fmt: skip
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
-@click.option("--to-latest", is_flag=True, help="Behind the last record.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="OFFSET", help="To an offset.")
 @click.option("--to-datetime", callback=_time, metavar="TIME",
               help="To the first record of this time or later: ISO 8601 (UTC if it does not say), or ms.")  # fmt: skip
-@click.option("--shift-by", type=int, metavar="N", help="N records on from where the group is; back if negative.")
+@click.option("--shift-by", type=int, metavar="N", help="By N offsets from the committed one; back if negative.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--zookeeper", is_flag=True, help="The offsets that old consumers keep in ZooKeeper.")
 @format_option
@@ -217,7 +216,7 @@ def reset_offsets(
 ) -> None:
     """Reset the offsets of a group without members.
 
-    What lies outside a partition becomes its first offset or the one behind its last record, and is said.
+    An offset outside of a partition becomes its start or its end, and a line says so.
     """
     asked: dict[Kind, int | None] = {"earliest": to_earliest or None, "latest": to_latest or None, "offset": to_offset,
              "datetime": to_datetime, "shift": shift_by}  # fmt: skip

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     type=click.Choice(["stop", "skip"]),
     default="skip",
     show_default=True,
-    help="At damaged bytes: report them and go on behind them, or stop. The exit status is 1 either way.",
+    help="At damaged bytes: report them and continue after them, or stop. The exit status is 1 either way.",
 )
 @options.max_batch_bytes_option
 @options.threads_option

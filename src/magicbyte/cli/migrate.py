@@ -315,7 +315,7 @@ def next_step(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...],
 @click.option("--to", "target", type=_FORMATS, required=True, help="The format that new records are stored in.")
 @click.option("--topic", "topics", multiple=True, required=True, help="The topic. Can be given several times.")
 @clients_options
-@click.option("--force", is_flag=True, help="Do it in spite of what is said against it.")
+@click.option("--force", is_flag=True, help="Do it in spite of the reasons against it.")
 def apply(bootstrap: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], target: str, topics: tuple[str, ...],
           *, force: bool) -> None:  # fmt: skip
     """Set topics' message.format.version, unless that would break or cost something.

@@ -122,23 +122,23 @@ def _target(context: click.Context, target: str) -> Client | Path:
               "Topics that came from there are left out.")  # fmt: skip
 @click.option("--identical", is_flag=True, help="Keep offsets and bytes: brokers of ours can. A log directory gets "
               "them in any case.")  # fmt: skip
-@click.option("--merge", is_flag=True, help="Begin also with topics that hold records of others at the target.")
+@click.option("--merge", is_flag=True, help="Also copy into topics that hold records of others.")
 @click.option("--on-oversize", type=click.Choice(["stop", "split", "park"]), default="stop", show_default=True,
               help="What to do with a set that is larger than the target takes.")  # fmt: skip
 @click.option("--park", type=OutputPath(folder=True), metavar="DIR",
-              help="Log directory for what --on-oversize=park puts aside.")  # fmt: skip
+              help="Log directory for sets of --on-oversize=park.")  # fmt: skip
 @click.option("--from-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
-              help="What the source's listener gives of enriched topics.")  # fmt: skip
+              help="The dialect that the source's listener returns for enriched topics.")  # fmt: skip
 @click.option("--to-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
-              help="What the target's listener takes for enriched topics.")  # fmt: skip
-@click.option("--sync-groups", is_flag=True, help="Take the offsets of the source's consumer groups along, for those "
-              "that have no members at the target.")  # fmt: skip
+              help="The dialect that the target's listener takes for enriched topics.")  # fmt: skip
+@click.option("--sync-groups", is_flag=True, help="Also copy the offsets of the source's consumer "
+              "groups that have no members at the target.")  # fmt: skip
 @click.option("--transactional-id", metavar="ID", help="Write records and progress in transactions, whose ids begin "
               "with this one: a mirror that starts fences the one before.")  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", callback=_http,
               help="Serve metrics for Prometheus there, at /metrics.")  # fmt: skip
-@click.option("--until-caught-up", is_flag=True, help="End when all is copied that the source has at the beginning.")
-@click.option("--explain", is_flag=True, help="Say what would be done with each topic, and do nothing.")
+@click.option("--until-caught-up", is_flag=True, help="End when everything is copied that the source has at the start.")
+@click.option("--explain", is_flag=True, help="Print what would be done with each topic, and do nothing.")
 @click.pass_context
 def mirror(
     context: click.Context,

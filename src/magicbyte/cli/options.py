@@ -155,7 +155,7 @@ def on_damage_option(command: F) -> F:
         type=click.Choice(["stop", "skip"]),
         default="stop",
         show_default=True,
-        help="At damaged bytes: stop, or report them and go on behind them. The exit status is 1 either way.",
+        help="At damaged bytes: stop, or report them and continue after them. The exit status is 1 either way.",
     )(command)
 
 

@@ -84,7 +84,7 @@ def materialize(url: str, to: Path) -> None:
     """Make a log directory DIR of what a pipeline committed to URL, in a store of objects.
 
     Each file is compared with the manifest by SHA-256. Kafka opens the directory as its own. After a kill the same
-    command goes on.
+    command continues.
     """
     from magicbyte.archive.materialize import materialize as make
     from magicbyte.cli.progress import progress

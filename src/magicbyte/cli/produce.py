@@ -81,17 +81,17 @@ class Shape:
               "[default: that of the key, as Java producers have it; in turn without one]")  # fmt: skip
 @click.option("-K", "--key-delimiter", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
               help=r"A message is key, this, value; \t is a tab.")  # fmt: skip
-@click.option("-k", "--key", callback=parsed(unescape), metavar="KEY", help="The key of messages that hold none.")
+@click.option("-k", "--key", callback=parsed(unescape), metavar="KEY", help="The key of messages without one.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE",
               help="A header of all records. Can be given several times.")  # fmt: skip
 @click.option("-D", "--delimiter", "end", callback=parsed(unescape), default=r"\n", show_default=True,
-              metavar="DELIMITER", help="What stands between messages.")  # fmt: skip
-@click.option("-Z", "--null", "empty_is_null", is_flag=True, help="What is empty, a key or a value, is null.")
+              metavar="DELIMITER", help="What separates messages.")  # fmt: skip
+@click.option("-Z", "--null", "empty_is_null", is_flag=True, help="An empty key or value is null.")
 @click.option("-z", "--codec", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option("--magic", type=click.Choice(["0", "1", "2"]), help="The message format to send.  "
               "[default: the newest that the broker takes]")  # fmt: skip
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="As a producer's acks.")
-@click.option("--create", is_flag=True, help="Make the topic if it is not there, as the brokers are set up for.")
+@click.option("--create", is_flag=True, help="Create the topic if it does not exist, with the brokers' defaults.")
 @click.option("--transactional-id", metavar="ID", help="Write in a transaction: readers of committed records see all "
               "of the input, or nothing. The producer before that had this id is fenced.")  # fmt: skip
 @click.option("--transaction-records", type=click.IntRange(1), metavar="N",
@@ -118,8 +118,7 @@ def produce(
 ) -> None:
     """Write the lines of stdin to a topic, a record each, until stdin ends.
 
-    What arrives together is sent together, in its order. A request that fails in a way that may pass is sent again: at
-    least once.
+    Lines that arrive together are sent together, in order. Transient failures are retried: at least once.
     """
     from magicbyte.client.produce import ProduceOptions
     from magicbyte.codecs import Codec

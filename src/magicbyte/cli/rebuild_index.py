@@ -64,7 +64,7 @@ def rebuild_index(
     as_: TopicPartition | None,
     max_batch_bytes: int,
 ) -> None:
-    """Make indexes and producer snapshots anew from the log, and compare.
+    """Rebuild indexes and producer snapshots from the log, and compare.
 
     What is made is what Kafka makes of a log that it recovers; what its leaders write while they append counts as the
     same. An index with other entries is sound if all hold: producers of plain messages and, before 3.9.1, the log

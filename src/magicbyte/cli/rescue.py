@@ -37,9 +37,9 @@ def _unpacked(context: click.Context, parameter: click.Parameter, value: str | N
               "or a new log directory: a name with a slash, such as ./rescued.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what is whole, what is lost and what would be done; write nothing "
               "to the target.")  # fmt: skip
-@click.option("--work", type=options.OutputPath(folder=True), metavar="DIR", help="A folder for what is on its way; "
-              "it is gone at the end, and must be there again to go on.  [default: beside DIR, else in the current "
-              "folder: its name, or that of BACKUP, and .rescue]")  # fmt: skip
+@click.option("--work", type=options.OutputPath(folder=True), metavar="DIR", help="A folder for intermediate "
+              "data, removed at the end; the same folder is needed to continue.  [default: beside DIR, else in the "
+              "current folder: its name, or that of BACKUP, and .rescue]")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @options.as_option
 @click.option("--max-unpacked", callback=_unpacked, metavar="SIZE", help="Bytes that an archive may have inside.  "

@@ -37,13 +37,13 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.command()
 @options.paths_argument
 @click.option("--older-than", "retention_ms", callback=options.duration, metavar="TIME",
-              help="Take away what is older: 7d, 12h, 30m, 45s.")  # fmt: skip
+              help="Remove older records: 7d, 12h, 30m, 45s.")  # fmt: skip
 @click.option("--bytes", "retention_bytes", callback=_bytes, metavar="SIZE",
-              help="Take old segments away as long as at least so much stays.")  # fmt: skip
+              help="Remove old segments while at least so much stays.")  # fmt: skip
 @click.option("--before-offset", type=click.IntRange(0), metavar="N",
-              help="Let the log start at this offset; of one partition.")  # fmt: skip
+              help="Set the log start offset; of one partition.")  # fmt: skip
 @click.option("--head-truncation", is_flag=True,
-              help="Cut the first segment that stays, too, at the first batch that stays.")  # fmt: skip
+              help="Also cut the first remaining segment, at the first remaining batch.")  # fmt: skip
 @change_options
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--kafka", "version", metavar="VERSION",
@@ -64,7 +64,7 @@ def retain(
     form: str,
     as_: TopicPartition | None,
 ) -> None:
-    """Take old records away from a stopped broker's logs, as its retention would: in new ones, or --in-place.
+    """Remove old records from a stopped broker's logs, as its retention would: in new ones, or --in-place.
 
     Whole segments go, from the first on, as long as every record in them is beyond a limit; ages are those of the
     records' timestamps. Nothing goes that was not replicated. The log directory is locked meanwhile.

@@ -43,7 +43,7 @@ def salvage(
 ) -> None:
     """Write every whole batch of damaged logs into a new log directory, with indexes.
 
-    Behind damage the search goes on with the next batch whose length, magic byte and checksum hold, and never with
+    After damage the search continues with the next batch whose length, magic byte and checksum hold, and never with
     batches that are only the content of a record. What is lost is reported by bytes and offsets. Nothing at PATH is
     changed. A Kafka broker opens the result as its own.
 

@@ -96,10 +96,10 @@ def _error_text(error: SchemaError) -> list[str]:
 def size(
     message: str, version: int, values_path: Path, proposed_path: Path | None, proposed_version: int | None, form: str
 ) -> None:
-    """Print how many bytes each field of MESSAGE takes.
+    """Print the bytes of each field of MESSAGE.
 
-    Of an array and a struct only its own bytes are told: the count, and what tells null from present; its fields have
-    rows of their own. No header is counted.
+    The row of an array or struct has its own bytes: the count and the null marker. Its fields have rows of their own.
+    Headers are not counted.
     """
     from magicbyte.schema import load, measure
     from magicbyte.schema.values import parse_json
@@ -192,8 +192,8 @@ def _change_text(change: Change) -> list[str]:
 def advise(message: str, samples_path: Path, version: int | None, form: str) -> None:
     """Say which encoding gives the integers of MESSAGE the fewest bytes.
 
-    Told from sample values: for each int16, int32 and int64 field, and for arrays of them, the values there were, what
-    they take today and at best, and by how much one value can be longer than in the fixed encoding.
+    From sample values, for each int16, int32 and int64 field and for arrays of them: the range, the bytes today and
+    at best, and by how much one value can exceed the fixed encoding.
     """
     from magicbyte.schema import advise as advise_on
     from magicbyte.schema import measure

@@ -80,8 +80,8 @@ async def _all(bootstrap: str) -> dict[str, Topic]:
 def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, unavailable: bool, form: str) -> None:
     """Show each partition of topics, of all topics if none is named.
 
-    Its brokers, its first offset, and the one behind its last record. Replicas that a reassignment is adding count as
-    moving, not as out of sync. Offsets of a partition without a leader are unknown.
+    Brokers, log start offset and high watermark. Replicas that a reassignment is adding count as moving, not as out
+    of sync. Offsets of a partition without a leader are unknown.
 
     \b
     magicbyte topics describe -b localhost:9092 orders

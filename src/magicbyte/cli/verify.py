@@ -41,10 +41,10 @@ def verify(
     max_batch_bytes: int,
     threads: int,
 ) -> None:
-    """Say whether logs are sound, and if not, what is wrong, where, and what to do.
+    """Check whether logs are sound; if not, say what is wrong, where, and what to do.
 
     Checks sizes, checksums and offsets of all batches, their headers, and whether indexes, snapshots, leader epochs and
-    checkpoints fit them. Behind damage the check goes on with the next whole batch. Nothing is written.
+    checkpoints fit them. After damage the check continues with the next whole batch. Nothing is written.
 
     Exit status: 0 sound (there may be notes), 1 something is wrong, 2 wrong use.
     """

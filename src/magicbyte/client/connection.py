@@ -48,8 +48,8 @@ class _Waiting(NamedTuple):
 class Connection:
     """An open connection whose broker's versions are known. `name` is the broker's, for messages.
 
-    Any number of tasks may send. When the connection fails in any way, all of them get a NetworkError, and it is of no
-    use any more (`is_closed`). Memory: `IN_FLIGHT` requests, and one response of up to `LARGEST_RESPONSE` at a time.
+    Any number of tasks may send. When the connection fails in any way, all of them get a NetworkError, and it is
+    unusable (`is_closed`). Memory: `IN_FLIGHT` requests, and one response of up to `LARGEST_RESPONSE` at a time.
     """
 
     def __init__(self, stream: Stream, *, name: str, client_id: str) -> None:
