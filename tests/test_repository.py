@@ -151,7 +151,18 @@ def test_no_committed_text_names_a_place_on_somebodys_machine() -> None:
             assert not (found := somebodys.search(path.read_bytes())), f"{path}: {found}"
 
 
-@pytest.mark.parametrize("name", ["magicbyte", "test", ".ci/run", "tools/lock.sh", "tools/check_wheel.sh"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "magicbyte",
+        "test",
+        ".ci/run",
+        "tools/lock.sh",
+        "tools/check_wheel.sh",
+        "tools/build.sh",
+        "tools/check_builds.sh",
+    ],
+)
 def test_a_script_is_executable_and_parses(name: str) -> None:
     script = ROOT / name
     assert os.access(script, os.X_OK)

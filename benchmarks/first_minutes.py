@@ -1,0 +1,109 @@
+"""The first minutes of somebody new, in an empty home without Java: of the wheel with its base alone, and of a clone.
+
+`wheel`: `pip install` of the wheel with every package already in a folder, so that no network is timed; what was
+downloaded and what is on the disk then; the first `--version`, the first inventory of the tour's logs, and the tour,
+each as the first of its kind in that home. `clone`: `git clone` of what is committed, until `./magicbyte` has made its
+own .venv, and shown an inventory. `load_average` is the machine's, of two cores, at the end of a case.
+
+Run: tools/build.sh dist && python benchmarks/first_minutes.py   (written to benchmarks/results/first_minutes.json)
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import harness
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+TARGETS: Final = {"megabytes_on_disk": 150, "first_inventory_seconds": 20, "tour_seconds": 10}
+PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return what a process of somebody new is told: a home with nothing in it, and a few programs, without Java."""
+    home.mkdir(exist_ok=True)
+    # Java may lie where all programs lie: those that are needed are linked into a folder of their own.
+    programs = home / "programs"
+    programs.mkdir()
+    for name in ("sh", "git", "cmp", "readlink", "env"):
+        found = shutil.which(name)
+        assert found is not None, name
+        (programs / name).symlink_to(found)
+    (programs / "python3").symlink_to(Path(sys.executable).resolve())
+    return {"HOME": str(home), "PATH": str(programs), "LANG": "C.UTF-8", "PIP_NO_INDEX": "1"}
+
+
+def timed(*command: str | Path, **options: Any) -> float:
+    """Run a command, which must succeed; return the seconds that it took."""
+    begin = time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900, **options)
+    return round(time.monotonic() - begin, 2)
+
+
+def megabytes(folder: Path) -> float:
+    """Return what the files of `folder` hold, in millions of bytes."""
+    return round(sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 1)
+
+
+def packages(folder: Path) -> Path:
+    """Return a folder with the packages that the base install needs, at the locked versions."""
+    kept = folder / "packages"
+    lock = ROOT / "requirements/light.txt"
+    download = ("download", "--require-hashes", "--only-binary=:all:", "-d", kept, "-r", lock)
+    subprocess.run([sys.executable, *PIP, *download], check=True)
+    return kept
+
+
+def judged(found: dict[str, Any]) -> dict[str, Any]:
+    """Return figures with the targets that they have, and whether these are reached."""
+    targets = {name: target for name, target in TARGETS.items() if name in found}
+    return found | {"targets": targets, "reached": all(found[name] <= target for name, target in targets.items())}
+
+
+def wheel(folder: Path) -> dict[str, Any]:
+    """Measure an install of the wheel, and its first commands."""
+    (built,) = (ROOT / "dist").glob("*.whl")
+    kept, who = packages(folder), environment(folder / "home")
+    python = folder / "venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    before = megabytes(folder / "venv")
+    install = timed(python, *PIP, "install", "--find-links", kept, built, env=who)
+    command = folder / "venv/bin/magicbyte"
+    found = {"install_seconds": install, "version_seconds": timed(command, "--version", env=who)}
+    timed(command, "tour", "--unpack", folder / "tour", env=who)
+    found["first_inventory_seconds"] = timed(command, "inventory", folder / "tour/logs", env=who)
+    found["tour_seconds"] = timed(command, "tour", env=who)
+    names = sorted(path.name for path in (folder / "venv").glob("lib/python*/site-packages/*"))
+    found |= {
+        "megabytes_to_download": round(sum(path.stat().st_size for path in [built, *kept.glob("*.whl")]) / 1e6, 1),
+        "megabytes_on_disk": round(megabytes(folder / "venv") - before, 1),
+        "has_numba": any(name.startswith(("numba", "llvmlite")) for name in names),
+        "has_java": shutil.which("java", path=who["PATH"]) is not None,
+    }
+    return judged(found)
+
+
+def clone(folder: Path) -> dict[str, Any]:
+    """Measure a clone, until its first inventory."""
+    kept, who = packages(folder), environment(folder / "home")
+    who["PIP_FIND_LINKS"] = str(kept)
+    timed("git", "clone", "--quiet", ROOT, folder / "clone", env=who)  # of a local folder: what it takes is the host's
+    begin = time.monotonic()
+    found = {
+        "unpacked_seconds": timed("./magicbyte", "tour", "--unpack", folder / "tour", cwd=folder / "clone", env=who)
+    }
+    timed("./magicbyte", "inventory", folder / "tour/logs", cwd=folder / "clone", env=who)
+    found["first_inventory_seconds"] = round(time.monotonic() - begin, 2)
+    found["tour_seconds"] = timed("./magicbyte", "tour", cwd=folder / "clone", env=who)
+    found["megabytes_to_download"] = megabytes(kept)
+    found["megabytes_on_disk"] = megabytes(folder / "clone/.venv")
+    return judged(found)
+
+
+CASES: Final = {"wheel": wheel, "clone": clone}
+
+if __name__ == "__main__":
+    harness.run_cases("first_minutes", __doc__, CASES)

@@ -1,0 +1,123 @@
+"""What a release is made of: the bill of materials, the metadata, the container's command and health check."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RECIPE = (ROOT / "container/Containerfile").read_text()
+
+
+@pytest.fixture(scope="module")
+def prepare() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("prepare_release", ROOT / "tools/prepare_release.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is changed before a build."""
+    for name in ("pyproject.toml", "README.md", "requirements/light.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    monkeypatch.delenv("PROJECT_URL", raising=False)
+    return tmp_path
+
+
+def test_the_bill_of_materials_lists_what_the_base_installs(prepare: ModuleType, tree: Path) -> None:
+    prepare.main(tree)
+    bill = json.loads((tree / "magicbyte.cdx.json").read_text())
+    listed = {each["name"]: each["version"] for each in bill["components"] if each.get("scope") != "excluded"}
+    pinned = dict(
+        re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", (ROOT / "requirements/light.txt").read_text(), re.MULTILINE)
+    )
+    del pinned["kazoo"]  # of an extra
+    assert listed == pinned
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert len(bill["dependencies"][0]["dependsOn"]) == len(asked)
+    assert bill["metadata"]["timestamp"] == "2023-11-14T22:13:20+00:00"
+    wheel = tomllib.loads((tree / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel["sbom-files"] == ["magicbyte.cdx.json"]
+
+
+def test_without_an_address_no_link_changes(prepare: ModuleType, tree: Path) -> None:
+    prepare.main(tree)
+    assert (tree / "README.md").read_text() == (ROOT / "README.md").read_text()
+    assert "urls" not in tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+
+
+def test_with_an_address_every_link_leads_there(
+    prepare: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROJECT_URL", "https://example.org/magicbyte/")
+    prepare.main(tree)
+    links = re.findall(r"\]\(([^)]+)\)", (tree / "README.md").read_text())
+    assert links
+    assert all(re.match(r"[a-z]+:|#", link) for link in links), links
+    assert "https://example.org/magicbyte/raw/main/docs/images/inventory.svg" in links
+    project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
+    assert project["urls"]["Issues"] == "https://example.org/magicbyte/issues"
+    assert project["scripts"]  # stands behind it
+
+
+def test_the_container_is_not_root_and_compiles_nothing() -> None:
+    last = RECIPE.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER [1-9]\d+$", last, re.MULTILINE)
+    assert "--only-binary=:all:" in RECIPE
+    assert "--require-hashes" in RECIPE
+
+
+def test_the_containers_command_serves_is_healthy_and_ends_with_its_signal(tmp_path: Path) -> None:
+    entry, arguments = (
+        json.loads(re.findall(rf"^{word} (\[.*\])$", RECIPE, re.MULTILINE)[0]) for word in ("ENTRYPOINT", "CMD")
+    )
+    check = json.loads(re.findall(r"^ +CMD (\[.*\])$", RECIPE, re.MULTILINE)[0])
+    assert (entry, check[0]) == (["magicbyte"], "python")
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = {"9092": str(one.getsockname()[1]), "9644": str(other.getsockname()[1])}
+
+    def here(text: str) -> str:
+        for port, free in ports.items():
+            text = text.replace(f":{port}", f":{free}")
+        return text.replace("/data", str(tmp_path)).replace("0.0.0.0", "127.0.0.1")
+
+    process = subprocess.Popen([sys.executable, "-m", "magicbyte", *map(here, arguments)], stdout=subprocess.DEVNULL)
+    try:
+        probe = [sys.executable, *map(here, check[1:])]
+        deadline = time.monotonic() + 120
+        while subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+        with socket.create_connection(("127.0.0.1", int(ports["9092"]))):
+            pass
+        process.send_signal(getattr(signal, re.findall(r"^STOPSIGNAL (\w+)$", RECIPE, re.MULTILINE)[0]))
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("name", ["checks.yml", "release.yml"])
+def test_what_a_workflow_runs_is_there(name: str) -> None:
+    text = (ROOT / ".github/workflows" / name).read_text()
+    called = {each.removeprefix("./") for each in re.findall(r"(?:\./test|tools/[a-z_]+\.(?:sh|py))", text)}
+    assert called
+    assert all((ROOT / each).is_file() for each in called)
