@@ -101,6 +101,7 @@ def test_the_finest_unit_that_is_given_counts(given: dict[str, str], expected: i
         ("listeners", "OTHER://a:1"),
         ("listener.security.protocol.map", "PLAINTEXT"),
         ("advertised.listeners", "OTHER://a:1"),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:1"),
         ("listener.name.plaintext.magicbyte.dialect", "klingon"),
         *((name, "org.example.Class") for name in REFUSED),
     ],

@@ -530,7 +530,7 @@ def test_numbers_of_clients_with_quotas_are_on_the_page_of_metrics() -> None:
         writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
         page = (await reader.read()).decode()
         writer.close()
-        assert f'kafka_server_produce_throttle_time{{user="",client_id="test"}} {wait_ms}' in page
-        assert 'magicbyte_produce_quota{user="",client_id="test"} 1000' in page
+        assert f'kafka_server_produce_throttle_time{{client_id="test",user=""}} {wait_ms}' in page
+        assert 'magicbyte_produce_quota{client_id="test",user=""} 1000' in page
 
     served(work, http_address="127.0.0.1:0")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from magicbyte.errors import ProtocolError, SecurityError
 from magicbyte.security.scram import ScramClient
+from magicbyte.security.server import Credential, ScramServer
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 WHOLE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -57,3 +60,24 @@ def test_a_salt_that_is_no_base64_ends_the_login() -> None:
 
 def test_a_comma_and_an_equals_sign_in_a_name_are_escaped() -> None:
     assert ScramClient("SCRAM-SHA-512", "a=b,c", "x", NONCE).respond(None) == f"n,,n=a=3Db=2Cc,r={NONCE}".encode()
+
+
+def test_a_broker_with_the_credential_of_a_znode_says_what_the_rfc_says() -> None:
+    """Check 20: the exchange of RFC 7677."""
+    kept = Credential.of("SCRAM-SHA-256", "pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
+    nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    server = ScramServer("SCRAM-SHA-256", {"user": Credential.load(kept.dump())}.get, nonce)
+    challenge = server.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert challenge == f"r=rOprNGfwEbeRWgbNEkqO{nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
+    final = f"c=biws,r=rOprNGfwEbeRWgbNEkqO{nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    assert server.evaluate(final.encode()) == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    assert server.user == "user"
+
+
+@pytest.mark.parametrize("text", ["salt=YQ==,stored_key=YQ==,server_key=YQ==", "salt=YQ==,stored_key=YQ==,"
+                                  "server_key=YQ==,iterations=4096,more=1", "", "iterations=4096"])  # fmt: skip
+def test_a_credential_with_other_keys_is_none_and_shows_nothing_of_itself(text: str) -> None:
+    """Check 27."""
+    with pytest.raises(SecurityError) as refused:
+        Credential.load(text)
+    assert "YQ==" not in str(refused.value)

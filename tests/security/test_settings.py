@@ -87,6 +87,14 @@ def test_a_jaas_text_that_is_none_is_refused_without_being_shown(text: str) -> N
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "expected PLAIN"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "needs a username and a password"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "expected file:///PATH"),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": "file://elsewhere/token",
+            },
+            "expected file:///PATH",
+        ),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "http"}, "expected https"),
         ({"security.protocol": "SSL", "ssl.keystore.key": "x"}, "together with ssl.keystore.certificate.chain"),
         ({"security.protocol": "SASL_SSL", "sasl.password": "${env:NOT_THERE}"}, "no environment variable NOT_THERE"),

@@ -177,7 +177,7 @@ class _Login:
             assert self._security.tokens is not None, "read at the start"
             conversation = self._bearer_conversation(self._security.tokens)
         else:
-            known = partial(credential_of, self._metadata, mechanism)
+            known = partial(credential_of, self._metadata, mechanism, self._teller("damaged credentials", "%s: %s"))
             conversation = ScramServer(mechanism, known, secrets.token_urlsafe(24))
         for _ in range(_MOST_STEPS):
             await (self._step if wraps else self._raw_step)(conversation)
@@ -269,11 +269,19 @@ class _Login:
     def _bearer_conversation(self, rules: TokenRules) -> ServerMechanism:
         from magicbyte.security.oauth import OAuthServer
 
-        def tell(why: str) -> None:
-            self._runtime.complaints.line(log, self._connection.host, "refused tokens", "%s: a token is refused: %s",
-                                         self.peer, why)  # fmt: skip
+        return OAuthServer(
+            rules, self._runtime.clock.now_ms, self._teller("refused tokens", "%s: a token is refused: %s")
+        )
 
-        return OAuthServer(rules, self._runtime.clock.now_ms, tell)
+    def _teller(self, kind: str, message: str) -> Callable[[str], None]:
+        """Return what logs why something of the peer is refused, not without limit, from any thread."""
+        tell = partial(self._runtime.complaints.line, log, self._connection.host, kind, message, self.peer)
+        loop = asyncio.get_running_loop()
+
+        def soon(why: str) -> None:
+            loop.call_soon_threadsafe(tell, why)
+
+        return soon
 
     def _read(self, kind: type[M], frame: memoryview, header: RequestHeader, at: int) -> M:
         version = header.request_api_version

@@ -12,6 +12,7 @@ from magicbyte.records.layout import Dialect
 from magicbyte.security.settings import PROTOCOLS
 
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})")
+_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 nothing is bound here: no client can connect to these
 _LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 
 
@@ -58,8 +59,10 @@ def listeners(
         if protocol not in PROTOCOLS:
             known = ", ".join(PROTOCOLS)
             raise InvalidConfigError(f"listener.security.protocol.map: {name}: expected {known}, found {protocol}")
+        if advertised.get(name, ("", 0))[0] in _ANY:
+            raise InvalidConfigError(f"advertised.listeners: {name}: expected an address that clients can connect to")
         told = advertised.pop(name, (host or "localhost", port))
-        if told[0] in ("", "0.0.0.0", "::"):  # noqa: S104 a client cannot connect to this: refused or replaced
+        if told[0] in _ANY:
             told = ("localhost", told[1])
         dialect = static.get(f"listener.name.{name.lower()}.magicbyte.dialect", Dialect.KAFKA.value)
         if dialect not in (Dialect.KAFKA.value, Dialect.ENRICHED.value):

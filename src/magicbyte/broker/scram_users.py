@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -10,13 +10,10 @@ from magicbyte.broker.topic_nodes import settings_of
 from magicbyte.errors import MetadataError, SecurityError
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, NodeChange, SetNode
-from magicbyte.printable import logger
 from magicbyte.security.server import Credential
 
 if TYPE_CHECKING:
     from magicbyte.ports import MetadataStore
-
-log = logger(__name__)
 
 USERS: Final = "users"
 
@@ -26,14 +23,14 @@ def sanitised(user: str) -> str:
     return quote(user, safe="").replace("~", "%7E")
 
 
-def credential_of(metadata: MetadataStore, mechanism: str, user: str) -> Credential | None:
-    """Return what is kept of a user's password, None if that is nothing; damage is told in the log."""
+def credential_of(metadata: MetadataStore, mechanism: str, tell: Callable[[str], None], user: str) -> Credential | None:
+    """Return what is kept of a user's password, None if that is nothing; `tell` is told of damage."""
     name = sanitised(user)
     try:
         text = settings_of(metadata, USERS, name).get(mechanism)
         return None if text is None else Credential.load(text)
     except (SecurityError, MetadataError) as error:
-        log.warning("the %s credential of user %s: %s", mechanism, name, error)
+        tell(f"the {mechanism} credential of user {name}: {error}")
         return None
 
 

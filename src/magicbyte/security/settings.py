@@ -161,9 +161,10 @@ def files_named(value: str) -> set[str]:
 
 
 def file_of(url: str) -> str | None:
-    """Return the path of a `file:` URL, None for any other."""
+    """Return the path of a `file:` URL, None for any other; a host other than this machine's is one."""
     parts = urlparse(url)
-    return unquote(parts.path) if parts.scheme == "file" and parts.path else None
+    is_here = parts.scheme == "file" and parts.netloc in ("", "localhost")
+    return unquote(parts.path) if is_here and parts.path else None
 
 
 def _tls(found: Mapping[str, str]) -> TlsSettings:
