@@ -268,3 +268,21 @@ def test_85_half_open_connections_make_way_for_new_ones_and_other_listeners_serv
             stream.close()
 
     run(work, secured(protocol))
+
+
+def test_67_without_an_authorizer_everybody_may_do_everything_and_is_told_so(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Running(tmp_path) as broker:
+            await broker.parts.topic_changes.create("t")
+            peer = await Peer.of(broker)
+            asked = metadata.MetadataRequest(
+                topics=[metadata.MetadataRequestTopic(name="t")],
+                include_cluster_authorized_operations=True,
+                include_topic_authorized_operations=True,
+            )
+            told = await peer.ask(asked, 8, metadata.MetadataResponse)
+            assert told.topics[0].topic_authorized_operations == 3576
+            assert told.cluster_authorized_operations == 8096
+            peer.close()
+
+    run_bounded(work())

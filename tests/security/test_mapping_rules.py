@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magicbyte.errors import InvalidConfigError, SecurityError
-from magicbyte.security.names import MappingRules
+from magicbyte.security.names import MappingRules, distinguished_name
 
 DUKE = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 
@@ -42,3 +42,8 @@ def test_rules_that_are_none_are_refused(rules: str) -> None:
 def test_a_name_that_no_rule_is_for_is_nobody() -> None:
     with pytest.raises(SecurityError, match="no rule"):
         MappingRules.parse("RULE:CN=x/y/").user_of(DUKE)
+
+
+def test_38_names_are_written_as_java_writes_them_the_last_part_first_and_e_mail_by_its_number() -> None:
+    subject = [[("countryName", "DE")], [("organizationName", 'A, "B"')], [("emailAddress", "a@b")]]
+    assert distinguished_name(subject) == r"1.2.840.113549.1.9.1=#1603614062,O=A\, \"B\",C=DE"
