@@ -79,7 +79,6 @@ IN_TWO_FILES = {
     "Answer": "of a page of HTTP, and of a coordinator's request",
     "Store": "of keys and certificates, and an effect of transactions",
     "Broker": "the public name of a broker in tests, and the broker itself",
-    "Part": "of record sets while `log/append` has two forms of them",
     "Request": "of the broker, and of the rules of one version of Produce in `log/append`",
 }
 """Names of classes that stand in two files, with the reason. No other does, so that a name tells what it means."""

@@ -116,7 +116,7 @@ class Acknowledgement(NamedTuple):
         return self.partition.acknowledgement(self.appended.leader, end_offset, self.least_in_sync)
 
 
-class _Stored(NamedTuple):
+class _WrittenSet(NamedTuple):
     """What was to be written, where it is now, and how long it took to look it through."""
 
     prepared: RecordSet
@@ -249,7 +249,7 @@ class Appends:
                 outcomes[at] = error
         return outcomes
 
-    async def _stored_together(self, sets: Sequence[NewSet]) -> list[_Stored | Exception]:
+    async def _stored_together(self, sets: Sequence[NewSet]) -> list[_WrittenSet | Exception]:
         """Look small sets through and write them, the locks of their partitions held."""
         runtime, partitions = self._runtime, [new.partition for new in sets]
         slowest = max(partitions, key=lambda each: each.is_slow)
@@ -264,7 +264,7 @@ class Appends:
             partition.is_slow = slowest.is_slow  # nobody knows which of them took its time
         return found
 
-    def _small_work(self, new: NewSet, now: Moment) -> Callable[[], _Stored] | MagicbyteError:
+    def _small_work(self, new: NewSet, now: Moment) -> Callable[[], _WrittenSet] | MagicbyteError:
         """Return what stores a small set, or why nothing can."""
         assert new.rules is not None, "sets that are taken as they are go alone"
         try:
@@ -290,7 +290,7 @@ class Appends:
             is_ours=new.is_ours,
         )
 
-    async def _stored(self, new: NewSet, rules: AppendRules) -> _Stored:
+    async def _stored(self, new: NewSet, rules: AppendRules) -> _WrittenSet:
         """Look a set through and write it; one that holds much more than it is long waits for memory to do so."""
         partition, records, now = new.partition, new.records, Moment.of(self._runtime.clock)
         partition.led()
@@ -304,7 +304,9 @@ class Appends:
             work = partial(_store, partition.log, look_through, now, new.guard)
             return await self._write(partition, work, is_quick=False)
 
-    def _taken(self, new: NewSet, rules: AppendRules, stored: _Stored) -> tuple[Appended, asyncio.Future[bool] | None]:
+    def _taken(
+        self, new: NewSet, rules: AppendRules, stored: _WrittenSet
+    ) -> tuple[Appended, asyncio.Future[bool] | None]:
         """Report a stored batch to its partition; return its offsets, and a future of its durability."""
         prepared, first, last, spent = stored
         leader = new.partition.led()
@@ -461,19 +463,19 @@ def _is_compressed(records: memoryview) -> bool:
     return place is not None and records[place] & CODEC_MASK != 0
 
 
-def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment, guard: Guard | None) -> _Stored:
+def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment, guard: Guard | None) -> _WrittenSet:
     """Look a set through, and write it if there is anything in it."""
     started = now_ns()
     prepared = look_through()
     spent = now_ns() - started
     if prepared.first_offset == NOTHING_STORED:
-        return _Stored(prepared, NOTHING_STORED, NOTHING_STORED, spent)
-    return _Stored(prepared, *log.append_prepared(prepared, now, guard), spent)
+        return _WrittenSet(prepared, NOTHING_STORED, NOTHING_STORED, spent)
+    return _WrittenSet(prepared, *log.append_prepared(prepared, now, guard), spent)
 
 
-def _store_each(works: Iterable[Callable[[], _Stored] | MagicbyteError]) -> list[_Stored | Exception]:
+def _store_each(works: Iterable[Callable[[], _WrittenSet] | MagicbyteError]) -> list[_WrittenSet | Exception]:
     """Store sets; return what became of each: whatever it is, the others are stored, and readers can have them."""
-    found: list[_Stored | Exception] = []
+    found: list[_WrittenSet | Exception] = []
     for work in works:
         try:
             found.append(work if isinstance(work, MagicbyteError) else work())

@@ -76,7 +76,7 @@ class FetchServices:
 
 
 @dataclass(slots=True)
-class _Found:
+class _PartitionAnswer:
     """What one partition answers: `size` bytes of stored records, or an error.
 
     What goes as it is stored is in `data`; what is to be converted comes there by `finish`, which also counts, and is
@@ -87,7 +87,7 @@ class _Found:
     topic: str
     data: PartitionData
     size: int = 0
-    finish: Callable[[_Found], Awaitable[_Found]] | None = None
+    finish: Callable[[_PartitionAnswer], Awaitable[_PartitionAnswer]] | None = None
     is_news: bool = False
 
 
@@ -104,11 +104,11 @@ class _Reading:
     held: int = 0
     is_first: bool = True
     has_error: bool = False
-    found: list[_Found] = field(default_factory=list)
+    answers: list[_PartitionAnswer] = field(default_factory=list)
 
-    def add(self, found: _Found) -> None:
+    def add(self, found: _PartitionAnswer) -> None:
         """Take in what the next partition answers."""
-        self.found.append(found)
+        self.answers.append(found)
         self.size += found.size
         self.left -= found.size
         self.has_error = self.has_error or found.is_news or bool(found.data.error_code)
@@ -116,17 +116,17 @@ class _Reading:
     async def finish(self) -> None:
         """Make what was found ready to be sent."""
         try:
-            for at, each in enumerate(self.found):
+            for at, each in enumerate(self.answers):
                 finish, each.finish = each.finish, None  # which leads back to here: a circle is garbage for long
                 if finish is not None:
-                    self.found[at] = await finish(each)
+                    self.answers[at] = await finish(each)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """Give back what was found, as it will not be sent."""
-        for each in self.found:
+        for each in self.answers:
             each.finish = None
             give_back(each.data)
 
@@ -178,7 +178,7 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
                     reading.close()
                     raise
                 if _is_follower(message):
-                    for each in reading.found:
+                    for each in reading.answers:
                         services.throttle.record(each.topic, each.data.partition_index, each.size)
                 return response
             reading.close()
@@ -195,7 +195,7 @@ def _is_held_off(services: FetchServices, request: Request[FetchRequest], begun:
     """Say whether the reader gets nothing now, as its quota is used up; what it gets is counted."""
     told = [
         (each.topic, each.data, each.size)
-        for each in reading.found
+        for each in reading.answers
         if not begun.is_incremental or each.size or each.data.error_code
     ]
     return services.runtime.quotas.is_held_back(request, told)
@@ -293,7 +293,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> FetchResponse:
-    found = [(each.topic, each.data, each.size) for each in reading.found]
+    found = [(each.topic, each.data, each.size) for each in reading.answers]
     if begun.session is not None:
         news = list[tuple[str, PartitionData, int]]()
         for at in range(0, len(found), STEPS_AT_ONCE):
@@ -344,11 +344,11 @@ class _PartitionRead:
         self.services, self.request, self.topic, self.asked, self.reading = services, request, topic, asked, reading
         self.partition: ServedPartition | None = None
 
-    async def read(self) -> _Found:
+    async def read(self) -> _PartitionAnswer:
         """Return what there is, or the code of what is wrong."""
         return await self._answered(self._read())
 
-    async def _answered(self, work: Awaitable[_Found]) -> _Found:
+    async def _answered(self, work: Awaitable[_PartitionAnswer]) -> _PartitionAnswer:
         try:
             return await work
         except MagicbyteError as error:
@@ -359,7 +359,7 @@ class _PartitionRead:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return self._refused(code)
 
-    def _refused(self, code: ErrorCode) -> _Found:
+    def _refused(self, code: ErrorCode) -> _PartitionAnswer:
         if self.topic in self.services.runtime.metrics.topics:  # else it may be any name
             self.services.runtime.metrics.of(self.topic).fetches_failed += 1
         data = PartitionData(
@@ -369,9 +369,9 @@ class _PartitionRead:
             aborted_transactions=None,
             records=_EMPTY,
         )
-        return _Found(self.topic, data)
+        return _PartitionAnswer(self.topic, data)
 
-    async def _read(self) -> _Found:
+    async def _read(self) -> _PartitionAnswer:
         request, asked = self.request, self.asked
         partition = self.partition = await self.services.replicas.opened(self.topic, asked.partition)
         self.metrics = self.services.runtime.metrics.of(self.topic)
@@ -400,7 +400,7 @@ class _PartitionRead:
             records=_EMPTY,
         )
         if found is None or _is_held_back(self.services, request.message, partition):
-            return _Found(self.topic, data)
+            return _PartitionAnswer(self.topic, data)
         if committed:
             end = min(upper, _end_of_segment(log, found))
             aborted = await self.services.replicas.read(partition, aborted_transactions, log, asked.fetch_offset, end)
@@ -425,7 +425,7 @@ class _PartitionRead:
             return ErrorCode.REPLICA_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    def _diverging(self, partition: ServedPartition) -> _Found | None:
+    def _diverging(self, partition: ServedPartition) -> _PartitionAnswer | None:
         """Return the answer to a reader whose last epoch ends elsewhere in this log: it has what is not here (KIP-595).
 
         Raises OffsetOutOfRangeError for a follower whose last epoch is not known: it cuts its log by offsets.
@@ -449,9 +449,9 @@ class _PartitionRead:
             diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
             records=_EMPTY,
         )
-        return _Found(self.topic, data, is_news=True)
+        return _PartitionAnswer(self.topic, data, is_news=True)
 
-    def _nearest(self, partition: ServedPartition) -> _Found | None:
+    def _nearest(self, partition: ServedPartition) -> _PartitionAnswer | None:
         """Return the answer that names a replica in the reader's rack, None where it is to read here (KIP-392)."""
         message = self.request.message
         if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
@@ -469,7 +469,7 @@ class _PartitionRead:
             preferred_read_replica=nearest,
             records=_EMPTY,
         )
-        return _Found(self.topic, data, is_news=True)
+        return _PartitionAnswer(self.topic, data, is_news=True)
 
     def _codec_fault(self) -> ErrorCode:
         zstd = self.services.topics.known(self.topic).config.settings["compression.type"] == "zstd"
@@ -493,7 +493,7 @@ class _PartitionRead:
 
     # ---- the bytes as they are, or converted
 
-    async def _records(self, partition: ServedPartition, found: FileSlice, data: PartitionData) -> _Found:
+    async def _records(self, partition: ServedPartition, found: FileSlice, data: PartitionData) -> _PartitionAnswer:
         """Return the slice, or what converts it for this reader."""
         version, dialect = self.request.version, partition.log.config.dialect
         target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
@@ -508,11 +508,13 @@ class _PartitionRead:
             source = target if newest < 0 else Format(str(newest))
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
             data.records = [FilePart(found, self.services.runtime.reading)]
-            return _Found(self.topic, data, found.length, partial(self._as_stored, source))
+            return _PartitionAnswer(self.topic, data, found.length, partial(self._as_stored, source))
         if not self.services.topics.known(self.topic).config.downconversion_enabled:
             raise UnsupportedVersionError("Fetch of a newer format", version)
         conversion = SliceConversion(source, target)
-        return _Found(self.topic, data, found.length, partial(self._as_converted, partition, found, conversion))
+        return _PartitionAnswer(
+            self.topic, data, found.length, partial(self._as_converted, partition, found, conversion)
+        )
 
     async def _newest(self, partition: ServedPartition, found: FileSlice, target: int) -> tuple[int, FileSlice]:
         """Return the newest magic of the whole entries in a slice, or a limit to it that `target` is not below.
@@ -530,19 +532,19 @@ class _PartitionRead:
             found = found._replace(length=end - found.position)
         return newest, found
 
-    async def _as_stored(self, stored: Format, answer: _Found) -> _Found:
+    async def _as_stored(self, stored: Format, answer: _PartitionAnswer) -> _PartitionAnswer:
         what = (stored, stored, self.request.version, self.request.client)
         count(self.metrics.fetched, what, answer.size, 1, 0)
         return answer
 
     async def _as_converted(
-        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _Found
-    ) -> _Found:
+        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
+    ) -> _PartitionAnswer:
         return await self._answered(self._converted(partition, found, conversion, answer))
 
     async def _converted(
-        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _Found
-    ) -> _Found:
+        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
+    ) -> _PartitionAnswer:
         """Add the slice in the target format: all of it where it is small, else to be converted while it is sent.
 
         Of many slices in a response no more than so much is held: of the rest what was converted to know its size is

@@ -25,7 +25,7 @@ MOST_DAMAGE_TOLD: Final = 100
 """Lines on damage in one partition, as long as it is open."""
 
 
-class _Place(NamedTuple):
+class _RecentSet(NamedTuple):
     """Where a set begins, and its size in bytes."""
 
     segment: Segment
@@ -45,7 +45,7 @@ class ServedPartition:
     __slots__ = (
         "_newest",
         "_recent",
-        "_told",
+        "_reported_damage",
         "index",
         "is_slow",
         "leader",
@@ -68,9 +68,9 @@ class ServedPartition:
         self.leader: LeaderPartition | None = None
         self.leader_id, self.leader_epoch = NO_LEADER, NO_EPOCH
         self.is_slow = False
-        self._recent: dict[int, _Place] = {}  # by offset, the oldest first: what those ask for who are at the end
+        self._recent: dict[int, _RecentSet] = {}  # by offset, the oldest first: what those ask for who are at the end
         self._newest = WeakKeyDictionary[Segment, tuple[int, int, int]]()  # generation; of its beginning: end, magic
-        self._told = set[tuple[str | None, int | None]]()  # files and positions of damage
+        self._reported_damage = set[tuple[str | None, int | None]]()  # files and positions of damage
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -82,7 +82,7 @@ class ServedPartition:
         self.saw(active, position, active.size, magic)
         if len(self._recent) >= self.RECENT:
             del self._recent[next(iter(self._recent))]
-        self._recent[first_offset] = _Place(active, self.log.generation, position, size)
+        self._recent[first_offset] = _RecentSet(active, self.log.generation, position, size)
         for event in self.waiting_followers:
             event.set()
 
@@ -116,10 +116,10 @@ class ServedPartition:
     def tell_damage(self, error: CorruptRecordError) -> None:
         """Log damage that a reader met: each place once, as readers come again and again, and some of the first."""
         place = error.path, error.position
-        if place in self._told or len(self._told) > MOST_DAMAGE_TOLD:
+        if place in self._reported_damage or len(self._reported_damage) > MOST_DAMAGE_TOLD:
             return
-        self._told.add(place)
-        if len(self._told) > MOST_DAMAGE_TOLD:
+        self._reported_damage.add(place)
+        if len(self._reported_damage) > MOST_DAMAGE_TOLD:
             log.warning("%s: further damage is not logged: `magicbyte verify --deep` lists it all", self)
         else:
             log.warning("%s: damaged batches are not served: %s", self, error)

@@ -443,7 +443,7 @@ class _LeaderFetcher:
             await runtime.logs_lock.acquire_shared()
             try:
                 works = [partial(_append, each, Moment.of(runtime.clock)) for each in current]
-                outcomes = await runtime.soon(runtime.writing, slowest, partial(_each, works))
+                outcomes = await runtime.soon(runtime.writing, slowest, partial(_run_each, works))
             finally:
                 runtime.logs_lock.release_shared()
             for each, outcome in zip(current, outcomes, strict=True):
@@ -516,7 +516,7 @@ def _append(fetched: _Fetched, now: Moment) -> _Written:
     return written
 
 
-def _each(works: Iterable[Callable[[], _Written]]) -> list[_Written | Exception]:
+def _run_each(works: Iterable[Callable[[], _Written]]) -> list[_Written | Exception]:
     found: list[_Written | Exception] = []
     for work in works:
         try:

@@ -23,7 +23,7 @@ from magicbyte.records.scan import BatchTable, scan
 from magicbyte.wire.checksum import Buffer
 
 
-class Part(NamedTuple):
+class IndexedPart(NamedTuple):
     """A part of a set that may have an index entry of its own.
 
     That is all of it, or each batch from 3.9.1 on and in the enriched dialect. `position` counts from the set's
@@ -99,7 +99,7 @@ class RecordSet:
     first_timestamp: int = NO_TIMESTAMP
     max_timestamp: int = NO_TIMESTAMP
     max_timestamp_offset: int = -1
-    parts: Sequence[Part] | PlainEntries | None = None
+    parts: Sequence[IndexedPart] | PlainEntries | None = None
     batches: Sequence[RecordBatch] = ()
     has_older: bool = False
     log_append_time: int = NO_TIMESTAMP
@@ -138,7 +138,7 @@ class RecordSet:
         entries, parts = [], self.parts
         if parts is None:
             first, last = self.first_offset, self.last_offset
-            parts = (Part(0, self.size, first, last, self.max_timestamp, self.max_timestamp_offset),)
+            parts = (IndexedPart(0, self.size, first, last, self.max_timestamp, self.max_timestamp_offset),)
         for part in parts:
             if part.max_timestamp > timestamp:
                 timestamp, time_offset = part.max_timestamp, part.time_offset
@@ -182,7 +182,7 @@ def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.K
     head, last = prepared.pieces[0], prepared.last_offset
     prepared.first_timestamp, prepared.has_older = extent_of(head)[2], True
     if LOG_OVERHEAD + SIZE.read(head) == prepared.size:  # one message or wrapper, whose last offset its header says
-        prepared.parts = (Part(0, prepared.size, last, last, prepared.max_timestamp, last),)
+        prepared.parts = (IndexedPart(0, prepared.size, last, last, prepared.max_timestamp, last),)
         return prepared
     if len(prepared.pieces) > 1:
         prepared.pieces = [memoryview(bytes(prepared))]
@@ -213,16 +213,16 @@ def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
         wrapper = table.count[row] < 0 and table.dialect is Dialect.KAFKA
         return first_offset(table, row) if wrapper and not rules.names_last_offset else int(table.offset[row])
 
-    def part(begin: int, end: int) -> Part:
+    def part(begin: int, end: int) -> IndexedPart:
         """Return the part of rows `begin` to below `end`."""
         at = begin + int(times[begin:end].argmax())  # of several that are the largest the first counts
         last_of_it, timestamp = int(last[at]), int(times[at])
         named = offset_of_time(table, at, last_of_it, rules) if timestamp > NO_TIMESTAMP else last_of_it
         bytes_ = int(position[end - 1] + size[end - 1] - position[begin])
-        return Part(int(position[begin]), bytes_, first(begin), int(last[end - 1]), timestamp, named)
+        return IndexedPart(int(position[begin]), bytes_, first(begin), int(last[end - 1]), timestamp, named)
 
     each, rows = rules.entry_per_batch or table.dialect is Dialect.ENRICHED, len(table)
-    parts: Sequence[Part] | PlainEntries
+    parts: Sequence[IndexedPart] | PlainEntries
     if not each:
         parts = [part(0, rows)]
     elif table.dialect is Dialect.ENRICHED or looked_into(table, rules).any():

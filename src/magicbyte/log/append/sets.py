@@ -67,7 +67,7 @@ class RoomNeeded(Exception):  # noqa: N818  (a signal to come back with more roo
 
 
 @dataclass(slots=True)
-class Part:
+class ProducedPart:
     """A batch, a wrapper, or a row of plain messages of one magic.
 
     `view` is the header of the batch or wrapper, None for plain messages; `data` the part as it was produced;
@@ -91,7 +91,7 @@ class ProducedSet(NamedTuple):
     """
 
     dialect: Dialect
-    parts: list[Part]
+    parts: list[ProducedPart]
     decompressed: int
     codec: Codec
     is_control: bool
@@ -276,7 +276,7 @@ class _Reader:
 
     # ---- what an entry says, and what is inside
 
-    def open(self, entry: RecordBatch | _Outer) -> Part:
+    def open(self, entry: RecordBatch | _Outer) -> ProducedPart:
         """Return the part that a row is, its records unpacked and walked."""
         if isinstance(entry, RecordBatch):
             return self._open_batch(entry)
@@ -284,7 +284,7 @@ class _Reader:
         if entry.survey is not None:
             if entry.survey.lying is not None:
                 raise self.request.damaged(entry.survey.lying)
-            return Part(entry.magic, Codec.NONE, entry.data, None, entry.data, entry.survey)
+            return ProducedPart(entry.magic, Codec.NONE, entry.data, None, entry.data, entry.survey)
         if isinstance(view, MessageView):
             return self._open_wrapper(view)
         assert view is not None
@@ -296,7 +296,7 @@ class _Reader:
             raise self.request.damaged(f"codec: expected 0 to 4, found {number}")
         return _CODECS[number]
 
-    def _open_batch(self, batch: RecordBatch) -> Part:
+    def _open_batch(self, batch: RecordBatch) -> ProducedPart:
         request, to_batch, is_control = self.request, self.rules.format is _V2, batch.is_control
         codec = self._codec(batch.attributes)
         if codec is _ZSTD and not (request.may_use_zstd and to_batch):
@@ -326,7 +326,7 @@ class _Reader:
             raise request.illegal(error) from None
         if survey.out_of_order >= 0:
             raise request.illegal(f"offset delta of record {survey.out_of_order} is another number")
-        return Part(2, codec, batch.buffer, batch, records, survey, is_control)
+        return ProducedPart(2, codec, batch.buffer, batch, records, survey, is_control)
 
     def _unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
         if self._unpacker is None:
@@ -339,7 +339,7 @@ class _Reader:
         except CorruptRecordError as error:
             raise self.request.damaged(error) from None
 
-    def _open_wrapper(self, view: MessageView | EnrichedMessage) -> Part:
+    def _open_wrapper(self, view: MessageView | EnrichedMessage) -> ProducedPart:
         request, enriched = self.request, self.dialect is _ENRICHED
         codec = self._codec(view.attributes)
         if codec is Codec.ZSTD:
@@ -362,9 +362,9 @@ class _Reader:
             raise request.illegal("a wrapper without messages")
         if enriched and survey.nested >= 0:
             raise request.illegal(f"message {survey.nested} of a wrapper is not a plain message")
-        return Part(view.magic, codec, view.buffer, view, records, survey)
+        return ProducedPart(view.magic, codec, view.buffer, view, records, survey)
 
-    def _open_enriched(self, view: EnrichedMessage) -> Part:
+    def _open_enriched(self, view: EnrichedMessage) -> ProducedPart:
         request = self.request
         nothing = Survey(1, 0, None, NO_TIMESTAMP, 0, -1, 0, 0, -1, -1)
         if view.is_control:
@@ -372,7 +372,7 @@ class _Reader:
                 raise request.illegal("a client may not send control messages")
             if self.rules.format is not Format.ENRICHED:
                 raise unsupported(f"format {self.rules.format.value} has no control messages of the enriched dialect")
-            return Part(1, Codec.NONE, view.buffer, view, view.buffer, nothing, is_control=True)
+            return ProducedPart(1, Codec.NONE, view.buffer, view, view.buffer, nothing, is_control=True)
         try:
             count, non_keyed = view.num_messages, view.non_keyed
         except CorruptRecordError as error:
@@ -381,7 +381,7 @@ class _Reader:
             if count is None:
                 raise request.damaged("a wrapper without num_messages (tag 32) is refused")
             null_keys = count if non_keyed else 0
-            return Part(1, self._codec(view.attributes), view.buffer, view, view.buffer[:0],
+            return ProducedPart(1, self._codec(view.attributes), view.buffer, view, view.buffer[:0],
                         nothing._replace(records=count, null_keys=null_keys))  # fmt: skip
         part = self._open_wrapper(view)
         if count is not None and count != part.survey.records:
@@ -392,7 +392,7 @@ class _Reader:
 
     # ---- rules of records
 
-    def check_records(self, parts: list[Part]) -> None:
+    def check_records(self, parts: list[ProducedPart]) -> None:
         """Raise AppendRefusedError for keys, timestamps, nesting and inner magic. 32 wins over the others."""
         timed = illegal = has_headers = False
         for part in parts:
@@ -406,12 +406,12 @@ class _Reader:
         if has_headers and self.rules.format is not _V2:
             raise unsupported(f"format {self.rules.format.value} has no headers")
 
-    def _says_append_time(self, part: Part) -> bool:
+    def _says_append_time(self, part: ProducedPart) -> bool:
         if part.magic == 0 or self.dialect is _ENRICHED or self.rules.format is _V0:
             return False
         return part.survey.append_bits > 0 if part.view is None else part.view.timestamp_type is _APPEND_TIME
 
-    def _has_bad_time(self, part: Part) -> bool:
+    def _has_bad_time(self, part: ProducedPart) -> bool:
         if self._says_append_time(part):
             return True
         rules, survey = self.rules, part.survey
@@ -425,7 +425,7 @@ class _Reader:
         rules = self.rules
         return rules.format in _WITH_TIMES and rules.timestamp_type is _CREATE_TIME
 
-    def _refusal(self, parts: list[Part], *, timed: bool) -> AppendRefusedError:
+    def _refusal(self, parts: list[ProducedPart], *, timed: bool) -> AppendRefusedError:
         """Name the records at fault, the slow way: each by its first fault. `timed`: some have a bad timestamp."""
         errors = tuple(error for error, _ in itertools.islice(self._record_errors(parts), MOST_NAMED))
         bad_time = next((error for error, is_time in self._record_errors(parts) if is_time), None) if timed else None
@@ -434,7 +434,7 @@ class _Reader:
         why = errors[0].message if errors else "a compacted topic takes no wrapper that says it has no keys"
         return self.request.illegal(why, errors)
 
-    def _record_errors(self, parts: list[Part]) -> Iterator[tuple[RecordError, bool]]:
+    def _record_errors(self, parts: list[ProducedPart]) -> Iterator[tuple[RecordError, bool]]:
         """Yield for each record at fault what is wrong with it, and whether that is its timestamp."""
         earliest, furthest = self.now_ms - self.rules.before_max_ms, self.now_ms + self.rules.after_max_ms
         index, allowed = 0, range(earliest, furthest + 1)
@@ -455,7 +455,7 @@ class _Reader:
                 index += 1
 
 
-def _walk(part: Part, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool, int]]:
+def _walk(part: ProducedPart, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool, int]]:
     """Yield for each record whether it is nested, is of another magic, says LogAppendTime, has a key; its timestamp."""
     if part.magic == 2:
         for columns in columns_of_part(part, dialect):
@@ -470,7 +470,7 @@ def _walk(part: Part, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool
         yield entry.is_wrapper, entry.magic != part.magic, plain, entry.key is not None, timestamp
 
 
-def columns_of_part(part: Part, dialect: Dialect) -> Iterator[RecordColumns]:
+def columns_of_part(part: ProducedPart, dialect: Dialect) -> Iterator[RecordColumns]:
     """Yield the records of a part, which is whole; offsets are those of the producer."""
     image = part.records
     if part.magic == 2:

@@ -10,7 +10,7 @@ from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules, Request
-from magicbyte.log.append.sets import Part, ProducedSet
+from magicbyte.log.append.sets import ProducedPart, ProducedSet
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.encode import Format
 from magicbyte.records.enriched import EnrichedMessage, Tag
@@ -85,7 +85,7 @@ def _stamp_message(stored: RecordSet, message: MessageView, offset: int, kind: T
         stored.time(timestamp, offset)
 
 
-def _stamp_row(stored: RecordSet, part: Part, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
+def _stamp_row(stored: RecordSet, part: ProducedPart, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
     """Append many small plain messages: two buffers for each would cost more than a copy of all.
 
     Where they are ours there is no copy, either.
@@ -103,7 +103,7 @@ def _stamp_row(stored: RecordSet, part: Part, rules: AppendRules, now_ms: int, *
 
 def _stamp_batch(
     stored: RecordSet,
-    part: Part,
+    part: ProducedPart,
     batch: RecordBatch,
     rules: AppendRules,
     now_ms: int,
@@ -125,7 +125,7 @@ def _stamp_batch(
     stored.time(timestamp, stored.last_offset)
 
 
-def _stamp_enriched(stored: RecordSet, part: Part, request: Request, now_ms: int) -> None:
+def _stamp_enriched(stored: RecordSet, part: ProducedPart, request: Request, now_ms: int) -> None:
     for _, entry in entries(part.data, Dialect.ENRICHED):
         assert isinstance(entry, EnrichedMessage)
         first = stored.last_offset + 1
