@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from magicbyte.errors import ErrorCode
@@ -65,6 +67,63 @@ def test_a_follower_asks_where_its_latest_epoch_ends_before_it_fetches() -> None
     assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(3, 8))}, 0) == [Truncate(A, 8)]
     log.truncate(8)
     assert fetcher.next(0) == Fetch((FetchFrom(A, 4, 8, 0, 3),))
+
+
+def version_0(leader: Log, asked: int) -> EpochEnd:
+    """Return what OffsetForLeaderEpoch version 0 tells: no epoch."""
+    return EpochEnd(-1, leader.end_of_epoch(asked).end_offset)
+
+
+def test_before_2_0_a_follower_finds_that_its_leader_lacks_its_latest_epoch() -> None:
+    """It led in epoch 2, which its leader never heard of: fast failovers from 1 to 2 to 3 (KIP-279)."""
+    leader, follower = Log(), Log()
+    for epoch in (1, 1, 1, 1, 3):
+        leader.append(epoch, epoch)
+    for epoch in (1, 1, 1, 2):
+        follower.append(epoch, epoch)
+    fetcher = Fetcher(asks_epochs=True)
+    fetcher.follow(A, follower, 3)
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 3, 2),))
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, version_0(leader, 2))}, 0) == []
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 3, 1),))
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, version_0(leader, 1))}, 0) == [Truncate(A, 3)]
+    follower.truncate(3)
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 3, 1),))
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, version_0(leader, 1))}, 0) == []
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 3, 0),))
+    fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, version_0(leader, 0))}, 0)
+    assert fetcher.next(0) == Fetch((FetchFrom(A, 3, 3, 0, 1),))
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_before_2_0_logs_are_cut_where_they_part_whatever_epochs_each_side_lacks(seed: int) -> None:
+    random = Random(seed)
+    common = sorted(random.choices(range(4), k=random.randrange(6)))
+    later = random.sample(range(4, 12), 8)
+    own, theirs = later[:4], later[4:]  # an epoch has one leader
+    leader, follower = Log(), Log()
+    for log, epochs in ((leader, theirs), (follower, own)):
+        for epoch in common + sorted(random.choices(epochs, k=random.randrange(5))):
+            log.append(epoch, epoch)
+    follower.high_watermark = random.randrange(len(common) + 1)
+    fetcher = Fetcher(asks_epochs=True)
+    fetcher.follow(A, follower, 20)
+    for _ in range(30):
+        asked = fetcher.next(0)
+        if isinstance(asked, Fetch):
+            break
+        assert isinstance(asked, AskEpochs)
+        (question,) = asked.questions
+        for each in fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, version_0(leader, question.epoch))}, 0):
+            follower.truncate(each.offset)
+    assert isinstance(asked, Fetch)
+    kept = follower.log_end_offset
+    assert follower.records == leader.records[:kept]
+    assert kept >= follower.high_watermark
 
 
 def test_an_empty_log_has_nothing_to_ask_for() -> None:

@@ -12,7 +12,16 @@ from typing import Final, Protocol, TypeAlias
 
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
-from magicbyte.replication.truncation import EpochEnd, Truncation, by_high_watermark, by_leader_epoch, out_of_range
+from magicbyte.replication.truncation import (
+    UNDEFINED,
+    EpochEnd,
+    Truncation,
+    after_doubt,
+    by_high_watermark,
+    by_leader_epoch,
+    is_in_doubt,
+    out_of_range,
+)
 
 NO_EPOCH: Final = -1
 _FIRST_BACKOFF_MS: Final = 20
@@ -134,7 +143,8 @@ class _Followed:
 
     `is_out_of_range`: it is asked for its offsets first. `not_before_ms`: after an error. `refusals`: errors in a row.
     `committed`: the leader's high watermark in its last answer, None before that. `is_to_be_cut`: nothing is asked
-    until its log has been cut.
+    until its log has been cut. `doubted`: the leader's answer to the latest epoch where it may not have that epoch: the
+    one before is asked about next.
     """
 
     log: FollowerLog
@@ -145,6 +155,22 @@ class _Followed:
     refusals: int = 0
     committed: int | None = None
     is_to_be_cut: bool = False
+    doubted: EpochEnd | None = None
+
+    @property
+    def asked_epoch(self) -> int:
+        """The epoch that the leader is asked about next."""
+        return self.log.latest_epoch if self.doubted is None else self.log.latest_epoch - 1
+
+    @property
+    def start_of_latest(self) -> int:
+        """The offset at which the log's latest epoch begins."""
+        before = self.log.end_of_epoch(self.log.latest_epoch - 1).end_offset
+        return self.log.log_start_offset if before == UNDEFINED else before
+
+    def doubts(self, end: EpochEnd) -> bool:
+        """Whether the leader, by its answer, may not have the latest epoch."""
+        return self.log.latest_epoch > 0 and is_in_doubt(end, self.start_of_latest, self.log.log_end_offset)
 
     @property
     def has_caught_up(self) -> bool:
@@ -207,9 +233,7 @@ class Fetcher:
         if lost := tuple(key for key, each in ready.items() if each.is_out_of_range):
             return AskOffsets(lost)
         questions = tuple(
-            EpochQuestion(key, each.leader_epoch, each.log.latest_epoch)
-            for key, each in ready.items()
-            if each.is_truncating
+            EpochQuestion(key, each.leader_epoch, each.asked_epoch) for key, each in ready.items() if each.is_truncating
         )
         if questions:
             return AskEpochs(questions)
@@ -239,11 +263,14 @@ class Fetcher:
         for question in asked.questions:
             key = question.partition
             followed = self._current(key, question.leader_epoch)
-            if followed is None or followed.log.latest_epoch != question.epoch:
+            if followed is None or followed.asked_epoch != question.epoch:
                 continue
             error, end = answers.get(key, (ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(-1, -1)))
             if error:
                 self._refused(key, followed, error, now_ms)
+                continue
+            if followed.doubted is None and followed.doubts(end):
+                followed.doubted, followed.not_before_ms = end, None
                 continue
             # Where nothing is cut, too: else a log that this replica led and wrote nothing to keeps that epoch.
             ends = followed.log.log_end_offset
@@ -301,10 +328,21 @@ class Fetcher:
         return followed if followed is not None and followed.leader_epoch == leader_epoch else None
 
     def _cut_by_epoch(self, key: TopicPartition, followed: _Followed, end: EpochEnd) -> list[Truncate]:
-        log = followed.log
-        truncation = by_leader_epoch(
-            end, log.end_of_epoch, log_end_offset=log.log_end_offset, high_watermark=log.high_watermark
-        )
+        log, doubted = followed.log, followed.doubted
+        followed.doubted = None
+        before = log.end_of_epoch(log.latest_epoch - 1)
+        if doubted is not None:
+            truncation = after_doubt(doubted, end, before, followed.start_of_latest, log.high_watermark)
+        elif (
+            end.epoch == UNDEFINED
+            and before.end_offset != UNDEFINED
+            and UNDEFINED < end.end_offset <= before.end_offset
+        ):
+            truncation = Truncation(end.end_offset, is_complete=False)  # the leader may lack the epoch before, too
+        else:
+            truncation = by_leader_epoch(
+                end, log.end_of_epoch, log_end_offset=log.log_end_offset, high_watermark=log.high_watermark
+            )
         followed.is_truncating = not truncation.is_complete and not self._compares_epochs
         followed.not_before_ms = None
         return self._cut(key, truncation)

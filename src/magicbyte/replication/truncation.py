@@ -57,6 +57,29 @@ def by_leader_epoch(
     return Truncation(min(own.end_offset, answer.end_offset, log_end_offset))
 
 
+def is_in_doubt(answer: EpochEnd, own_start: int, log_end_offset: int) -> bool:
+    """Say whether a follower has to ask about the epoch before its latest, too, which begins at `own_start`.
+
+    Answers of version 0 (before 2.0) name no epoch: the leader may not have the follower's latest one at all, and its
+    end is that of an earlier epoch then.
+    """
+    return answer.epoch == UNDEFINED and own_start < min(answer.end_offset, log_end_offset)
+
+
+def after_doubt(answer: EpochEnd, before: EpochEnd, own: EpochEnd, own_start: int, high_watermark: int) -> Truncation:
+    """Return where a follower cuts that `is_in_doubt`: `before` is the leader's answer to the epoch before.
+
+    Where both end at the same offset, the leader has no record of the follower's latest epoch, and all of that goes, as
+    far as it is not committed. `own` is the follower's largest epoch before its latest one, and is asked about next.
+    Kafka keeps the records up to that offset: logs diverge after fast failovers (KIP-279), for which it has version 1.
+    """
+    if answer.end_offset != before.end_offset:
+        return Truncation(answer.end_offset)
+    if high_watermark > own_start:
+        return Truncation(high_watermark)
+    return Truncation(own_start, is_complete=own.end_offset == UNDEFINED)
+
+
 @dataclass(frozen=True, slots=True)
 class Restart:
     """Where a follower goes on whose offset the leader does not have: cut at `offset`, or `fully`, and fetch there."""
