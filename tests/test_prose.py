@@ -16,23 +16,25 @@ PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if "protocol" not in page.parts]  # that is generated
 TARGET: Final = (17, 30)
 """Words in a sentence at the 50th and the 90th percentile."""
-BOUND: Final = (17, 33)
+BOUND: Final = (16, 31)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
 PLAIN: Final = (
-    "README.md", "docs/README.md", "docs/commands/README.md", "docs/commands/cat.md", "docs/commands/cluster.md",
-    "docs/commands/compact.md", "docs/commands/completion.md", "docs/commands/configs.md", "docs/commands/consume.md",
-    "docs/commands/convert.md", "docs/commands/diff.md", "docs/commands/groups.md", "docs/commands/inventory.md",
-    "docs/commands/metadata.md", "docs/commands/mirror.md", "docs/commands/pipeline.md", "docs/commands/plan.md",
+    "README.md", "docs/README.md", "docs/broker/overview.md", "docs/commands/README.md", "docs/commands/cat.md",
+    "docs/commands/cluster.md", "docs/commands/compact.md", "docs/commands/completion.md", "docs/commands/configs.md",
+    "docs/commands/consume.md", "docs/commands/convert.md", "docs/commands/diff.md", "docs/commands/groups.md",
+    "docs/commands/inventory.md", "docs/commands/metadata.md", "docs/commands/mirror-groups.md",
+    "docs/commands/mirror-modes.md", "docs/commands/mirror.md", "docs/commands/pipeline.md", "docs/commands/plan.md",
     "docs/commands/produce.md", "docs/commands/rescue.md", "docs/commands/retain.md", "docs/commands/salvage.md",
     "docs/commands/schema.md", "docs/commands/serve.md", "docs/commands/topics-replicas.md",
     "docs/commands/topics.md", "docs/commands/tour.md", "docs/commands/transactions.md", "docs/commands/verify.md",
+    "docs/decisions/0016-znodes.md", "docs/decisions/0017-one-process.md", "docs/decisions/0018-rooms.md",
     "docs/decisions/README.md", "docs/evidence/compaction-speed.md", "docs/evidence/performance.md",
     "docs/formats/internal-topics.md", "docs/formats/log-directory.md", "docs/formats/message-v0.md",
     "docs/formats/message-v1.md", "docs/formats/record-batch-v2.md", "docs/guides/client-authors.md",
     "docs/guides/old-logs.md", "docs/guides/operators.md", "docs/guides/protocol-designers.md",
-    "docs/internals/how-to-add.md", "docs/internals/metadata-tree.md", "docs/internals/salvage.md",
-    "docs/reference/configuration.md", "docs/reference/errors.md", "docs/schema/grammar.md", "docs/start/install.md",
-    "docs/start/ten-minutes.md", "docs/start/tour.md",
+    "docs/internals/crash-safety.md", "docs/internals/how-to-add.md", "docs/internals/metadata-tree.md",
+    "docs/internals/salvage.md", "docs/reference/configuration.md", "docs/reference/errors.md",
+    "docs/schema/grammar.md", "docs/start/install.md", "docs/start/ten-minutes.md", "docs/start/tour.md",
 )  # fmt: skip
 """Pages that have reached the target, and stay there."""
 RIDDLES: Final = (
