@@ -4,6 +4,8 @@ import asyncio
 import json
 import re
 import shlex
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -211,6 +213,35 @@ def test_next_prints_what_apply_then_does() -> None:
         assert run(*command[1:]).exit_code == 0
         steps = json.loads(run(*asked, "--format", "json").stdout)
         assert (steps["phase"], [each["command"] for each in steps["steps"]]) == ("done", [None])
+
+
+def test_next_waits_until_every_broker_has_taken_the_step() -> None:
+    with Cluster(2, settings={"log.message.format.version": "1"}) as cluster:
+        server = cluster.bootstrap_servers
+        assert run("topics", "create", "-b", server, "orders").exit_code == 0
+        change = ["configs", "set", "-b", server, "log.message.format.version=0.11.0", "--broker"]
+        assert run(*change, "1").exit_code == 0
+        asked = ["migrate", "next", "-b", server, "--to", "2", "--rehearse", "0", "--wait"]
+        late = run(*asked, "0.1", "--format", "json")
+        assert late.exit_code == 1
+        assert json.loads(late.stdout)["waited"] == {"done": False, "left": [2], "away": [], "outOfSync": 0}
+        assert "not done after 0.1 s: to do: broker 2" in late.stderr
+        waiting = subprocess.Popen(
+            [sys.executable, "-m", "magicbyte", *asked, "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            assert waiting.stderr is not None
+            assert "to do: broker 2" in waiting.stderr.readline()
+            assert run(*change, "2").exit_code == 0
+            said, complaints = waiting.communicate(timeout=60)
+        finally:
+            waiting.kill()
+        assert waiting.returncode == 0, complaints
+        assert "every broker has taken the step" in complaints
+        assert "\ndone; to format 2: " in said
+        done = run(*asked, "60")
+        assert done.exit_code == 0
+        assert "there is nothing to wait for" in done.stderr
 
 
 def test_rollback_of_a_broker_of_ours_is_one_command() -> None:

@@ -35,6 +35,9 @@ class History(ClusterUnderFaults):
     def __init__(self, seed: int, *, sends: int = 200, brokers: int = 3, protocol: str | None = None) -> None:
         super().__init__(seed, brokers=brokers, protocol=protocol)
         self.sends = sends
+        self._is_enough = False
+        self.slowness = 1
+        """How many times as long as elsewhere clients wait before they do the next thing."""
 
     async def _run(self) -> None:
         await self._start_all()
@@ -72,7 +75,7 @@ class History(ClusterUnderFaults):
                     else:
                         pending.ok(found[0].base_offset)
                         self.acknowledged[partition, found[0].base_offset] = value
-                await asyncio.sleep(self.random.uniform(0.05, 0.6))
+                await asyncio.sleep(self.slowness * self.random.uniform(0.05, 0.6))
 
     def _produce_options(self, name: str, codec: Codec) -> ProduceOptions:
         return ProduceOptions(codec=codec, timeout_ms=4000)
@@ -86,7 +89,7 @@ class History(ClusterUnderFaults):
                 for partition in self.partitions:
                     with suppress(MagicbyteError):
                         await self._poll(client, name, partition, positions)
-                await asyncio.sleep(self.random.uniform(0.05, 0.5))
+                await asyncio.sleep(self.slowness * self.random.uniform(0.05, 0.5))
 
     async def _poll(self, client: Client, name: str, partition: int, positions: dict[int, int]) -> bool:
         """Poll once; return whether the end was reached."""

@@ -7,8 +7,8 @@ that the version of their Fetch does not have.
 
 Old formats have no leader epochs: two failures at a time lose acknowledged records (KIP-101), with Kafka's brokers as
 with ours. So a fault and a restart of the procedure wait for each other until all replicas are in sync, as the
-procedure says. Where the canary's peers fetch in the old version their copies are converted: then logs hold equal
-records, not equal bytes.
+procedure says, and until all of them know what is committed: that takes them half a second longer. Where the canary's
+peers fetch in the old version their copies are converted: then logs hold equal records, not equal bytes.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ STEPS: Final = (
 class MigrationHistory(History):
     """One history. Which migration it is, and what happens when, is drawn from the seed."""
 
-    def __init__(self, seed: int, *, sends: int = 120, step: FormatStep | None = None) -> None:
+    def __init__(self, seed: int, *, sends: int = 240, step: FormatStep | None = None) -> None:
         self.seed, self.step = seed, step or STEPS[seed % len(STEPS)]
         super().__init__(seed, sends=sends, protocol=self.step.protocols[0])
+        self.slowness = 3
         self.steps_taken: list[str] = []
         self._set(self.brokers, 0, 0)
         self._one_at_a_time = asyncio.Lock()
@@ -74,7 +75,9 @@ class MigrationHistory(History):
         producers = [asyncio.create_task(self._produce(name, self.sends // 2)) for name in ("old-producer", "producer")]
         migration = asyncio.create_task(self._migrate())
         try:
-            await asyncio.gather(*producers, migration)
+            await migration
+            self._is_enough = True
+            await asyncio.gather(*producers)
         finally:
             self._is_over = True
         await asyncio.gather(*clients)
@@ -178,7 +181,7 @@ class MigrationHistory(History):
                 self._remove(broker, led)
             self._set([broker], protocol, form)
             await self._start(broker)
-            await self._until(self._are_in_sync, "all replicas are in sync")
+            await self._settled()
         await self._wait()
 
     async def _stop_now(self, broker: SimulatedBroker) -> None:
@@ -211,7 +214,7 @@ class MigrationHistory(History):
             each.settings["log.message.format.version"] = str(self.step.formats[form].magic)
 
     async def _wait(self) -> None:
-        await asyncio.sleep(self.random.choice([0, 1, 20]) * self.random.random())
+        await asyncio.sleep(self.random.choice([0, 1, 10]) * self.random.random())
 
     # ---- faults
 
@@ -226,7 +229,29 @@ class MigrationHistory(History):
             async with self._one_at_a_time:
                 if not self._is_over:
                     await self.random.choice(kinds)()
-                    await self._until(self._are_in_sync, "all replicas are in sync")
+                    await self._settled()
+
+    async def _settled(self) -> None:
+        """Wait until all replicas are in sync, hold what is acknowledged now, and know that it is committed."""
+        wanted = dict.fromkeys(self.partitions, 0)
+        for partition, offset in self.acknowledged:
+            wanted[partition] = max(wanted[partition], offset + 1)
+
+        def know_it() -> bool:
+            logs = [
+                (broker.served.replicas.partitions[TOPIC, partition].log, end)
+                for broker in self.brokers
+                if broker.is_running
+                for partition, end in wanted.items()
+                if (TOPIC, partition) in broker.served.replicas.partitions
+            ]
+            is_whole = len(logs) == len(self.brokers) * len(self.partitions) and self._are_in_sync()
+            return is_whole and all(min(log.log_end_offset, log.high_watermark) >= end for log, end in logs)
+
+        await self._until(know_it, "all replicas are in sync and know what is committed")
+
+    async def _for_a_while(self, most_s: float = 8) -> None:
+        await super()._for_a_while(most_s)
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
         end = self.world.virtual_s + IN_SYNC_WITHIN_S

@@ -295,19 +295,54 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
 
 @migrate.command("next")
 @look_options
-def next_step(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], **given: Any) -> None:
-    """Print the next step of a migration as a procedure. Nothing is changed."""
+@click.option("--wait", type=click.FloatRange(0, 604_800), metavar="SECONDS",
+              help="Wait so long at most until brokers were restarted for the step, and check it.")  # fmt: skip
+def next_step(wait: float | None, form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...],
+              **given: Any) -> None:  # fmt: skip
+    """Print the next step of a migration as a procedure. Nothing is changed.
+
+    Exit status: 0; with --wait, 1 if the step was not done in that time, or something is set that cannot go well.
+    """
     from magicbyte.migration.procedure import procedure
 
     asked = PlanOptions(http=None, settings={}, **given)
     found = asyncio.run(_status(asked, request_logs, pages))
     topics = {each.facts.name: each.stage for each in found.plan.topics}
     steps = procedure(found.stage, found.brokers, topics, asked.bootstrap or "")
-    if form == "json":
-        say_json({**found.stage.to_json(), "steps": [each.to_json() for each in steps]})
-    else:
+    told: dict[str, Any] = {**found.stage.to_json(), "steps": [each.to_json() for each in steps]}
+    if form == "text":
         say(_stage_text(found.stage))
         say(*_numbered(steps))
+    is_well = True
+    if wait is not None:
+        is_well, waited = _waited(asked, found, wait, form, request_logs, pages)
+        told |= waited
+    if form == "json":
+        say_json(told)
+    click.get_current_context().exit(0 if is_well else BREAKS)
+
+
+def _waited(
+    asked: PlanOptions, found: _MigrationStatus, seconds: float, form: str, request_logs: tuple[Path, ...],
+    pages: tuple[str, ...],
+) -> tuple[bool, dict[str, Any]]:  # fmt: skip
+    """Wait for the restarts of a step; return whether it was done well, and what --format json has of it."""
+    from magicbyte.cli.migrate_wait import wait_for
+    from magicbyte.migration.waiting import RESTARTS
+
+    if found.stage.step not in RESTARTS:
+        complain(f"{found.stage.step.value}: no broker is restarted for it, there is nothing to wait for")
+        return True, {}
+    assert asked.bootstrap is not None, "-b is required"
+    progress = asyncio.run(wait_for(asked.bootstrap, found.stage, [each.id for each in found.brokers], seconds))
+    told: dict[str, Any] = {"waited": progress.to_json()}
+    if not progress.is_done:
+        complain(f"not done after {seconds:g} s: {progress.text}")
+        return False, told
+    now = asyncio.run(_status(asked, request_logs, pages)).stage
+    if form == "text":
+        say(f"done; {_stage_text(now)}", *(f"DANGER {each}" for each in now.dangers))
+    return not now.dangers, {**told, "then": now.to_json()}
 
 
 @migrate.command()

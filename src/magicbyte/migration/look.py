@@ -133,6 +133,13 @@ async def look_at_leads(client: Client) -> tuple[dict[int, int], int | None]:
     return leads, client.cluster.controller
 
 
+async def look_at_sync(client: Client) -> int:
+    """Return how many partitions of a cluster have replicas that are not in sync. Raises NetworkError."""
+    topics = await client.topics()
+    partitions = [each for topic in topics.values() for each in topic.partitions.values()]
+    return sum(len(each.isr) < len(each.replicas) for each in partitions)
+
+
 async def look_at_rates(pages: Mapping[int, str], watch_s: float) -> list[BrokerRates]:
     """Return what brokers do in the next `watch_s` seconds, by their pages of metrics. Raises NetworkError."""
 

@@ -1,0 +1,48 @@
+"""`magicbyte migrate next --wait`: waits until brokers were restarted for a step, and says how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.cli.brokers import client_of
+from magicbyte.cli.output import complain
+from magicbyte.clock import SystemClock
+from magicbyte.errors import BrokerError, NetworkError
+
+if TYPE_CHECKING:
+    from magicbyte.migration.status import ClusterStage
+    from magicbyte.migration.waiting import StepProgress
+
+_BETWEEN_S: Final = 1.0
+
+
+async def wait_for(bootstrap: str, begun: ClusterStage, expected: Collection[int], seconds: float) -> StepProgress:
+    """Return how far a step is: when it is done, or after `seconds`. Each change is a line on stderr meanwhile."""
+    clock = SystemClock()
+    end, told = clock.monotonic_ms() + seconds * 1000, ""
+    while True:
+        found = await _progress(bootstrap, begun, expected)
+        if found.text != told:
+            told = found.text
+            complain(told)
+            if len(found.away) > 1:
+                complain("several brokers are away at once: restart one, and wait until its replicas are in sync")
+        left_s = (end - clock.monotonic_ms()) / 1000
+        if found.is_done or left_s <= 0:
+            return found
+        await asyncio.sleep(min(_BETWEEN_S, left_s))
+
+
+async def _progress(bootstrap: str, begun: ClusterStage, expected: Collection[int]) -> StepProgress:
+    from magicbyte.migration.look import look_at_brokers, look_at_sync
+    from magicbyte.migration.sightings import CLIENT_ID
+    from magicbyte.migration.waiting import progress_of
+
+    try:
+        async with client_of(bootstrap, client_id=CLIENT_ID) as client:
+            brokers = await look_at_brokers(client)
+            return progress_of(begun, expected, brokers, await look_at_sync(client))
+    except (NetworkError, BrokerError):  # those that -b names may be the ones that are away
+        return progress_of(begun, expected, (), None)

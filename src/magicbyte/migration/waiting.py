@@ -1,0 +1,74 @@
+"""How far a step of a migration is that brokers are restarted for. Decisions alone: facts in, what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from magicbyte.migration.status import BrokerFacts, ClusterStage, ClusterStep
+from magicbyte.releases import PROTOCOL_OF_MAGIC
+
+RESTARTS: Final = frozenset(
+    {ClusterStep.BRING_BACK, ClusterStep.UPGRADE_BROKERS, ClusterStep.RAISE_PROTOCOL, ClusterStep.JUDGE_CANARY}
+)
+"""The steps that brokers are restarted for. Others are taken by settings, or by clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """How far it is. `left`: brokers that it is still to be done with; `away`: brokers that do not answer.
+
+    `behind`: partitions with replicas that are not in sync, None where no broker answers.
+    """
+
+    left: tuple[int, ...]
+    away: tuple[int, ...]
+    behind: int | None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every broker has taken the step, answers, and has its replicas in sync."""
+        return not self.left and not self.away and self.behind == 0
+
+    @property
+    def text(self) -> str:
+        """One line of it."""
+        left = f"to do: {_named(self.left)}" if self.left else "every broker has taken the step"
+        found = [left]
+        if self.away:
+            found.append(f"{_named(self.away)} {'does' if len(self.away) == 1 else 'do'} not answer")
+        if self.behind:
+            many = "partition has" if self.behind == 1 else "partitions have"
+            found.append(f"{self.behind} {many} replicas out of sync")
+        return "; ".join(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `magicbyte migrate next --wait S --format json` has it."""
+        return {"done": self.is_done, "left": list(self.left), "away": list(self.away), "outOfSync": self.behind}
+
+
+def _named(brokers: Sequence[int]) -> str:
+    return f"{'broker' if len(brokers) == 1 else 'brokers'} {', '.join(map(str, brokers))}"
+
+
+def progress_of(
+    begun: ClusterStage, expected: Collection[int], brokers: Sequence[BrokerFacts], behind: int | None
+) -> StepProgress:
+    """Return how far the step of `begun` is. `expected`: all brokers that there were; `brokers`: those of now."""
+    answering = {each.id: each for each in brokers if each.answered is not None}
+    away = tuple(number for number in sorted(expected) if number not in answering)
+    return StepProgress(tuple(_left(begun, list(answering.values()))), away, behind)
+
+
+def _left(begun: ClusterStage, brokers: Sequence[BrokerFacts]) -> Iterator[int]:
+    target = begun.target.magic
+    if begun.step is ClusterStep.UPGRADE_BROKERS:
+        yield from (each.id for each in brokers if each.knows is None or each.knows.magic < target)
+    elif begun.step is ClusterStep.RAISE_PROTOCOL:
+        needed = PROTOCOL_OF_MAGIC[target]
+        yield from (each.id for each in brokers if each.protocol is not None and each.protocol < needed)
+    elif begun.step is ClusterStep.JUDGE_CANARY:  # kept everywhere, or rolled back
+        behind = [each.id for each in brokers if each.format is not None and each.format.magic < target]
+        if any(each.format is not None and each.format.magic >= target for each in brokers):
+            yield from behind
