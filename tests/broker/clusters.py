@@ -148,9 +148,9 @@ async def make(members: Members, client: Client, factor: int = 3, partitions: in
     await until(lambda: all(len(members.leaders("t", index)) == 1 for index in range(partitions)))
 
 
-async def values(client: Client, topic: str) -> list[bytes | None]:
-    _, end = await bounds(client, topic, 0)
-    return [each.value async for columns in read_records(client, topic, 0, 0, end) for each in columns]
+async def values(client: Client, topic: str, index: int = 0) -> list[bytes | None]:
+    _, end = await bounds(client, topic, index)
+    return [each.value async for columns in read_records(client, topic, index, 0, end) for each in columns]
 
 
 def replicas(members: Members) -> list[ServedPartition]:

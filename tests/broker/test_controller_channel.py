@@ -120,4 +120,4 @@ def test_a_fault_of_ours_costs_one_request_and_the_broker_is_told_anew(caplog: p
         return broker.got, len(answers)
 
     assert run(work()) == (later, 2)
-    assert "a fault of ours in a request to broker 1" in caplog.text
+    assert "a request to broker 1 ended because of a bug" in caplog.text

@@ -154,8 +154,8 @@ class BrokerChannel:
                         waiting.answered(response)
                     self._recovery_s = RETRY_S
                 except Exception:
-                    log.exception("controller: a fault of ours in a request to broker %d, which is told all anew in "
-                                  "%.1f s", self._broker_id, self._recovery_s)  # fmt: skip
+                    log.exception("controller: a request to broker %d ended because of a bug; everything is sent anew "
+                                  "in %.1f s", self._broker_id, self._recovery_s)  # fmt: skip
                     await self._recover()
         except asyncio.CancelledError:
             return
