@@ -1,4 +1,4 @@
-"""A shared/exclusive lock of the event loop: appends share it, each in a partition of its own; maintenance is alone."""
+"""A shared/exclusive lock of the event loop: appends to different partitions share it, maintenance holds it alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class SharedLock:
-    """Held by many with `acquire_shared` and `release_shared`, or, as a context, by one alone: the exclusive way.
+    """Shared with `acquire_shared` and `release_shared`; exclusive as a context.
 
     A waiting exclusive holder blocks later shared ones, so that it is not starved.
     """
@@ -19,22 +19,25 @@ class SharedLock:
         self._turn = asyncio.Lock()
 
     async def acquire_shared(self) -> None:
-        """Hold it beside others, as soon as nobody has it alone, or waits to; `release_shared` is to follow."""
+        """Acquire it shared, as soon as no exclusive holder has it or waits. `release_shared` must follow."""
         while self._is_exclusive:
             await self._change()
         self._sharing += 1
 
     def release_shared(self) -> None:
-        """Let go of it."""
+        """Release a shared hold."""
         self._sharing -= 1
         self._changed.set()
 
     async def _change(self) -> None:
+        # One event serves all waiters. Each of them checks its own condition after it wakes, so a wake-up for another
+        # one does no harm. None is lost either: there is no await between that check and `wait`.
         self._changed.clear()
         await self._changed.wait()
 
     async def __aenter__(self) -> None:
         await self._turn.acquire()
+        # Set before the wait: from here on no shared holder enters, so the wait ends with those that are inside.
         self._is_exclusive = True
         try:
             while self._sharing:

@@ -225,6 +225,8 @@ class SocketStream:
             return
         warm = position
         while position < end:
+            # Looked up once for each SENDFILE_BYTES, not for each call: a socket takes less than that at a time, and
+            # the pages stay cached for so long. If they do not, `sendfile` blocks the loop for one read.
             if position >= warm:
                 warm = min(position + SENDFILE_BYTES, end)
                 if not is_cached(descriptor, position, warm):
@@ -240,6 +242,7 @@ class SocketStream:
                 raise self._short(end - position)
             position += sent
             self.moved += sent
+            # A fast peer keeps the socket writable. Without this its connection could hold the loop for a segment.
             if position < end:
                 await asyncio.sleep(0)
 
@@ -315,9 +318,9 @@ class SocketStream:
 
 
 def is_cached(descriptor: int, position: int, end: int) -> bool:
-    """Say whether bytes of a file can be had without the disk, as far as one byte of each read-ahead window tells.
+    """Return whether bytes of a file are in the page cache, judged by one byte of each read-ahead window.
 
-    Where the system does not tell, they count as cached: nothing is known to be slow.
+    If the system cannot tell, they count as cached.
     """
     if _NOWAIT is None:
         return True

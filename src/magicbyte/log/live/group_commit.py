@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """Who is to be answered after a round: those whose records are durable, and those whose records are no more."""
+    """The waiters to answer after a round: those with durable records, and those whose records were truncated."""
 
     durable: list[T]
     lost: list[T]
@@ -25,7 +25,7 @@ class Outcome(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Round(Generic[T]):
-    """One sync of every log that somebody waits for. Only `run` may be called from another thread."""
+    """One sync of every log with waiters. Only `run` may be called from another thread."""
 
     flushes: list[tuple[PartitionLog, Flush | None]]
     waiting: list[tuple[PartitionLog, int, int, T]]
@@ -38,7 +38,7 @@ class Round(Generic[T]):
 
 
 class GroupCommit(Generic[T]):
-    """Those who wait for their appends to be durable; `T` is whatever the owner knows them by."""
+    """Appends that wait until they are durable; `T` is the owner's name for a waiter."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[PartitionLog, int, int, T]] = []
@@ -47,32 +47,35 @@ class GroupCommit(Generic[T]):
         return len(self._waiting)
 
     def wait(self, log: PartitionLog, waiter: T) -> None:
-        """Register that `waiter` waits for all that is in `log` by now."""
+        """Register that `waiter` waits for all present records of `log`."""
         self._waiting.append((log, log.log_end_offset, log.generation, waiter))
 
     def begin(self) -> Round[T]:
-        """Return the sync for all who wait now; who comes later waits for the next one."""
+        """Return the sync for all present waiters; later ones wait for the next."""
         logs = {id(log): log for log, *_ in self._waiting}
         begun = Round([(log, log.begin_flush()) for log in logs.values()], self._waiting)
+        # A new list: an append that is registered from here on may have bytes that this sync does not cover.
         self._waiting = []
         return begun
 
     def end(self, finished: Round[T], monotonic_ms: int) -> Outcome[T]:
-        """Take in that a round was run; return whom it covers. What was truncated meanwhile is lost."""
+        """Record that a round was run; return its waiters. Records that were truncated meanwhile are lost."""
         for log, flush in finished.flushes:
             if flush is not None:
                 log.flushed(flush, monotonic_ms)
         durable: list[T] = []
         lost: list[T] = []
         for log, end_offset, generation, waiter in finished.waiting:
+            # A truncation since `wait` began a new generation. The offsets may hold other records by now, so the
+            # recovery point alone would acknowledge records that are gone.
             kept = log.generation == generation and log.recovery_point >= end_offset and log.health.error is None
             (durable if kept else lost).append(waiter)
         return Outcome(durable, lost)
 
     def fail(self, failed: Round[T], error: OSError | OutOfDescriptorsError) -> list[T]:
-        """Take in that a round failed: its directories are offline. Return all of its waiters, none to acknowledge.
+        """Record that a round failed: its directories are offline. Return all of its waiters; none is acknowledged.
 
-        A lack of descriptors passes, and takes nothing offline.
+        A lack of descriptors is transient, and takes nothing offline.
         """
         if isinstance(error, OSError):
             for log, _ in failed.flushes:
