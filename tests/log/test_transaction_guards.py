@@ -60,6 +60,18 @@ def test_57_a_marker_between_the_answer_and_the_append_voids_the_answer() -> Non
     written(checks, batch(0), other)
 
 
+def test_a_marker_of_the_transaction_before_leaves_the_guard_of_the_next_one_which_has_its_epoch() -> None:
+    """Protocol 2: EndTxn is answered with the next epoch before the marker of that epoch is written."""
+    checks = ProducerChecks()
+    written(checks, batch(0), checks.guard(P, 0, 0, joins=True))
+    first = checks.guard(P, 1, 0, joins=True)
+    checks.ended(P, 1, 0, 1)
+    written(checks, batch(0, 1), first)
+    late = checks.guard(P, 2, 0, joins=True)
+    checks.ended(P, 3, 0, 1)  # of the transaction that they joined, which ran out of time
+    assert refusal(checks, batch(0, 2), late) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
 def test_58_a_later_batch_does_not_pass_a_first_one_that_failed() -> None:
     checks = ProducerChecks()
     guard = checks.guard(P, 0, 0, joins=False)

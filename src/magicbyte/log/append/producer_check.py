@@ -75,7 +75,7 @@ class ProducerChecks:
         """Return what the first records of a transaction need before they are written: the coordinator's word.
 
         OPEN, if the transaction is open; then they are not the first. Guards end with the first records, with a marker,
-        and, the oldest first, when there are many.
+        but that of the transaction before under protocol 2, and, the oldest first, when there are many.
         """
         if self.is_open(producer_id, epoch):
             return OPEN
@@ -165,7 +165,10 @@ class ProducerChecks:
         """Note a marker that is in the log now, of `timestamp` in ms: the producer's transaction is over."""
         producer = self._producers.setdefault(producer_id, _Producer(producer_epoch, timestamp))
         producer.move_to(producer_epoch)
-        self._guards.pop(producer_id, None)
+        guard = self._guards.get(producer_id)
+        # Protocol 2 ends a transaction in the epoch of the next one, whose first records may wait meanwhile.
+        if guard is not None and not (guard.joins and guard.epoch == producer_epoch):
+            self._guards.pop(producer_id, None)
         producer.timestamp = timestamp
         producer.coordinator_epoch, producer.in_transaction = coordinator_epoch, False
 

@@ -1,0 +1,69 @@
+"""franz-go's own test of transactions, unchanged: consume, transform, produce, while members of the groups come and go.
+
+TestTxnEtl of its package kgo chains three consumers in transactions by each balancer, and judges keys, order and
+duplicates. It is built from the module that the clients in Go are built with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from interop import client_programs
+from interop.bounced import running
+from interop.processes import DIES_WITH_US
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+GO = client_programs.HERE / "go"
+MODULE, TEST = "github.com/twmb/franz-go", "TestTxnEtl"
+RUNS = int(os.environ.get("FRANZ_GO_RUNS", "3"))
+RECORDS, SECONDS = 20_000, 180
+BALANCERS = ("range", "cooperative-sticky", "cooperative-sticky/static")
+
+
+@pytest.fixture(scope="module")
+def program() -> tuple[Path, Path]:
+    """Give the test program and the folder that it runs in."""
+    if shutil.which("go") is None:
+        pytest.skip("needs Go: apt-get install golang")
+    told = subprocess.run(
+        ["go", "list", "-m", "-json", MODULE], cwd=GO, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout  # fmt: skip
+    folder = Path(json.loads(told)["Dir"])
+
+    def build(_: list[Path], target: Path) -> None:
+        client_programs.run(["go", "test", "-c", "-o", str(target / "kgo.test"), "./pkg/kgo"], folder)
+
+    return client_programs.built("go", "kgo-test", [GO / "go.sum"], build) / "kgo.test", folder / "pkg/kgo"
+
+
+@pytest.mark.parametrize(
+    ("size", "as_version"),
+    [("one", "3.9"), ("one", "4.1"), ("three", "3.9")],
+    ids=["one", "one, protocol 2", "three"],
+)
+def test_records_go_through_three_consumers_in_transactions_once_and_in_order(
+    program: tuple[Path, Path], size: str, as_version: str, tmp_path: Path
+) -> None:
+    binary, folder = program
+    with running(size, tmp_path, as_version=as_version) as brokers:
+        settings = {
+            "KGO_SEEDS": brokers.bootstrap,
+            "KGO_TEST_RF": "3" if size == "three" else "1",
+            "KGO_TEST_RECORDS": str(RECORDS),
+        }
+        for number in range(RUNS):
+            done = subprocess.run(
+                [*DIES_WITH_US, str(binary), "-test.v", f"-test.run=^{TEST}$"],
+                cwd=folder, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                timeout=SECONDS,
+            )  # fmt: skip
+            assert done.returncode == 0, f"run {number}: {done.stdout[-3000:]}"
+            for balancer in BALANCERS:
+                assert f"--- PASS: {TEST}/{balancer} (" in done.stdout
