@@ -122,8 +122,8 @@ def maven_coordinates(version):
     return wanted
 
 
-def write_pom(path, version):
-    """Write a pom whose dependencies are the broker's jars, with the older log bindings left out."""
+def write_pom(path, coordinates):
+    """Write a pom with these dependencies, of which the older log bindings are left out."""
     excluded = [
         ("log4j", "log4j"),
         ("org.slf4j", "slf4j-log4j12"),
@@ -136,31 +136,40 @@ def write_pom(path, version):
     )
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{number}</version>"
-        f"<exclusions>{exclusions}</exclusions></dependency>\n"
-        for group, artifact, number in maven_coordinates(version)
+        + "".join(f"<classifier>{name}</classifier>" for name in classifier)
+        + f"<exclusions>{exclusions}</exclusions></dependency>\n"
+        for group, artifact, number, *classifier in coordinates
     )
     path.write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>oracle</groupId>"
-        f"<artifactId>kafka-{version}</artifactId><version>1</version>\n"
+        "<artifactId>jars</artifactId><version>1</version>\n"
         f"<dependencies>\n{dependencies}</dependencies></project>\n"
     )
 
 
 def fetch(version):
     """Make sure that the version's jars are in the cache, and return their folder."""
+    return resolve(version, "libs", maven_coordinates(version))
+
+
+def resolve(version, name, coordinates):
+    """Make sure that jars for a version are in the cache with all that they need, and return their folder.
+
+    A coordinate is a group, an artifact, a version, and a classifier where it has one.
+    """
     home = cache_home() / version
-    libs = home / "libs"
+    libs = home / name
     if libs.is_dir():
         return libs
     home.mkdir(parents=True, exist_ok=True)
-    build = home / f"build-{os.getpid()}"
+    build = home / f"build-{name}-{os.getpid()}"
     build.mkdir()
-    write_pom(build / "pom.xml", version)
+    write_pom(build / "pom.xml", coordinates)
     command = ["mvn", "-q", "-B", DEPENDENCY_PLUGIN, "-DoutputDirectory=jars", "-DincludeScope=runtime"]
     done = subprocess.run(command, cwd=build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     jars = build / "jars"
-    if done.returncode != 0 or not any(jars.glob("kafka_*.jar")):
-        sys.exit(f"Maven could not resolve Kafka {version}:\n{done.stdout[-3000:]}")
+    if done.returncode != 0 or not any(jars.glob("kafka*.jar")):
+        sys.exit(f"Maven could not resolve {name} of Kafka {version}:\n{done.stdout[-3000:]}")
     try:
         jars.rename(libs)
     except OSError:
