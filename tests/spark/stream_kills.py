@@ -1,6 +1,7 @@
-"""Streams that are killed under load, again and again: from a log directory that grows into another one.
+"""Streams that are killed under load, again and again: from a log directory that grows into another one, or a cluster.
 
-Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE] [--folder FOLDER]   (test_stream_spark.py runs two.)
+Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE] [--folder FOLDER | --cluster]
+(test_stream_spark.py runs two rounds of each.)
 A round starts the stream as a process of its own, while this process appends to the source, and kills it with SIGKILL
 at a moment that the seed draws: some time after it has staged something, or has committed. With it go all processes
 below it, or its Java machine alone: then a Python process may go on with a commit that nobody waits for. At the end the
@@ -11,6 +12,7 @@ that is kept, rounds go on where others ended.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
@@ -27,12 +29,17 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
 
+import magicbyte
+from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, create_topic
+from magicbyte.client.offsets import LATEST, list_offset
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.reader import SegmentReader
 from magicbyte.mirror.log_target import LogTarget
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.spark.log_sink import WORK
+from magicbyte.testing import Broker
 
 PARTITIONS = 3
 RECORDS_PER_SET = 40
@@ -43,14 +50,13 @@ START_SECONDS = 300
 START_MS = 1_700_000_000_000
 
 STREAM = """
-import sys
+import json, sys
 from magicbyte.spark import local_session
-from pyspark.sql.types import StringType
 source, sink, checkpoint, most = sys.argv[1:]
 spark = local_session("local[2]", name="stream", conf={"spark.sql.shuffle.partitions": "2"})
 options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": most, "includeHeaders": "true"}
 rows = spark.readStream.format("magicbyte").options(**options).load(source)
-writer = rows.writeStream.format("magicbyte").option("checkpointLocation", checkpoint).option("path", sink)
+writer = rows.writeStream.format("magicbyte").option("checkpointLocation", checkpoint).options(**json.loads(sink))
 writer = writer.trigger(availableNow=True) if most == "0" else writer.trigger(processingTime="200 milliseconds")
 writer.start().awaitTermination()
 spark.stop()
@@ -96,13 +102,77 @@ def record(partition: int, number: int) -> Record:
     return Record(number, START_MS + number, 0, b"key-%d" % (number % 97), value, (("n", b"%d" % number),))
 
 
-def started(folder: Path, most: int) -> subprocess.Popen[bytes]:
+class DirectorySink:
+    """A log directory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.options = folder / "sink", {"path": str(folder / "sink")}
+        self.staging = self.folder
+
+    def progress(self) -> str:
+        """Return what is another one when a batch is committed: the name of the last manifest."""
+        return max((each.name for each in self.folder.glob("spark-*.json")), default="")
+
+    def check(self, number: int, sent: int) -> int:
+        """Return how many records a partition has: each of the source's once, in their order."""
+        (found,) = discover([str(self.folder / f"orders-{number}")])
+        expected = 0
+        for columns in SegmentReader(found).records():
+            for each in columns:
+                assert each == record(number, expected), (number, expected)
+                expected += 1
+        assert expected == sent, (number, expected, sent)
+        return expected
+
+
+class ClusterSink:
+    """A topic of a broker, written in transactions."""
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        self.bootstrap, self.staging = bootstrap, folder / "checkpoint"
+        self.options = {"kafka.bootstrap.servers": bootstrap, "kafka.transactional.id": "stream"}
+        asyncio.run(self._make_topic())
+
+    async def _make_topic(self) -> None:
+        async with Client(self.bootstrap) as client:
+            await create_topic(client, NewTopic("orders", partitions=PARTITIONS))
+
+    async def _ends(self, *, committed: bool) -> list[int | None]:
+        async with Client(self.bootstrap) as client:
+            return [
+                (await list_offset(client, "orders", number, LATEST, committed=committed)).offset
+                for number in range(PARTITIONS)
+            ]
+
+    def progress(self) -> str:
+        """Return what is another one when a batch is committed: the last stable offsets."""
+        return str(asyncio.run(self._ends(committed=True)))
+
+    def check(self, number: int, sent: int) -> int:
+        """Return how many records a partition has: each of the source's once, in their order."""
+        deadline = time.monotonic() + START_SECONDS
+        while asyncio.run(self._ends(committed=True)) != asyncio.run(self._ends(committed=False)):
+            assert time.monotonic() < deadline, "a transaction is left open"
+        found = magicbyte.records(f"kafka://{self.bootstrap}/orders/{number}", isolation="read_committed")
+        expected = 0
+        for each in found:
+            assert each._replace(offset=expected, topic=None, partition=None) == record(number, expected), (
+                number,
+                expected,
+            )
+            expected += 1
+        assert expected == sent, (number, expected, sent)
+        return expected
+
+
+Sink = DirectorySink | ClusterSink
+
+
+def started(folder: Path, sink: Sink, most: int) -> subprocess.Popen[bytes]:
     """Start the stream, with `most` records in a batch; 0: to read all there is, and end. It leads its own group."""
-    arguments = [str(folder / name) for name in ("source", "sink", "checkpoint")]
+    arguments = [str(folder / "source"), json.dumps(sink.options), str(folder / "checkpoint"), str(most)]
     log = (folder / "stream.log").open("ab")
-    return subprocess.Popen(
-        [sys.executable, "-c", STREAM, *arguments, str(most)], stdout=log, stderr=log, start_new_session=True
-    )
+    return subprocess.Popen([sys.executable, "-c", STREAM, *arguments], stdout=log, stderr=log, start_new_session=True)
 
 
 def kill(process: subprocess.Popen[bytes], *, workers: bool) -> None:
@@ -127,39 +197,44 @@ def below(pid: int) -> list[int]:
     return found[1:]
 
 
-def manifest(folder: Path) -> str:
-    """Return the name of the sink's last manifest."""
-    return max((each.name for each in (folder / "sink").glob("spark-*.json")), default="")
-
-
-def staged(folder: Path) -> set[Path]:
+def staged(sink: Sink) -> set[Path]:
     """Return what tasks have staged."""
-    return set((folder / "sink" / WORK).glob("*/*"))
+    return set((sink.staging / WORK).glob("*/*"))
 
 
-def wait_for(folder: Path, process: subprocess.Popen[bytes], before: str, is_due: bool) -> str:
+def wait_for(folder: Path, sink: Sink, process: subprocess.Popen[bytes], before: str, is_due: bool) -> str:
     """Wait until the stream has committed once, or, if not `is_due`, until it stages something; return which."""
-    deadline, left = time.monotonic() + START_SECONDS, staged(folder)
+    deadline, left = time.monotonic() + START_SECONDS, staged(sink)
     while time.monotonic() < deadline:
         assert process.poll() is None, (folder / "stream.log").read_text()[-3000:]
-        if is_due and manifest(folder) != before:
+        if is_due and sink.progress() != before:
             return "committed"
-        if not is_due and staged(folder) - left:
+        if not is_due and staged(sink) - left:
             return "staged"
         time.sleep(0.002)
     raise AssertionError((folder / "stream.log").read_text()[-3000:])
 
 
-def campaign(folder: Path, rounds: int, seed: int) -> dict[str, Any]:
-    """Run it in a folder; return what happened. Raises AssertionError for a record that is lost or there twice."""
+def campaign(folder: Path, rounds: int, seed: int, *, cluster: bool = False) -> dict[str, Any]:
+    """Run it in a folder; return what happened. Raises AssertionError for a record that is lost or there twice.
+
+    `cluster`: into a cluster, which lasts as long as this.
+    """
+    if not cluster:
+        return _campaign(folder, DirectorySink(folder), rounds, seed)
+    with Broker({"log.retention.ms": "-1"}) as broker:  # records are of START_MS
+        return _campaign(folder, ClusterSink(folder, broker.bootstrap_servers), rounds, seed)
+
+
+def _campaign(folder: Path, sink: Sink, rounds: int, seed: int) -> dict[str, Any]:
     rng = random.Random(seed)
     load, kills = Load(folder / "source"), []
     try:
         for _ in range(rounds):
-            before, process = manifest(folder), started(folder, RECORDS_PER_BATCH)
+            before, process = sink.progress(), started(folder, sink, RECORDS_PER_BATCH)
             try:
                 is_due = rng.random() < 0.5
-                at = wait_for(folder, process, before, is_due)
+                at = wait_for(folder, sink, process, before, is_due)
                 later = rng.choice([0.0, rng.uniform(0, 0.05), rng.uniform(0, 2)])
                 time.sleep(later)
             finally:
@@ -168,23 +243,11 @@ def campaign(folder: Path, rounds: int, seed: int) -> dict[str, Any]:
             kills.append({"after": at, "secondsLater": round(later, 3), "workersToo": workers})
     finally:
         load.stop()
-    last = started(folder, 0)
+    last = started(folder, sink, 0)
     assert last.wait(10 * START_SECONDS) == 0, (folder / "stream.log").read_text()[-3000:]
-    counts = {number: check(folder, number, load.sent[number]) for number in range(PARTITIONS)}
-    assert not (folder / "sink" / WORK).exists(), "what attempts staged is gone"
+    counts = {number: sink.check(number, load.sent[number]) for number in range(PARTITIONS)}
+    assert not (sink.staging / WORK).exists(), "what attempts staged is gone"
     return {"seed": seed, "rounds": rounds, "records": counts, "lost": 0, "twice": 0, "kills": kills}
-
-
-def check(folder: Path, number: int, sent: int) -> int:
-    """Return how many records a partition of the sink has: each of the source's once, in their order."""
-    (found,) = discover([str(folder / f"sink/orders-{number}")])
-    expected = 0
-    for columns in SegmentReader(found).records():
-        for each in columns:
-            assert each == record(number, expected), (number, expected)
-            expected += 1
-    assert expected == sent, (number, expected, sent)
-    return expected
 
 
 if __name__ == "__main__":
@@ -192,10 +255,12 @@ if __name__ == "__main__":
     parser.add_argument("rounds", type=int)
     parser.add_argument("seed", type=int, nargs="?", default=20260109)
     parser.add_argument("-o", type=Path, dest="out")
-    parser.add_argument("--folder", type=Path)
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--folder", type=Path)
+    kept.add_argument("--cluster", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
-        done = campaign(given.folder or Path(home), given.rounds, given.seed)
+        done = campaign(given.folder or Path(home), given.rounds, given.seed, cluster=given.cluster)
     report = json.dumps(done, indent=1) + "\n"
     if given.out is not None:
         given.out.write_text(report)

@@ -46,7 +46,10 @@ def test_what_a_query_read_is_written_as_it_was(spark: "SparkSession", tmp_path:
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_killed_under_load_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
-    told = stream_kills.campaign(tmp_path, rounds=2, seed=1)
+@pytest.mark.parametrize("cluster", [False, True], ids=["directory", "cluster"])
+def test_a_stream_that_is_killed_under_load_loses_nothing_and_writes_nothing_twice(
+    tmp_path: Path, cluster: bool
+) -> None:
+    told = stream_kills.campaign(tmp_path, rounds=2, seed=1, cluster=cluster)
     assert len(told["kills"]) == 2
     assert sum(told["records"].values()) > 0

@@ -104,9 +104,9 @@ class LogSink:
                 self._settle(target, manifest)
             committed = {} if manifest is None else dict(manifest["committed"])
             if batch is not None and committed.get(writer, -1) >= batch:
-                _remove(staged)
+                remove_staged(staged)
             else:
-                _check(staged)
+                check_staged(staged)
                 if batch is not None:
                     committed[writer] = batch
                 made = {"form": FORM, "committed": committed, "appends": self._placed(target, staged)}
@@ -204,7 +204,7 @@ def partitions_there(folder: Path) -> list[TopicPartition]:
     return [found.key for found in names if found is not None and found.state is FolderState.CURRENT]
 
 
-def _check(staged: Sequence[Staged]) -> None:
+def check_staged(staged: Sequence[Staged]) -> None:
     """Raise LogDirectoryError unless all that was staged is there."""
     for each in staged:
         path = Path(each.path)
@@ -212,7 +212,7 @@ def _check(staged: Sequence[Staged]) -> None:
             raise LogDirectoryError(f"{each.path}: expected {each.size} bytes that a task wrote: they are gone")
 
 
-def _remove(staged: Sequence[Staged]) -> None:
+def remove_staged(staged: Sequence[Staged]) -> None:
     """Remove what was staged, with the folders of the tasks."""
     for folder in {Path(each.path).parent for each in staged}:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,12 +1,16 @@
-"""Writes rows to log directories, exactly once, and to clusters, at least once: docs/decisions/0010-writing-rows.md."""
+"""Writes rows to log directories, and to clusters in transactions, exactly once; to clusters without, at least once.
+
+docs/decisions/0010-writing-rows.md has the reasons.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +27,7 @@ from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.spark.columns import by_partition, check_columns, topics_of
 from magicbyte.spark.log_sink import LogSink, Staged, partitions_there, stage
 from magicbyte.spark.options import SCHEME, OptionError, known_options, whole_path
+from magicbyte.spark.transaction_sink import TransactionSink
 from magicbyte.spark.workers import expect_bytes, settle
 
 if TYPE_CHECKING:
@@ -33,7 +38,11 @@ if TYPE_CHECKING:
 
 _KNOWN: Final = (
     "path", "topic", "partitions", "kafka.compression.type", "kafka.bootstrap.servers", "jobId", "checkpointLocation",
+    "kafka.transactional.id", "kafka.transaction.timeout.ms", "stagingLocation",
 )  # fmt: skip
+_TIMEOUT_MS: Final = 60_000
+"""Default of `kafka.transaction.timeout.ms`, as of Kafka's producers."""
+_LONGEST_TIMEOUT_MS: Final = (1 << 31) - 1
 BATCH_BYTES: Final = 512 << 10
 """Of the records of one set, before compression."""
 LARGEST_RECORD: Final = DEFAULT_MAX_BATCH_BYTES - (1 << 20)
@@ -46,7 +55,8 @@ class WriteOptions:
     """Where rows go: `path`, a log directory of this machine or one that all share, or `bootstrap`, a cluster.
 
     `topic`: of all rows. `partitions`: of a topic that the log directory does not have yet. `job`: names a write, which
-    is done once. `checkpoint`: the folder of a stream.
+    is done once. `checkpoint`: the folder of a stream. `transactional_id`: of a cluster, whose transactions end after
+    `timeout_ms` by themselves; rows are staged in `staging`.
     """
 
     path: str | None
@@ -56,11 +66,20 @@ class WriteOptions:
     codec: Codec
     job: str | None
     checkpoint: str | None
+    transactional_id: str | None = None
+    timeout_ms: int = _TIMEOUT_MS
+    staging: str | None = None
 
     @property
-    def sink(self) -> LogSink | None:
-        """The log directory, if it is one."""
-        return None if self.path is None else LogSink(Path(self.path), self.partitions)
+    def sink(self) -> LogSink | TransactionSink | None:
+        """What batches are committed to; None: tasks produce to the cluster by themselves."""
+        if self.path is not None:
+            return LogSink(Path(self.path), self.partitions)
+        if self.transactional_id is None:
+            return None
+        assert self.bootstrap is not None, "a sink is a log directory or a cluster"
+        assert self.staging is not None, "checked with the options"
+        return TransactionSink(self.bootstrap, self.transactional_id, self.timeout_ms, Path(self.staging))
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -90,13 +109,36 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         check_topic_name(options["topic"])
     return WriteOptions(
         path, bootstrap, options.get("topic"), int(count), Codec[name],
-        options.get("jobId"), options.get("checkpointLocation"),
+        options.get("jobId"), options.get("checkpointLocation"), *_transactions(options),
     )  # fmt: skip
+
+
+def _transactions(options: Mapping[str, str]) -> tuple[str | None, int, str | None]:
+    """Return transactional id, timeout in ms and the folder for what is staged. Raises OptionError."""
+    name, given = options.get("kafka.transactional.id"), options.get("kafka.transaction.timeout.ms", str(_TIMEOUT_MS))
+    if name is None:
+        for each in ("kafka.transaction.timeout.ms", "stagingLocation"):
+            if each in options:
+                raise OptionError(f"{each}: expected with kafka.transactional.id")
+        return None, _TIMEOUT_MS, None
+    if "path" in options and not options["path"].startswith(SCHEME):
+        raise OptionError("kafka.transactional.id: expected a cluster; a log directory gets each batch once without it")
+    if not name:
+        raise OptionError("kafka.transactional.id: expected a name, found none")
+    if not given.isdecimal() or not 0 < int(given) <= _LONGEST_TIMEOUT_MS:
+        raise OptionError(f"kafka.transaction.timeout.ms: expected milliseconds, 1 or more, found {given!r}")
+    staging = options.get("stagingLocation", options.get("checkpointLocation"))
+    if staging is None:
+        raise OptionError("stagingLocation: expected a folder that the driver and all workers share")
+    inside = local_path(staging)
+    if inside is None:
+        raise OptionError(f"stagingLocation: expected a folder of this machine or one all share, found {staging!r}")
+    return name, int(given), whole_path(inside)
 
 
 @dataclass
 class TaskOutput(WriterCommitMessage):
-    """What a task wrote to a log directory: to be committed. A cluster has it already."""
+    """What a task staged: to be committed. A cluster without transactions has it already."""
 
     staged: tuple[Staged, ...] = ()
 
@@ -107,14 +149,12 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
     if sink is None:
         asyncio.run(_send(rows, options))
         return TaskOutput()
-    counts = topics_of(partitions_there(sink.path))
+    partitions = _cluster_counter(sink) if isinstance(sink, TransactionSink) else _log_counter(sink)
 
     def sets() -> Iterator[tuple[TopicPartition, memoryview, int]]:
         for turn, some in enumerate(rows):
             expect_bytes(some.nbytes)
-            for key, records in by_partition(
-                some, options.topic, lambda name: counts.get(name, options.partitions), turn
-            ):
+            for key, records in by_partition(some, options.topic, partitions, turn):
                 _check_sizes(key, records)
                 made = encode(records, Format.V2, options.codec, batch_bytes=BATCH_BYTES, header=_HEADER)
                 yield key, made, len(records)
@@ -122,6 +162,17 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
     staged = tuple(stage(sink.folder(writer) / uuid.uuid4().hex, sets()))
     settle()
     return TaskOutput(staged)
+
+
+def _log_counter(sink: LogSink) -> Callable[[str], int]:
+    """Return a function that tells how many partitions a topic has, or will have."""
+    counts = topics_of(partitions_there(sink.path))
+    return lambda name: counts.get(name, sink.partitions)
+
+
+def _cluster_counter(sink: TransactionSink) -> Callable[[str], int]:
+    """Return a function that tells how many partitions a topic has; the cluster is asked once for each."""
+    return cache(sink.partitions_of)
 
 
 def _check_sizes(key: TopicPartition, records: RecordColumns) -> None:
@@ -182,12 +233,12 @@ class LogWriter(DataSourceArrowWriter):
         return write_rows(iterator, self.options, self.name)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make what the tasks wrote part of the log. Raises LogDirectoryError."""
+        """Make what the tasks staged part of the log, or of the topics. Raises MagicbyteError."""
         if self.options.sink is not None:
             self.options.sink.commit(self.name, 0 if self.options.job is not None else None, _staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (Spark's)
-        """Remove what the tasks wrote; a cluster keeps it."""
+        """Remove what the tasks staged; a cluster without transactions keeps what it has."""
         if self.options.sink is not None:
             self.options.sink.give_up(self.name)
 
@@ -205,19 +256,19 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         if overwrite:
             raise OptionError("outputMode: expected append or update: what is in a log is never written over")
         check_columns(schema, options.topic)
-        return cls(options, "" if options.path is None else _query_id(options.checkpoint))
+        return cls(options, "" if options.sink is None else _query_id(options.checkpoint))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskOutput:
         """Write the rows of a task. Runs in a worker."""
         return write_rows(iterator, self.options, self.name)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
-        """Make what the tasks wrote part of the log, unless the batch is. Raises LogDirectoryError."""
+        """Make what the tasks staged part of the log, or of the topics, unless the batch is. Raises MagicbyteError."""
         if self.options.sink is not None:
             self.options.sink.commit(self.name, batchId, _staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """Remove what the tasks wrote; a cluster keeps it."""
+        """Remove what the tasks staged; a cluster without transactions keeps what it has."""
         if self.options.sink is not None:
             self.options.sink.give_up(self.name)
 

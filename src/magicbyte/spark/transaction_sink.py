@@ -1,0 +1,145 @@
+"""A cluster that batches of rows are written to, each once: in one transaction with the batch's number.
+
+Workers stage closed sets; the driver sends them in a transaction that also commits the number, as the offset of a group
+of the writer's own. A batch whose number is committed is left out. docs/decisions/0010-writing-rows.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.log.files.filesystem import LocalFile
+from magicbyte.log.files.reader import read_chunks
+from magicbyte.ports import TopicPartition
+from magicbyte.spark.log_sink import WORK, Staged, check_staged, remove_staged
+
+if TYPE_CHECKING:
+    from magicbyte.client import Client
+    from magicbyte.client.transactions import TransactionalProducer
+    from magicbyte.protocol.message import Records
+    from magicbyte.records.batch import RecordBatch
+    from magicbyte.records.encode import BatchHeader
+
+_AT_ONCE: Final = 16
+"""Partitions that are sent to at the same time, a chunk of a file in memory for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSink:
+    """The cluster. Nothing is held between two calls. `staging`: a folder that all workers and the driver share."""
+
+    bootstrap: str
+    transactional_id: str
+    timeout_ms: int
+    staging: Path
+
+    def folder(self, writer: str) -> Path:
+        """Return where a writer's tasks stage what they write."""
+        return self.staging / WORK / writer
+
+    def give_up(self, writer: str) -> None:
+        """Remove what the tasks of a writer staged."""
+        shutil.rmtree(self.folder(writer), ignore_errors=True)
+        with contextlib.suppress(OSError):  # others are at work
+            (self.staging / WORK).rmdir()
+
+    def group(self, writer: str) -> str:
+        """Return the group whose offset is the number of a writer's next batch."""
+        return f"{self.transactional_id}-{writer}"
+
+    def partitions_of(self, topic: str) -> int:
+        """Return how many partitions a topic has. Raises UnknownTopicError, NetworkError."""
+
+        async def ask() -> int:
+            from magicbyte.client import Client
+
+            async with Client(self.bootstrap) as client:
+                return len((await client.existing_topic(topic)).partitions)
+
+        return asyncio.run(ask())
+
+    def commit(self, writer: str, batch: int | None, staged: Sequence[Staged]) -> None:
+        """Send what was staged in one transaction, unless this batch of the writer was committed.
+
+        `batch` None: nobody will ask for it again. A commit whose query was killed is fenced: it is over, with all of
+        its records or none, before it is decided whether the batch is there. Raises BrokerError, NetworkError,
+        UnknownOutcomeError, UnsupportedVersionError of brokers before 2.5, and LogDirectoryError for staged files that
+        are gone.
+        """
+        if not staged or asyncio.run(self._commit(writer, batch, staged)):
+            self.give_up(writer)
+        else:
+            remove_staged(staged)  # and nothing of the attempt that committed it, which may be at the next batch
+
+    async def _commit(self, writer: str, batch: int | None, staged: Sequence[Staged]) -> bool:
+        """Return whether the batch was committed here, and not before."""
+        from magicbyte.client import Client
+        from magicbyte.client.groups import Committed
+        from magicbyte.client.transactions import TransactionalProducer
+
+        async with Client(self.bootstrap) as client:
+            producer = await TransactionalProducer.begin(client, self.transactional_id, timeout_ms=self.timeout_ms)
+            if batch is not None and await _is_committed(client, self.group(writer), batch):
+                return False
+            check_staged(staged)
+            async with producer.transaction():
+                await _send(producer, staged)
+                if batch is not None:
+                    places = {(each.topic, 0): Committed(batch + 1) for each in staged}
+                    await producer.commit_offsets(self.group(writer), places)
+            return True
+
+
+async def _is_committed(client: Client, group: str, batch: int) -> bool:
+    from magicbyte.client.groups import committed_offsets
+
+    found = await committed_offsets(client, group, None, stable=True)
+    return any(each.offset > batch for each in found.values())
+
+
+async def _send(producer: TransactionalProducer, staged: Sequence[Staged]) -> None:
+    """Send all files: those of a partition one after the other, in their order."""
+    files: dict[TopicPartition, list[Staged]] = {}
+    for each in staged:
+        files.setdefault(TopicPartition(each.topic, each.partition), []).append(each)
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def send(key: TopicPartition, parts: list[Staged]) -> None:
+        async with turns:
+            for each in parts:
+                await _send_file(producer, key, each.path)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for key, parts in files.items():
+                tasks.create_task(send(key, parts))
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None  # the others were ended for it
+
+
+async def _send_file(producer: TransactionalProducer, key: TopicPartition, path: str) -> None:
+    from magicbyte.records.batch import RecordBatch
+
+    with LocalFile(path) as file:
+        for chunk in read_chunks(file):
+            for row in range(len(chunk.table)):
+                at = int(chunk.table.position[row])
+                batch = RecordBatch.parse(chunk.table.buffer[at : at + int(chunk.table.size[row])])
+                assert batch is not None, "the scan found all of it"
+                await _send_batch(producer, key, batch)
+
+
+async def _send_batch(producer: TransactionalProducer, key: TopicPartition, batch: RecordBatch) -> None:
+    from magicbyte.mirror.rewrite import ProducerIdentity, closed_batch
+
+    def make(header: BatchHeader) -> tuple[Records, int]:
+        identity = ProducerIdentity(header.producer_id, header.producer_epoch, header.base_sequence)
+        return closed_batch(batch, identity, transactional=True), batch.record_count
+
+    await producer.send_made(*key, make, batch.codec)
