@@ -452,17 +452,17 @@ def test_a_file_that_was_deleted_while_it_was_sent_is_closed_by_a_thread(
 def test_the_loop_stands_still_for_no_work_while_other_work_is_late() -> None:
     async def work() -> None:
         threads, late, goes = SystemThreads("test", 4), threading.Event(), threading.Event()
-        assert await threads.soon(len, "abc") == 3
+        assert await threads.run_short(len, "abc") == 3
 
         def waits() -> None:
             late.set()
             assert goes.wait(WAIT_S)
 
-        first = asyncio.create_task(threads.soon(waits))
+        first = asyncio.create_task(threads.run_short(waits))
         while not late.is_set():
             await asyncio.sleep(0)
         turns = 0
-        second = asyncio.create_task(threads.soon(goes.wait, WAIT_S))
+        second = asyncio.create_task(threads.run_short(goes.wait, WAIT_S))
         while turns < 100 and not second.done():
             await asyncio.sleep(0)
             turns += 1
@@ -483,7 +483,7 @@ def test_work_that_was_begun_ends_though_who_waits_for_it_is_cancelled() -> None
             assert goes.wait(WAIT_S)
             ended.set()
 
-        for do in (threads.run, threads.soon):
+        for do in (threads.run, threads.run_short):
             goes.clear()
             ended.clear()
             task = asyncio.create_task(do(waits))
@@ -507,7 +507,7 @@ def test_a_timeout_that_work_itself_raises_is_told() -> None:
     async def work() -> None:
         threads = SystemThreads("test", 1)
         with pytest.raises(TimeoutError, match="of the work"):
-            await threads.soon(fails)
+            await threads.run_short(fails)
         threads.close()
 
     run(work())

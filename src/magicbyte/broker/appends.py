@@ -257,7 +257,7 @@ class Appends:
         try:
             now = Moment.of(runtime.clock)
             works = [self._small_work(new, now) for new in sets]
-            found = await runtime.soon(runtime.writing, slowest, partial(_store_each, works))
+            found = await runtime.run_short(runtime.writing, slowest, partial(_store_each, works))
         finally:
             runtime.logs_lock.release_shared()
         for partition in partitions:
@@ -356,7 +356,7 @@ class Appends:
         try:
             self._replicas.check_is_there(partition)
             is_quick = is_quick and log.config.flush_messages == FOREVER
-            return await (self._runtime.soon(threads, partition, write) if is_quick else threads.run(write))
+            return await (self._runtime.run_short(threads, partition, write) if is_quick else threads.run(write))
         finally:
             lock.release_shared()
 

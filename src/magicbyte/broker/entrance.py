@@ -278,10 +278,10 @@ class _Login:
         tell = partial(self._runtime.complaints.line, log, self._connection.host, kind, message, self.peer)
         loop = asyncio.get_running_loop()
 
-        def soon(why: str) -> None:
+        def tell_on_loop(why: str) -> None:
             loop.call_soon_threadsafe(tell, why)
 
-        return soon
+        return tell_on_loop
 
     def _read(self, kind: type[M], frame: memoryview, header: RequestHeader, at: int) -> M:
         version = header.request_api_version

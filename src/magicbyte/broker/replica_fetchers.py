@@ -443,7 +443,7 @@ class _LeaderFetcher:
             await runtime.logs_lock.acquire_shared()
             try:
                 works = [partial(_append, each, Moment.of(runtime.clock)) for each in current]
-                outcomes = await runtime.soon(runtime.writing, slowest, partial(_run_each, works))
+                outcomes = await runtime.run_short(runtime.writing, slowest, partial(_run_each, works))
             finally:
                 runtime.logs_lock.release_shared()
             for each, outcome in zip(current, outcomes, strict=True):

@@ -92,7 +92,7 @@ class Replicas:
         Raises UnknownTopicError for a partition that was deleted meanwhile: what was read may be anything then.
         """
         try:
-            return await self._runtime.soon(self._runtime.reading, partition, partial(work, *arguments, **named))
+            return await self._runtime.run_short(self._runtime.reading, partition, partial(work, *arguments, **named))
         finally:
             self.check_is_there(partition)
 

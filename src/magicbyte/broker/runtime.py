@@ -105,11 +105,11 @@ class Runtime:
 
     # ---- threads
 
-    async def soon(self, threads: Threads, partition: ServedPartition, work: Callable[[], T]) -> T:
-        """Do something short with a partition's log: as `Threads.soon` does unless the disk is known to be slow."""
+    async def run_short(self, threads: Threads, partition: ServedPartition, work: Callable[[], T]) -> T:
+        """Do short work on a partition's log: by `Threads.run_short`, unless the disk is known to be slow."""
         started = now_ns()
         try:
-            return await (threads.run(work) if partition.is_slow else threads.soon(work))
+            return await (threads.run(work) if partition.is_slow else threads.run_short(work))
         finally:
             partition.is_slow = now_ns() - started > _SLOW_NS
 

@@ -43,8 +43,8 @@ class Threads(Protocol):
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do `work` in a thread and return what it returns."""
 
-    async def soon(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do `work`, which seldom waits, in a thread; return what it returns, at once if it does not wait."""
+    async def run_short(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run `work`, which seldom blocks, in a thread and return its result; at once if it does not block."""
 
     async def warm_kernels(self) -> None:
         """Load the compiled kernels."""
@@ -66,10 +66,10 @@ class SystemThreads:
         await ended(doing)
         return doing.result()
 
-    async def soon(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do `work`, which seldom waits, in a thread; return what it returns, at once if it does not wait.
+    async def run_short(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run `work`, which seldom blocks, in a thread and return its result; at once if it does not block.
 
-        The loop stands still for `GRACE_MS` at most, and not at all while such work is late: then disks are slow.
+        The loop blocks for `GRACE_MS` at most, and not at all while earlier such work is late: disks are slow then.
         """
         if self._pinned.is_busy or not hasattr(select, "poll"):
             return await self.run(work, *arguments, **named)
@@ -121,7 +121,7 @@ class _PinnedWorker:
         self._over, self._end = os.pipe()
         self._poll = select.poll()
         self._poll.register(self._over, select.POLLIN)
-        self._thread = threading.Thread(target=self._run, name=f"{self._name}-soon", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{self._name}-short", daemon=True)
         self._thread.start()
         self._core, self._core_now = -1, _core_now()
 

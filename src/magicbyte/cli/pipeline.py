@@ -203,6 +203,6 @@ def _text(done: PipelineRun) -> list[str]:
     outcomes: dict[str, int] = {}
     for unit in done.units:
         outcomes[unit["outcome"]] = outcomes.get(unit["outcome"], 0) + 1
-    told = ", ".join(f"{count} {name}" for name, count in outcomes.items())
-    lines.append(f"{many(len(done.units), 'partition')}: {told}; {done.kept} of them by earlier runs")
+    counts_text = ", ".join(f"{count} {name}" for name, count in outcomes.items())
+    lines.append(f"{many(len(done.units), 'partition')}: {counts_text}; {done.kept} of them by earlier runs")
     return lines

@@ -82,21 +82,21 @@ async def made_plan(asked: PlanOptions) -> MigrationPlan:
     from magicbyte.records.encode import Format
 
     stored = await asyncio.to_thread(_stored, asked) if asked.directories else {}
-    told: dict[str, TopicFacts] = {}
+    cluster_facts: dict[str, TopicFacts] = {}
     notes: list[str] = []
     pages, used = [asked.http] if asked.http is not None else [], None
     if asked.bootstrap is not None:
         with explained("plan", "brokers from 0.8.2 on can be asked"):
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 looks = 0 if asked.directories else asked.looks
-                told, notes = await planner.look_at_cluster(client, asked.topics, looks)
+                cluster_facts, notes = await planner.look_at_cluster(client, asked.topics, looks)
                 pages = pages or await planner.metrics_addresses(client, notes)
     if pages:
         used = await planner.look_at_all_metrics(pages, asked.window)
     else:
         notes.append("who reads and writes which format is not known: that takes the --http of a magicbyte broker")
     return await planner.plan(
-        planner.joined(stored, told),
+        planner.joined(stored, cluster_facts),
         used,
         now_ms=SystemClock().now_ms(),
         target=None if asked.target is None else Format(asked.target),

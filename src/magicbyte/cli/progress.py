@@ -41,11 +41,11 @@ class Bar:
 
         rate = self._done / (now - self._begun)
         left = "" if not rate else f"  {_time_text((self._total - self._done) / rate)} left"
-        told = f"{self._name}{size_text(self._done)} of {size_text(self._total)}  {size_text(int(rate))}/s{left}"
+        label = f"{self._name}{size_text(self._done)} of {size_text(self._total)}  {size_text(int(rate))}/s{left}"
         columns = shutil.get_terminal_size((80, 24)).columns - 1  # a line that is full would wrap
-        width = min(_WIDEST, columns - len(told) - 2)
+        width = min(_WIDEST, columns - len(label) - 2)
         filled = width * self._done // self._total
-        return f"{'━' * filled}{'╌' * (width - filled)}  {told}" if width > 0 else told[:columns]
+        return f"{'━' * filled}{'╌' * (width - filled)}  {label}" if width > 0 else label[:columns]
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, UnicodeEncodeError):  # nothing fails because its progress cannot be shown

@@ -305,7 +305,7 @@ async def _summary(client: Client, moves: list[Move], changed: list[Move]) -> st
     from magicbyte.protocol import APIS
 
     copies = sum(len(each.adding) for each in changed)
-    told = f"{len(changed)} of {many(len(moves), 'partition')} change, {many(copies, 'replica')} to copy"
+    summary = f"{len(changed)} of {many(len(moves), 'partition')} change, {many(copies, 'replica')} to copy"
     connection = await client.any_connection()
     if copies and connection.versions.latest(APIS[_LOG_DIRS]) is not None:
         sizes = await sizes_of(client, [each.partition for each in changed])
@@ -313,16 +313,16 @@ async def _summary(client: Client, moves: list[Move], changed: list[Move]) -> st
             each: max((sizes.get((each.partition, broker), 0) for broker in each.current), default=0)
             for each in changed
         }
-        told += f" ({size_text(sum(len(each.adding) * whole[each] for each in changed))})"
-    return f"{told}; --execute does it"
+        summary += f" ({size_text(sum(len(each.adding) * whole[each] for each in changed))})"
+    return f"{summary}; --execute does it"
 
 
 def _progress_text(found: ReassignmentProgress) -> str:
     count = len(found.completed) + len(found.moving) + len(found.differing)
-    told = f"{len(found.completed)} of {many(count, 'partition')} complete"
+    summary = f"{len(found.completed)} of {many(count, 'partition')} complete"
     if found.moving:
-        told += f", {len(found.moving)} moving: {size_text(found.copied)} of {size_text(found.to_copy)} copied"
-    return told
+        summary += f", {len(found.moving)} moving: {size_text(found.copied)} of {size_text(found.to_copy)} copied"
+    return summary
 
 
 class _Lines:

@@ -29,7 +29,7 @@ class SimulatedThreads:
         await ended(doing)
         return doing.result()
 
-    soon = run
+    run_short = run
 
     async def warm_kernels(self) -> None:
         """Do nothing: kernels and their plain twins return the same."""
