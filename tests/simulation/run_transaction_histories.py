@@ -26,7 +26,7 @@ from typing import Any, Final
 from simulation.run_cluster_histories import ran
 from simulation.transaction_histories import TransactionHistory
 
-TOGETHER: Final = 50
+TOGETHER: Final = 10
 """Histories whose figures are written together."""
 TRANSACTIONS, OPERATIONS = 25, 300
 """The least of each history. Longer ones cost more and find less in the same time."""
@@ -108,13 +108,19 @@ def main() -> int:
     parser.add_argument("--seeds", default="0-99", help="first and last, such as 0-99")
     parser.add_argument("--transactions", type=int, default=TRANSACTIONS, help="at least, in each history")
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="of clients, at least, in each history")
+    parser.add_argument("--transaction-protocol", type=int, choices=(1, 2), default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="of CPU, after which no further history is begun")
     parser.add_argument("--verbose", action="store_true", help="print faults and what brokers log")
     parser.add_argument("-o", "--output", type=Path, help="a JSON file to add the figures to")
     options = parser.parse_args()
     first, last = map(int, options.seeds.split("-"))
     commit, failed, total, begun = commit_of(Path(__file__).parent), dict[int, str](), Figures(), time.process_time()
-    make = partial(TransactionHistory, transactions=options.transactions, operations=options.operations)
+    make = partial(
+        TransactionHistory,
+        transactions=options.transactions,
+        operations=options.operations,
+        transaction_protocol=options.transaction_protocol,
+    )
     histories = ran(make, range(first, last + 1), failed, seconds=options.seconds, verbose=options.verbose)
     while True:
         cpu_s, known = time.process_time(), set(failed)
@@ -127,7 +133,7 @@ def main() -> int:
         figures = figures_of(found, wrong, time.process_time() - cpu_s)
         total = joined(total, figures, commit, seeds)
         if options.output is not None:
-            add(options.output, "protocol 1", figures, commit, seeds)
+            add(options.output, f"protocol {options.transaction_protocol}", figures, commit, seeds)
     print(json.dumps(total, indent=2))
     print(f"{time.process_time() - begun:.0f} s of CPU", file=sys.stderr)
     return 1 if failed else 0

@@ -314,10 +314,46 @@ def test_a_planted_bug_of_transactions_is_found(name: str, monkeypatch: Patch) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("requests", "what"),
-    [(("commit", "abort"), "G1a"), (("commit offsets",), r"__consumer_offsets-\d: a transaction is open")],
+    ("seed", "requests", "verifies", "what"),
+    [
+        (0, ("commit", "abort"), True, "G1a"),
+        (2, ("commit offsets",), False, r"__consumer_offsets-\d: a transaction is open"),
+    ],
 )
-def test_protocol_1_breaks_where_late_requests_are_sent_again(requests: tuple[str, ...], what: str) -> None:
+def test_protocol_1_breaks_where_late_requests_are_sent_again(
+    seed: int, requests: tuple[str, ...], verifies: bool, what: str
+) -> None:
     """As KAFKA-17754 has it: a late EndTxn ends the next transaction. Late offsets begin one that nobody ends."""
     with pytest.raises(AssertionError, match=what):
-        TransactionHistory(0, resends=requests).run()
+        TransactionHistory(seed, resends=requests, verifies=verifies).run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3])
+def test_offsets_that_come_late_leave_nothing_open_where_partitions_are_verified(seed: int) -> None:
+    TransactionHistory(seed, resends=("commit offsets",)).run()
+
+
+LATE = [("commit", "abort"), ("commit offsets",), ("produce",)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("requests", LATE)
+@pytest.mark.parametrize("seed", [0, 2])
+def test_protocol_2_does_not_break_where_late_requests_are_sent_again(seed: int, requests: tuple[str, ...]) -> None:
+    history = TransactionHistory(seed, transaction_protocol=2, resends=requests)
+    history.run()
+    assert sum(count for name, count in history.faults.items() if name.startswith("requests are late")) >= 5
+
+
+@pytest.mark.slow
+def test_it_would_break_if_its_ends_did_not_raise_the_epoch(monkeypatch: Patch) -> None:
+    real = Transaction.raised
+
+    def raised(self: Transaction, *more: Any) -> Any:
+        value, epoch = real(self, *more)
+        return replace(value, producer_epoch=epoch), epoch
+
+    monkeypatch.setattr(Transaction, "raised", raised)
+    with pytest.raises(AssertionError):
+        TransactionHistory(0, transaction_protocol=2, resends=("commit", "abort")).run()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from simulation.run_transaction_histories import OPERATIONS, TRANSACTIONS, add, figures_of
 from simulation.transaction_histories import TransactionHistory
+
+FIGURES = Path(__file__).with_name("transaction_figures.json")
 
 
 @pytest.mark.parametrize(("protocol", "seed"), [("0.11.0", 2), ("2.8", 4)])
@@ -15,12 +21,52 @@ def test_transactions_are_whole_and_offsets_count_once_whatever_happens(protocol
     assert len(history.events) >= 5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_more_histories_of_transactions(seed: int) -> None:
-    history = TransactionHistory(seed)
+def test_transactions_of_protocol_2_are_whole_too() -> None:
+    history = TransactionHistory(1, transactions=40, transaction_protocol=2)
     history.run()
-    assert len(history.recorder.history) >= 250
+    assert history.outcomes["committed"] > 20
+    assert len(history.events) >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("first_seed", range(0, 100, 10))
+def test_more_histories_of_transactions(first_seed: int, protocol: int) -> None:
+    for seed in range(first_seed, first_seed + 10):
+        history = TransactionHistory(
+            seed, transactions=TRANSACTIONS, operations=OPERATIONS, transaction_protocol=protocol
+        )
+        history.run()
+        assert len(history.recorder.history) >= OPERATIONS
+
+
+@pytest.mark.parametrize("protocol", ["protocol 1", "protocol 2"])
+def test_recorded_histories_are_long_and_none_failed(protocol: str) -> None:
+    found = json.loads(FIGURES.read_text())[protocol]
+    assert found["failed"] == {}
+    assert found["histories"] == found["historiesOf300"]
+    seeds = [tuple(map(int, each["seeds"].split("-"))) for each in found["runs"]]
+    assert found["histories"] == sum(last - first + 1 for first, last in seeds)
+    states = " ".join(found["faultsByState"])
+    for state in ("Ongoing", "Ongoing to PrepareCommit", "PrepareCommit to CompleteCommit", "CompleteAbort to Ongoing"):
+        assert state in states
+
+
+def test_figures_grow_over_runs(tmp_path: Path) -> None:
+    history = TransactionHistory(3, transactions=5)
+    history.run()
+    one, path = figures_of([history], {3: "wrong"}, 1.4), tmp_path / "figures.json"
+    for commit, seed in (("a", 3), ("a", 4), ("b", 9)):
+        add(path, "protocol 1", one, commit, range(seed, seed + 1))
+    add(path, "protocol 2", one, "b", range(1))
+    found = json.loads(path.read_text())
+    assert [each["histories"] for each in found.values()] == [3, 1]
+    grown = found["protocol 1"]
+    assert grown["runs"] == [{"commit": "a", "seeds": "3-4"}, {"commit": "b", "seeds": "9-9"}]
+    assert grown["operations"] == 3 * one["operations"]
+    assert grown["leastOperations"] == one["leastOperations"]
+    assert grown["failed"] == {"3": "wrong"}
+    assert grown["faultsByState"] == {name: 3 * count for name, count in one["faultsByState"].items()}
 
 
 def test_a_history_of_transactions_repeats_exactly() -> None:

@@ -44,7 +44,9 @@ Work = Callable[[Pending, list[int]], Awaitable[None]]
 INPUTS, OUTPUTS = [TopicPartition(TOPIC, each) for each in (0, 1)], [TopicPartition(TOPIC, each) for each in (2, 3)]
 COMMITTED = FetchOptions(max_wait_ms=100, committed=True)
 DRAINED_WITHIN_S = 180
-PROTOCOLS = ("2.4", "2.8")
+RELEASE = "4.1"
+"""Which has protocol 2 of transactions."""
+PROTOCOLS = {1: ("2.4", "2.8"), 2: ("2.8",)}
 """Before 2.0 leaders do not say which epoch it is that ends at an offset, and logs differ after fast failovers
 (KIP-279, KAFKA-6361): as Kafka's of the time do. `test_transaction_histories.py` has seeds of 0.11.0 in which none is.
 """
@@ -57,10 +59,11 @@ class Fetched(NamedTuple):
 
 
 class TransactionHistory(ClusterUnderFaults):
-    """One history, of at least so many transactions and client operations.
+    """One history, of at least so many transactions and client operations, in one of both protocols of transactions.
 
     `resends`: requests that clients send again when they are not answered, as Kafka's do, rather than
     get a new epoch. Then nothing goes wrong but that these are late: more is not needed to show what that leads to.
+    `verifies`: leaders ask whether their partition is in a transaction of protocol 1.
     """
 
     def __init__(
@@ -70,16 +73,22 @@ class TransactionHistory(ClusterUnderFaults):
         transactions: int = 100,
         operations: int = 0,
         protocol: str | None = None,
+        transaction_protocol: int = 1,
         resends: tuple[str, ...] = (),
+        verifies: bool = True,
     ) -> None:
         settings = {
             "transaction.state.log.num.partitions": str(COORDINATORS[STATE_TOPIC]),
             "offsets.topic.num.partitions": str(COORDINATORS[OFFSETS_TOPIC]),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+            "transaction.partition.verification.enable": str(verifies).lower(),
         }
-        drawn = protocol or Random(f"{seed} protocol").choice(PROTOCOLS)
+        if transaction_protocol == 2:
+            settings["as.version"] = RELEASE
+        drawn = protocol or Random(f"{seed} protocol").choice(PROTOCOLS[transaction_protocol])
         super().__init__(seed, partitions=len(INPUTS) + len(OUTPUTS), protocol=drawn, settings=settings)
         self.transactions, self.operations, self.resends = transactions, operations, resends
+        self.transaction_protocol = transaction_protocol
         self.timeout_ms = self.random.choice([3000, 6000, 15_000])
         self.outcomes = Counter[str]()
         self._aims = 0.3 if resends else self.random.choice([0.005, 0.02, 0.04])
@@ -125,12 +134,20 @@ class TransactionHistory(ClusterUnderFaults):
     async def _live(self, role: str, live: Callable[[str, TransactionalClient], Awaitable[None]]) -> None:
         process = f"{role}.{next(self._lives)}"
         async with self._client(process) as client:
-            producer = TransactionalClient(
-                client, role, self.timeout_ms, resends=self.resends, phase=self._phase(process)
-            )
+            producer = self._producer(client, role, self.timeout_ms, process)
             with suppress(RefusedError):
                 await producer.begin()
                 await live(process, producer)
+
+    def _producer(self, client: Client, name: str, timeout_ms: int, process: str) -> TransactionalClient:
+        return TransactionalClient(
+            client,
+            name,
+            timeout_ms,
+            protocol=self.transaction_protocol,
+            resends=self.resends,
+            phase=self._phase(process),
+        )
 
     def _is_enough(self) -> bool:
         return sum(self.outcomes.values()) >= self.transactions and len(self.recorder.history) >= self.operations
@@ -380,7 +397,7 @@ class TransactionHistory(ClusterUnderFaults):
             for place in positions:
                 while not await self._poll(client, "judge", place, positions):
                     pass
-            producer = TransactionalClient(client, "judge", 1000, resends=(), phase=self._phase("judge"))
+            producer = self._producer(client, "judge", 1000, "judge")
             committed = {place: await producer.committed(place, stable=True) for place in INPUTS}
         self._check()
         read: dict[str, list[tuple[int, str]]] = {str(place): [] for place in positions}

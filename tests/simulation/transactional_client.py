@@ -1,8 +1,10 @@
-"""A transactional producer of transaction protocol 1, as small as it can be, which says what it does not know.
+"""A transactional producer of both transaction protocols, as small as it can be, which says what it does not know.
 
 By itself it is careful: where an answer is lost, it asks for a new epoch before it goes on, so nothing that is still on
 its way can do harm. `resends`: requests that it sends again on another connection instead, as Kafka's Java client does
 (KAFKA-17754).
+
+In protocol 2 (KIP-890) partitions join by their records and by the group's offsets, and each end says the next epoch.
 """
 
 from __future__ import annotations
@@ -82,11 +84,12 @@ class TransactionalClient:
         transactional_id: str,
         timeout_ms: int,
         *,
+        protocol: int = 1,
         resends: Collection[str],
         phase: Callable[[str, BrokerNode], Awaitable[None]],
     ) -> None:
         self.client, self.transactional_id, self.timeout_ms = client, transactional_id, timeout_ms
-        self.pair = NONE
+        self.pair, self.protocol = NONE, protocol
         self._resends, self._phase = resends, phase
         self._sequences: dict[TopicPartition, int] = {}
 
@@ -109,6 +112,8 @@ class TransactionalClient:
 
     async def add(self, places: Iterable[TopicPartition]) -> None:
         """Take partitions into the transaction, the first of which begin it."""
+        if self.protocol == 2:
+            return
         producer_id, epoch = self.pair
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -148,7 +153,8 @@ class TransactionalClient:
         def forget() -> None:
             self.client.forget(place.topic)
 
-        await self._asked("produce", request, ProduceResponse, code, leader, forget, range(3, 10), patience=patience)
+        versions = range(12, 13) if self.protocol == 2 else range(3, 10)
+        await self._asked("produce", request, ProduceResponse, code, leader, forget, versions, patience=patience)
         self._sequences[place] = sequence + len(values)
         return offset
 
@@ -158,9 +164,10 @@ class TransactionalClient:
         adding = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=GROUP_ID
         )
-        await self._coordinated(
-            "add offsets", adding, AddOffsetsToTxnResponse, lambda found: found.error_code, versions=range(4)
-        )
+        if self.protocol == 1:
+            await self._coordinated(
+                "add offsets", adding, AddOffsetsToTxnResponse, lambda found: found.error_code, versions=range(4)
+            )
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=GROUP_ID,
@@ -179,8 +186,9 @@ class TransactionalClient:
             return max(each.error_code for topic in found.topics for each in topic.partitions)
 
         await self._coordinated(
-            "commit offsets", request, TxnOffsetCommitResponse, code, versions=range(4), key=GROUP_ID, kind=GROUP
-        )
+            "commit offsets", request, TxnOffsetCommitResponse, code,
+            versions=range(5, 6) if self.protocol == 2 else range(4), key=GROUP_ID, kind=GROUP,
+        )  # fmt: skip
 
     async def end(self, *, commit: bool) -> None:
         """End the transaction."""
@@ -190,8 +198,15 @@ class TransactionalClient:
             producer_epoch=self.pair[1],
             committed=commit,
         )
-        what = "commit" if commit else "abort"
-        await self._coordinated(what, request, EndTxnResponse, lambda found: found.error_code, versions=range(4))
+
+        def code(found: EndTxnResponse) -> int:
+            if self.protocol == 2 and not found.error_code:
+                self.pair = (found.producer_id, found.producer_epoch)
+                self._sequences.clear()
+            return found.error_code
+
+        versions = range(5, 6) if self.protocol == 2 else range(4)
+        await self._coordinated("commit" if commit else "abort", request, EndTxnResponse, code, versions=versions)
 
     async def committed(self, place: TopicPartition, *, stable: bool) -> int:
         """Return the offset that the group has committed, 0 for none."""

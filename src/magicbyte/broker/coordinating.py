@@ -12,20 +12,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import takewhile
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from magicbyte.broker.appends import Acknowledgement, NewSet
 from magicbyte.broker.metrics import now_ns
 from magicbyte.broker.partition import NO_EPOCH
 from magicbyte.errors import (
+    AppendRefusedError,
     CoordinatorNotAvailableError,
     CorruptRecordError,
     ErrorCode,
     LogDirectoryError,
     MagicbyteError,
     NotLeaderError,
+    OutOfDescriptorsError,
     TopicExistsError,
 )
 from magicbyte.groups.effects import Caller
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 READ_BYTES: Final = 4 << 20  # of a partition's log at a time, when it is loaded
+_LOAD_AGAIN_S: Final = 1.0  # before a log is read again for which there were no descriptors
+_TOGETHER: Final = 100  # effects that are appended as one set
 _QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
 
 
@@ -93,6 +96,14 @@ class Decider(Protocol[S_contra, E_co]):
         """Go on after an append."""
 
 
+class _Pending(NamedTuple, Generic[S]):
+    """An effect that was appended, or was not, and until when its replicas are waited for."""
+
+    store: S
+    appended: Acknowledgement | ErrorCode
+    deadline_ms: int
+
+
 class CoordinatorTopic(NamedTuple):
     """How a topic of the broker's own is made. `replication_factor`: in a cluster."""
 
@@ -122,13 +133,16 @@ class Coordinating(ABC, Generic[S, E, L]):
 
     topic: ClassVar[str]
     what: ClassVar[str]
+    is_joined: ClassVar[bool]
+    """Whether records of several effects may be appended as one set."""
 
     def __init__(self, services: CoordinatorServices, decider: Decider[S, E], expiry_interval_ms: int) -> None:
         self._runtime, self._topics, self._logs, self._replicas, self._appends, self._is_alone = services
         self._decider = decider
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
-        self._stores: dict[int, deque[S]] = {}
+        self._stores: dict[int, deque[S]] = {}  # by partition, what is to be appended
+        self._unacknowledged: dict[int, deque[_Pending[S]]] = {}  # and what the replicas may not have yet
         self._leader_epochs: dict[int, int] = {}  # by partition, the latest that was heard of
         self._to_load: dict[int, int] = {}  # terms by partition
         self._loader: asyncio.Task[None] | None = None
@@ -307,25 +321,56 @@ class Coordinating(ABC, Generic[S, E, L]):
         self._runtime.spawn(self._append_all(store.partition))
 
     async def _append_all(self, partition: int) -> None:
-        """Append what is to be stored in a partition, and go on after each append in that order.
-
-        What is waiting by then is appended, too, before the in-sync replicas are waited for.
-        """
+        """Append what is to be stored in a partition, in order. What is appended does not wait for the replicas."""
         waiting, clock = self._stores[partition], self._runtime.clock
         try:
             while waiting:
-                appended = [await self._append(waiting[0])]
-                while _is_pending(appended[-1]) and len(appended) < len(waiting):
-                    appended.append(await self._append(waiting[len(appended)]))
+                stores = [waiting.popleft()]
+                while waiting and self.is_joined and len(stores) < _TOGETHER:
+                    stores.append(waiting.popleft())
                 began_ms = clock.monotonic_ms()
-                timeouts = [self._timeout_ms(store) for store, _ in zip(waiting, appended, strict=False)]
-                for timeout_ms, run in groupby(zip(timeouts, appended, strict=True), key=itemgetter(0)):
-                    left_ms = timeout_ms - (clock.monotonic_ms() - began_ms)
-                    for code in await self._outcomes(partition, [each for _, each in run], left_ms):
-                        store = waiting.popleft()
-                        self.perform(self._decider.stored(store, code, Moment.of(clock)))
+                outcomes = await self._append(partition, stores)
+                self._appended(
+                    partition,
+                    [
+                        _Pending(store, outcome, began_ms + self._timeout_ms(store))
+                        for store, outcome in zip(stores, outcomes, strict=True)
+                    ],
+                )
         finally:
             del self._stores[partition]
+
+    def _appended(self, partition: int, found: Sequence[_Pending[S]]) -> None:
+        """Go on after appends, at once where the replicas have them and nothing before them is waited for."""
+        waiting = self._unacknowledged.get(partition)
+        if waiting is not None:
+            waiting.extend(found)
+        elif any(_is_pending(each.appended) for each in found):
+            self._unacknowledged[partition] = deque(found)
+            self._runtime.spawn(self._acknowledge_all(partition))
+        else:
+            for each in found:
+                self._stored(each.store, _code_of(each.appended))
+
+    async def _acknowledge_all(self, partition: int) -> None:
+        """Wait until the in-sync replicas have what was appended, and go on after each append in their order."""
+        waiting, clock = self._unacknowledged[partition], self._runtime.clock
+        try:
+            while waiting:
+                deadline_ms = waiting[0].deadline_ms
+                run = list(takewhile(lambda each: each.deadline_ms == deadline_ms, waiting))  # noqa: B023 (used at once)
+                left_ms = deadline_ms - clock.monotonic_ms()
+                for code in await self._outcomes(partition, [each.appended for each in run], left_ms):
+                    self._stored(waiting.popleft().store, code)
+        finally:
+            del self._unacknowledged[partition]
+
+    def _stored(self, store: S, code: ErrorCode) -> None:
+        """Go on after an append. A fault of ours in that ends nothing else."""
+        try:
+            self.perform(self._decider.stored(store, code, Moment.of(self._runtime.clock)))
+        except Exception:
+            log.exception("%s-%d: after an append of %s", self.topic, store.partition, self.what)
 
     async def _outcomes(
         self, partition: int, appended: Sequence[Acknowledgement | ErrorCode], timeout_ms: int
@@ -339,34 +384,60 @@ class Coordinating(ABC, Generic[S, E, L]):
         acknowledged = iter(codes)
         return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
 
-    async def _append(self, store: S) -> Acknowledgement | ErrorCode:
-        """Append the records of one effect as one set; return what acknowledges it, or the code of what went wrong."""
-        runtime = self._runtime
+    async def _append(self, partition: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+        """Append the records of effects as one set; return of each what acknowledges it, or why it is not there."""
         try:
-            partition = await self._replicas.opened(self.topic, store.partition)
-            await runtime.load_numpy()  # to encode with
-            topic = self._topics.known(self.topic)
-            rules, now_ms = topic.config.append, runtime.clock.now_ms()
-            size, encode = self._encoding(store, rules.format, now_ms)
-            records = encode() if size <= _QUICK_BYTES else await runtime.writing.run(encode)
-            if not self._decider.terms.is_present(store.partition, store.term):
-                raise NotLeaderError("another broker has led the partition since they were decided")
-            least = partition.least_in_sync(topic.config.min_insync_replicas)
-            return Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules)), least)
+            return await self._append_together(partition, stores)
+        except AppendRefusedError as error:
+            if len(stores) > 1:  # one of them is too large, say: nothing is written yet
+                return [outcome for each in stores for outcome in await self._append(partition, [each])]
+            code, why = error.code, str(error)
         except MagicbyteError as error:
-            self._complain(store.partition, str(error))
-            return error.code
+            code, why = error.code, str(error)
+        except Exception as error:
+            log.exception("%s-%d: records of %s could not be stored", self.topic, partition, self.what)
+            code, why = ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)
+        self._complain(partition, why)
+        return [code] * len(stores)
+
+    async def _append_together(self, index: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+        runtime = self._runtime
+        partition = await self._replicas.opened(self.topic, index)
+        await runtime.load_numpy()  # to encode with
+        topic = self._topics.known(self.topic)
+        rules, now_ms = topic.config.append, runtime.clock.now_ms()
+        sizes, encoders = zip(*(self._encoding(each, rules.format, now_ms) for each in stores), strict=True)
+        encoded = (
+            [encode() for encode in encoders]
+            if sum(sizes) <= _QUICK_BYTES
+            else await runtime.writing.run(lambda: [encode() for encode in encoders])
+        )
+        is_present = [self._decider.terms.is_present(each.partition, each.term) for each in stores]
+        if not any(is_present):
+            raise NotLeaderError("another broker has led the partition since they were decided")
+        sets = [each for each, is_wanted in zip(encoded, is_present, strict=True) if is_wanted]
+        records = sets[0] if len(sets) == 1 else memoryview(b"".join(sets))
+        least = partition.least_in_sync(topic.config.min_insync_replicas)
+        appended = Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules)), least)
+        return [appended if is_wanted else NotLeaderError.code for is_wanted in is_present]
 
     def _complain(self, partition: int, why: str) -> None:
         self._runtime.complaints.line(log, self.topic, self.what, "%s-%d: records of %s could not be stored: %s",
                                      self.topic, partition, self.what, why)  # fmt: skip
 
     async def _load_all(self) -> None:
-        """Read the logs of partitions that are to be loaded."""
+        """Read the logs of partitions that are to be loaded. One that cannot be read now is read again later."""
         try:
             while self._to_load:
                 partition = next(iter(self._to_load))
-                await self._load(partition, self._to_load.pop(partition))
+                term = self._to_load.pop(partition)
+                try:
+                    await self._load(partition, term)
+                except OutOfDescriptorsError as error:  # it passes, and says nothing of the log
+                    why = "%s-%d is read again later: %s"
+                    self._runtime.complaints.line(log, self.topic, "load", why, self.topic, partition, error)
+                    self._to_load.setdefault(partition, term)
+                    await asyncio.sleep(_LOAD_AGAIN_S)
         finally:
             self._loader = None
 
@@ -381,12 +452,23 @@ class Coordinating(ABC, Generic[S, E, L]):
                 found = await runtime.reading.run(partial(self._read, known))
             finally:
                 runtime.logs_lock.release_shared()
-        except (CorruptRecordError, LogDirectoryError, OSError) as error:
+            self._loaded(partition, term, found)
+        except OutOfDescriptorsError:
+            raise
+        except Exception as error:
+            is_ours = not isinstance(error, CorruptRecordError | LogDirectoryError | OSError)
             if self._decider.terms.is_loading(partition, term):
-                log.critical("%s cannot be read, its %s are not served: %s", key, self.what, error)
+                log.critical("%s cannot be read, its %s are not served: %s", key, self.what, error, exc_info=is_ours)
                 self._decider.load_failed(partition, term)
-            return
-        self._loaded(partition, term, found)
+            elif is_ours:
+                log.exception("%s: behind the load of %s", key, self.what)
+
+
+def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:
+    """Return how an append has ended."""
+    code = appended.code() if isinstance(appended, Acknowledgement) else appended
+    assert code is not None, "it is not waited for any more"
+    return code
 
 
 def give(answer: asyncio.Future[T], value: T) -> None:

@@ -50,6 +50,7 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
 
     topic = OFFSETS_TOPIC
     what = "groups"
+    is_joined = False  # batches of transactions are checked one by one
 
     def __init__(self, services: CoordinatorServices) -> None:
         runtime = services.runtime

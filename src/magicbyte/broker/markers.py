@@ -180,14 +180,22 @@ class MarkerSender:
             for entry in entries:
                 if self._is_void(entry.sent):
                     continue
-                leader = await self._leader(entry.place)
+                leader = await self._found(entry.place)
                 if leader is None:
-                    self._marked(entry.sent, entry.place, ErrorCode.NONE)
+                    self._tell(entry, ErrorCode.NONE)
                 elif leader == NOBODY:
                     parked.append(entry)
                 else:
                     self._outbox(leader).put(entry)
             entries = parked
+
+    async def _found(self, place: TopicPartition) -> int | None:
+        """Do as `_leader`; where a fault of ours is in the way, nobody leads the partition for now."""
+        try:
+            return await self._leader(place)
+        except Exception:
+            log.exception("%s: who leads it", place)
+            return NOBODY
 
     async def _leader(self, place: TopicPartition) -> int | None:
         """Return who leads a partition, NOBODY while that is not known; None for a partition that is no more."""
@@ -222,21 +230,35 @@ class MarkerSender:
                 entries = [each for each in entries if not self._is_void(each.sent)]
                 if not entries:
                     continue
-                wanted = [(each.place, _marker(each.sent)) for each in entries]
-                if leader == self._runtime.node_id:
-                    codes = await write_markers(self._writer, wanted, Turns())
-                else:
-                    try:
-                        codes = _told(await link.send(_request(wanted)), wanted)
-                    except MagicbyteError as error:
-                        why = "markers are sent again: %s"
-                        self._runtime.complaints.line(log, link.name, "markers", why, error)
-                        codes = [ErrorCode.NETWORK_EXCEPTION] * len(wanted)
+                codes = await self._written(leader, link, [(each.place, _marker(each.sent)) for each in entries])
                 for entry, code in zip(entries, codes, strict=True):
-                    self._marked(entry.sent, entry.place, code)
+                    self._tell(entry, code)
         finally:
             del self._outboxes[leader]
             await link.aclose()
+
+    async def _written(
+        self, leader: int, link: PeerLink, wanted: Sequence[tuple[TopicPartition, Marker]]
+    ) -> list[ErrorCode]:
+        """Have a broker write markers; return how each ends. One that a fault of ours keeps back is sent again, too."""
+        try:
+            if leader == self._runtime.node_id:
+                return await write_markers(self._writer, wanted, Turns())
+            return _told(await link.send(_request(wanted)), wanted)
+        except MagicbyteError as error:
+            code, why = ErrorCode.NETWORK_EXCEPTION, str(error)
+        except Exception as error:
+            log.exception("%s: markers could not be written", link.name)
+            code, why = ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)
+        self._runtime.complaints.line(log, link.name, "markers", "markers are sent again: %s", why)
+        return [code] * len(wanted)
+
+    def _tell(self, entry: _Entry, code: ErrorCode) -> None:
+        """Tell the outcome of a marker. A fault of ours in that keeps no other marker back."""
+        try:
+            self._marked(entry.sent, entry.place, code)
+        except Exception:
+            log.exception("%s: behind a marker of %s", entry.place, entry.sent.transactional_id)
 
 
 def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkersRequest:

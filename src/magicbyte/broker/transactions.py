@@ -57,6 +57,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
 
     topic = STATE_TOPIC
     what = "transactional ids"
+    is_joined = True
 
     def __init__(
         self,
