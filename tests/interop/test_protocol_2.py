@@ -43,7 +43,7 @@ from magicbyte.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from magicbyte.testing import Broker
+from magicbyte.testing import Broker, Cluster
 from magicbyte.transactions.answers import codes_of
 from magicbyte.transactions.records import TransactionKey, TransactionValue, decode_value
 from magicbyte.transactions.transaction import by_topic, places_of
@@ -67,9 +67,13 @@ Said = tuple[str, object]
 
 
 @pytest.mark.parametrize("release", [RELEASE, "3.9"])
-def test_a_java_producer_goes_by_the_protocol_of_the_release_and_carries_over_exactly_once(release: str) -> None:
-    with Broker({**SETTINGS, "as.version": release}) as broker:
-        address = broker.bootstrap_servers
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_a_java_producer_goes_by_the_protocol_of_the_release_and_carries_over_exactly_once(
+    release: str, brokers: int
+) -> None:
+    settings = {**SETTINGS, "as.version": release}
+    with Broker(settings) if brokers == 1 else Cluster(brokers, settings) as served:
+        address, numbers = served.bootstrap_servers, range(1, brokers + 1)
         filler = Producer({"bootstrap.servers": address})
         for value in VALUES:
             filler.produce("from", value, partition=0)
@@ -78,7 +82,13 @@ def test_a_java_producer_goes_by_the_protocol_of_the_release_and_carries_over_ex
         assert values(address, "to") == VALUES
         assert len(values(address, "to", "read_uncommitted")) > len(VALUES)
         assert committed_by(address, "g") == len(VALUES)
-        asked = {(each.api_key, each.version) for each in broker.served.metrics.asked}
+        members = [served] if isinstance(served, Broker) else [served.brokers[each] for each in numbers]
+        asked = {
+            (each.api_key, each.version)
+            for member in members
+            for each in member.served.metrics.asked
+            if each.api_key != 24 or each.version < 4  # what leaders ask coordinators
+        }
     if release == RELEASE:
         assert {(0, 12), (26, 5), (28, 5)} <= asked
         assert not {key for key, _ in asked} & {24, 25}, "partitions join by their records"
