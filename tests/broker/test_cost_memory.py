@@ -223,7 +223,7 @@ def test_megabytes_of_a_group_are_encoded_in_a_thread(folder: Path, monkeypatch:
             for size in (10, 100_000):
                 term = broker.groups.coordinator.terms[0].number
                 store = StoreRecords(0, term, ((b"key", bytes(size)),))
-                (appended,) = await broker.groups._append(0, [store])
+                (appended,) = await broker.groups.log._append(0, [store])
                 assert isinstance(appended, Acknowledgement)
                 assert appended.code() is ErrorCode.NONE
 

@@ -199,7 +199,7 @@ def test_records_that_were_decided_before_a_move_are_not_appended_after_it(tmp_p
             broker.groups.resigned(MOVED, 1)
             broker.groups.elected(MOVED, 2)
             assert await loaded(peer) == (ErrorCode.NONE, [7])
-            assert await broker.groups._append(MOVED, [store]) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+            assert await broker.groups.log._append(MOVED, [store]) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
             assert log.log_end_offset == end
             peer.close()
 
@@ -222,7 +222,7 @@ def test_commits_are_appended_while_those_before_wait_for_the_in_sync_replicas(
 
     async def replicated(acknowledgements: Sequence[Acknowledgement], _timeout_ms: int) -> list[ErrorCode]:
         waits.append(len(acknowledgements))
-        while len(waits) == 1 and len(broker.groups._unacknowledged[MOVED]) < 3:  # the others are appended meanwhile
+        while len(waits) == 1 and len(broker.groups.log._unacknowledged[MOVED]) < 3:  # others come
             await asyncio.sleep(0)
         return [code] * len(acknowledgements)
 

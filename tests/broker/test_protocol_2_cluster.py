@@ -158,10 +158,9 @@ def test_56_records_wait_at_their_producer_while_the_coordinator_moves(tmp_path:
     async def work() -> None:
         async with verifying(tmp_path, as_version=RELEASE) as members:
             broker, peer = await coordinator(members)
-            pair = await begin(peer)
+            pair, place = await begin(peer), far(members, broker)
             await members.kill(broker.node_id)
             peer.close()
-            place = far(members, broker)
             assert await sent(members, pair, place, 0, b"a") == 0
             _, peer = await coordinator(members)
             await done(peer, pair)

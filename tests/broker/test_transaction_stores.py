@@ -19,7 +19,6 @@ from magicbyte.broker import markers as sending
 from magicbyte.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.markers import MarkerSender
-from magicbyte.broker.transactions import Transactions
 from magicbyte.errors import AppendRefusedError, ErrorCode, OutOfDescriptorsError
 from magicbyte.groups.partitioning import STATE_TOPIC
 from magicbyte.ports import TopicPartition
@@ -118,11 +117,10 @@ def test_a_fault_of_ours_in_an_append_is_told_and_the_next_request_is_served(
     tmp_path: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
-        async with serving(tmp_path, **ONE) as (_, peer):
+        async with serving(tmp_path, **ONE) as (broker, peer):
             pair = await begin(peer)
-            monkeypatch.setattr(
-                Transactions, "_append_together", once(Transactions._append_together, ValueError("a fault"))
-            )
+            log = broker.transactions.log
+            monkeypatch.setattr(log, "_append_together", once(log._append_together, ValueError("a fault")))
             assert await add(peer, pair, A) == [-1]
             assert await add(peer, pair, A) == [0]
             await ended(peer, pair)

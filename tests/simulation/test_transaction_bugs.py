@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from magicbyte.broker.coordinating import Coordinating
-from magicbyte.broker.transactions import Transactions
+from magicbyte.broker.coordinator_log import CoordinatorLog
 from magicbyte.errors import AppendRefusedError, ErrorCode
 from magicbyte.groups import loading as group_loading
 from magicbyte.groups import offsets
 from magicbyte.groups.effects import Reply
+from magicbyte.groups.partitioning import STATE_TOPIC
 from magicbyte.groups.terms import CoordinatorTerms
 from magicbyte.log.append.producer_check import ProducerChecks
 from magicbyte.log.live.partition_log import PartitionLog
@@ -189,14 +189,14 @@ def offsets_that_are_not_added_to_the_transaction(patch: Patch) -> None:
 
 @planted(0)
 def states_that_count_before_the_replicas_have_them(patch: Patch) -> None:
-    real = Coordinating._outcomes
+    real = CoordinatorLog._outcomes
 
     async def outcomes(self: Any, partition: int, appended: Any, timeout_ms: int) -> Any:
-        if isinstance(self, Transactions):
+        if self._topic == STATE_TOPIC:
             return [each if isinstance(each, ErrorCode) else ErrorCode.NONE for each in appended]
         return await real(self, partition, appended, timeout_ms)
 
-    patch.setattr(Coordinating, "_outcomes", outcomes)
+    patch.setattr(CoordinatorLog, "_outcomes", outcomes)
 
 
 @planted(2)

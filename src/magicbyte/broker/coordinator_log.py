@@ -1,0 +1,211 @@
+"""The log in which a coordinator keeps what it knows: what it wants stored is appended to its topic, in order.
+
+An append does not wait until the in-sync replicas have the one before. The outcomes are told in order, too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from magicbyte.broker.appends import Acknowledgement, NewSet
+from magicbyte.errors import AppendRefusedError, ErrorCode, MagicbyteError, NotLeaderError
+from magicbyte.printable import logger
+
+if TYPE_CHECKING:
+    from magicbyte.broker.appends import Appends
+    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.topics import Topics
+    from magicbyte.records.encode import Format
+
+log = logger(__name__)
+
+_TOGETHER: Final = 100  # effects that are appended as one set
+_QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
+
+
+class Stores(Protocol):
+    """What a coordinator wants appended to a partition of its topic, decided in one of its terms."""
+
+    @property
+    def partition(self) -> int:
+        """The partition."""
+
+    @property
+    def term(self) -> int:
+        """The term."""
+
+
+S = TypeVar("S", bound=Stores)
+
+
+class StoreRules(NamedTuple, Generic[S]):
+    """What one coordinator's effects are.
+
+    `encoding` gives about how many bytes are to be appended, and what makes them. `timeout_ms`: how long the replicas
+    are waited for. `is_present`: whether the term of the effect lasts still. `stored` is told the outcome.
+    """
+
+    encoding: Callable[[S, Format, int], tuple[int, Callable[[], memoryview]]]
+    timeout_ms: Callable[[S], int]
+    is_present: Callable[[S], bool]
+    stored: Callable[[S, ErrorCode], None]
+
+
+class _Pending(NamedTuple, Generic[S]):
+    """An effect that was appended, or was not, and until when its replicas are waited for."""
+
+    store: S
+    appended: Acknowledgement | ErrorCode
+    deadline_ms: int
+
+
+class CoordinatorLog(Generic[S]):
+    """Appends the effects of one coordinator to the partitions of its topic.
+
+    `name`: the topic, and what it keeps, for messages. `is_joined`: whether records of several effects may be appended
+    as one set.
+    """
+
+    def __init__(
+        self,
+        name: tuple[str, str],
+        services: tuple[Runtime, Topics, Replicas, Appends],
+        rules: StoreRules[S],
+        *,
+        is_joined: bool,
+    ) -> None:
+        self._topic, self._what = name
+        self._runtime, self._topics, self._replicas, self._appends = services
+        self._rules, self._is_joined = rules, is_joined
+        self._stores: dict[int, deque[S]] = {}  # by partition, what is to be appended
+        self._unacknowledged: dict[int, deque[_Pending[S]]] = {}  # and what the replicas may not have yet
+
+    def store(self, store: S) -> None:
+        """Append after all that is to be appended to the same partition already."""
+        waiting = self._stores.get(store.partition)
+        if waiting is not None:
+            waiting.append(store)
+            return
+        self._stores[store.partition] = deque([store])
+        self._runtime.spawn(self._append_all(store.partition))
+
+    async def _append_all(self, partition: int) -> None:
+        """Append what is to be stored in a partition, in order. What is appended does not wait for the replicas."""
+        waiting, clock = self._stores[partition], self._runtime.clock
+        try:
+            while waiting:
+                stores = [waiting.popleft()]
+                while waiting and self._is_joined and len(stores) < _TOGETHER:
+                    stores.append(waiting.popleft())
+                began_ms = clock.monotonic_ms()
+                outcomes = await self._append(partition, stores)
+                self._appended(
+                    partition,
+                    [
+                        _Pending(store, outcome, began_ms + self._rules.timeout_ms(store))
+                        for store, outcome in zip(stores, outcomes, strict=True)
+                    ],
+                )
+        finally:
+            del self._stores[partition]
+
+    def _appended(self, partition: int, found: Sequence[_Pending[S]]) -> None:
+        """Go on after appends, at once where the replicas have them and nothing before them is waited for."""
+        waiting = self._unacknowledged.get(partition)
+        if waiting is not None:
+            waiting.extend(found)
+        elif any(_is_pending(each.appended) for each in found):
+            self._unacknowledged[partition] = deque(found)
+            self._runtime.spawn(self._acknowledge_all(partition))
+        else:
+            for each in found:
+                self._stored(each.store, _code_of(each.appended))
+
+    async def _acknowledge_all(self, partition: int) -> None:
+        """Wait until the in-sync replicas have what was appended, and go on after each append in their order."""
+        waiting, clock = self._unacknowledged[partition], self._runtime.clock
+        try:
+            while waiting:
+                deadline_ms = waiting[0].deadline_ms
+                run = list(takewhile(lambda each: each.deadline_ms == deadline_ms, waiting))  # noqa: B023 (used at once)
+                left_ms = deadline_ms - clock.monotonic_ms()
+                for code in await self._outcomes(partition, [each.appended for each in run], left_ms):
+                    self._stored(waiting.popleft().store, code)
+        finally:
+            del self._unacknowledged[partition]
+
+    def _stored(self, store: S, code: ErrorCode) -> None:
+        """Go on after an append. A fault of ours in that ends nothing else."""
+        try:
+            self._rules.stored(store, code)
+        except Exception:
+            log.exception("%s-%d: after an append of %s", self._topic, store.partition, self._what)
+
+    async def _outcomes(
+        self, partition: int, appended: Sequence[Acknowledgement | ErrorCode], timeout_ms: int
+    ) -> list[ErrorCode]:
+        """Wait until the in-sync replicas have what was appended; return how each append ends."""
+        waits = [each for each in appended if isinstance(each, Acknowledgement)]
+        codes = await self._appends.replicated(waits, timeout_ms)
+        for code in dict.fromkeys(codes):
+            if code:
+                self._complain(partition, f"the in-sync replicas do not have them: {code.name}")
+        acknowledged = iter(codes)
+        return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
+
+    async def _append(self, partition: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+        """Append the records of effects as one set; return of each what acknowledges it, or why it is not there."""
+        try:
+            return await self._append_together(partition, stores)
+        except AppendRefusedError as error:
+            if len(stores) > 1:  # one of them is too large, say: nothing is written yet
+                return [outcome for each in stores for outcome in await self._append(partition, [each])]
+            code, why = error.code, str(error)
+        except MagicbyteError as error:
+            code, why = error.code, str(error)
+        except Exception as error:
+            log.exception("%s-%d: records of %s could not be stored", self._topic, partition, self._what)
+            code, why = ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)
+        self._complain(partition, why)
+        return [code] * len(stores)
+
+    async def _append_together(self, index: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+        runtime = self._runtime
+        partition = await self._replicas.opened(self._topic, index)
+        await runtime.load_numpy()  # to encode with
+        topic = self._topics.known(self._topic)
+        rules, now_ms = topic.config.append, runtime.clock.now_ms()
+        sizes, encoders = zip(*(self._rules.encoding(each, rules.format, now_ms) for each in stores), strict=True)
+        encoded = (
+            [encode() for encode in encoders]
+            if sum(sizes) <= _QUICK_BYTES
+            else await runtime.writing.run(lambda: [encode() for encode in encoders])
+        )
+        is_present = [self._rules.is_present(each) for each in stores]
+        if not any(is_present):
+            raise NotLeaderError("another broker has led the partition since they were decided")
+        sets = [each for each, is_wanted in zip(encoded, is_present, strict=True) if is_wanted]
+        records = sets[0] if len(sets) == 1 else memoryview(b"".join(sets))
+        least = partition.least_in_sync(topic.config.min_insync_replicas)
+        appended = Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules)), least)
+        return [appended if is_wanted else NotLeaderError.code for is_wanted in is_present]
+
+    def _complain(self, partition: int, why: str) -> None:
+        self._runtime.complaints.line(log, self._topic, self._what, "%s-%d: records of %s could not be stored: %s",
+                                     self._topic, partition, self._what, why)  # fmt: skip
+
+
+def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:
+    """Return how an append has ended."""
+    code = appended.code() if isinstance(appended, Acknowledgement) else appended
+    assert code is not None, "it is not waited for any more"
+    return code
+
+
+def _is_pending(appended: Acknowledgement | ErrorCode) -> bool:
+    """Whether the in-sync replicas have to be waited for."""
+    return isinstance(appended, Acknowledgement) and appended.code() is None
