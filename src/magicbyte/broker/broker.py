@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
@@ -69,11 +69,7 @@ if TYPE_CHECKING:
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
 
 log = logger(__name__)
-P = ParamSpec("P")
-T = TypeVar("T")
 
-_SLOW_NS: Final = 5_000_000  # for what is short: a look-up, a write to the system's cache
-MOST_THREADS: Final = 32  # that wait for disks, of each kind
 _MOST_OPEN_FILES: Final = 1 << 16
 GRACE_MS: Final = 5000  # for requests in work when the broker stops
 
@@ -84,13 +80,13 @@ class Broker:
     It is a cluster by itself, and leads all partitions, unless it has the tree of a cluster: `session` opens that, or
     `zookeeper.connect` says where it is. Then it has a `membership`, and `cache` is what the controller told it.
 
-    `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `logs_lock` by who
-    changes what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread,
-    `reading` or `writing`: those that read much hold up no write. `ports` are those that are listened on, by listener.
-    `slow_ns`: requests that take so long are logged. `clock`, `files`, `threads`, `network` and `random` are this
-    machine's unless given. `around` is for tests: it is given the handler of a
-    connection, and returns the one that gets its requests. `repairs`: logs that cannot be opened as they are lose what
-    is damaged in them, which goes to the quarantine; else their partitions are offline.
+    It makes all other objects of `broker/` and gives each what it uses; none is given the broker (docs/decisions/0015).
+    `runtime` is there from the beginning, `parts` once the logs are open. `ports` are the ports that it listens on, by
+    listener.
+
+    `clock`, `files`, `threads`, `network` and `random` are this machine's unless given. `around` is for tests: it is
+    given the handler of a connection, and returns the one that gets its requests. `repairs`: logs that cannot be opened
+    as they are lose what is damaged in them, which goes to the quarantine; else their partitions are offline.
     """
 
     controller: ControllerService | None = None
