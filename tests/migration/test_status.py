@@ -15,17 +15,12 @@ from magicbyte.migration.status import (
 )
 from magicbyte.records.encode import Format
 from magicbyte.releases import Release, releases_of
+from migration.builders import broker
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 ONE = TopicStage(Format.V1, Phase.ONE, Step.UPGRADE_CONSUMERS)
 TWO = TopicStage(Format.V1, Phase.TWO, Step.WAIT)
 DONE = TopicStage(Format.V1, Phase.DONE, Step.NOTHING)
-
-
-def broker(number: int, release: str, protocol: str | None = None, form: str | None = None) -> BrokerFacts:
-    settings = {"inter.broker.protocol.version": protocol, "log.message.format.version": form}
-    told = {name: text for name, text in settings.items() if text is not None}
-    return BrokerFacts(number, f"host{number}:9092", Release.of(release).answered(), told or None)
 
 
 def staged(*brokers: BrokerFacts, topic: TopicStage = ONE) -> ClusterStage:

@@ -3,13 +3,7 @@
 from magicbyte.migration.status import BrokerFacts, ClusterPhase, ClusterStage, ClusterStep
 from magicbyte.migration.waiting import progress_of
 from magicbyte.records.encode import Format
-from magicbyte.releases import Release
-
-
-def broker(number: int, release: str, protocol: str | None = None, form: str | None = None) -> BrokerFacts:
-    settings = {"inter.broker.protocol.version": protocol, "log.message.format.version": form}
-    told = {name: text for name, text in settings.items() if text is not None}
-    return BrokerFacts(number, f"host{number}:9092", Release.of(release).answered(), told or None)
+from migration.builders import broker
 
 
 def stage(step: ClusterStep) -> ClusterStage:
