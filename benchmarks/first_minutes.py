@@ -3,11 +3,13 @@
 `wheel`: `pip install` of the wheel with every package already in a folder, so that no network is timed; what was
 downloaded and what is on the disk then; the first `--version`, the first inventory of the tour's logs, and the tour,
 each as the first of its kind in that home. `clone`: `git clone` of what is committed, until `./magicbyte` has made its
-own .venv, and shown an inventory. `load_average` is the machine's, of two cores, at the end of a case.
+own .venv, and shown an inventory. `cpu_seconds` are the processor's, on all cores. `load_average` is the machine's, of
+two cores, at the end of a case.
 
 Run: tools/build.sh dist && python benchmarks/first_minutes.py   (written to benchmarks/results/first_minutes.json)
 """
 
+import resource
 import shutil
 import subprocess
 import sys
@@ -36,11 +38,24 @@ def environment(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "PATH": str(programs), "LANG": "C.UTF-8", "PIP_NO_INDEX": "1"}
 
 
-def timed(*command: str | Path, **options: Any) -> float:
-    """Run a command, which must succeed; return the seconds that it took."""
-    begin = time.monotonic()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900, **options)
-    return round(time.monotonic() - begin, 2)
+class Clock:
+    """Runs commands, and keeps what they took: `seconds` of time, `cpu` of the processor's, by name."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = {}
+
+    def time(self, name: str, *command: str | Path, **options: Any) -> None:
+        """Run a command, which must succeed, and keep what it took under `name`, on top of what is there."""
+        begin, used = time.monotonic(), processor()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900, **options)
+        for unit, taken in (("seconds", time.monotonic() - begin), ("cpu_seconds", processor() - used)):
+            self.found[f"{name}_{unit}"] = round(self.found.get(f"{name}_{unit}", 0) + taken, 2)
+
+
+def processor() -> float:
+    """Return the processor's seconds that all commands so far have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def megabytes(folder: Path) -> float:
@@ -69,15 +84,15 @@ def wheel(folder: Path) -> dict[str, Any]:
     kept, who = packages(folder), environment(folder / "home")
     python = folder / "venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    before = megabytes(folder / "venv")
-    install = timed(python, *PIP, "install", "--find-links", kept, built, env=who)
+    before, clock = megabytes(folder / "venv"), Clock()
+    clock.time("install", python, *PIP, "install", "--find-links", kept, built, env=who)
     command = folder / "venv/bin/magicbyte"
-    found = {"install_seconds": install, "version_seconds": timed(command, "--version", env=who)}
-    timed(command, "tour", "--unpack", folder / "tour", env=who)
-    found["first_inventory_seconds"] = timed(command, "inventory", folder / "tour/logs", env=who)
-    found["tour_seconds"] = timed(command, "tour", env=who)
+    clock.time("version", command, "--version", env=who)
+    clock.time("unpack", command, "tour", "--unpack", folder / "tour", env=who)
+    clock.time("first_inventory", command, "inventory", folder / "tour/logs", env=who)
+    clock.time("tour", command, "tour", env=who)
     names = sorted(path.name for path in (folder / "venv").glob("lib/python*/site-packages/*"))
-    found |= {
+    found = clock.found | {
         "megabytes_to_download": round(sum(path.stat().st_size for path in [built, *kept.glob("*.whl")]) / 1e6, 1),
         "megabytes_on_disk": round(megabytes(folder / "venv") - before, 1),
         "has_numba": any(name.startswith(("numba", "llvmlite")) for name in names),
@@ -90,14 +105,12 @@ def clone(folder: Path) -> dict[str, Any]:
     """Measure a clone, until its first inventory."""
     kept, who = packages(folder), environment(folder / "home")
     who["PIP_FIND_LINKS"] = str(kept)
-    timed("git", "clone", "--quiet", ROOT, folder / "clone", env=who)  # of a local folder: what it takes is the host's
-    begin = time.monotonic()
-    found = {
-        "unpacked_seconds": timed("./magicbyte", "tour", "--unpack", folder / "tour", cwd=folder / "clone", env=who)
-    }
-    timed("./magicbyte", "inventory", folder / "tour/logs", cwd=folder / "clone", env=who)
-    found["first_inventory_seconds"] = round(time.monotonic() - begin, 2)
-    found["tour_seconds"] = timed("./magicbyte", "tour", cwd=folder / "clone", env=who)
+    clock, there = Clock(), {"cwd": folder / "clone", "env": who}
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder / "clone"], check=True)  # what it takes is the host's
+    clock.time("first_inventory", "./magicbyte", "tour", "--unpack", folder / "tour", **there)
+    clock.time("first_inventory", "./magicbyte", "inventory", folder / "tour/logs", **there)
+    clock.time("tour", "./magicbyte", "tour", **there)
+    found = clock.found
     found["megabytes_to_download"] = megabytes(kept)
     found["megabytes_on_disk"] = megabytes(folder / "clone/.venv")
     return judged(found)

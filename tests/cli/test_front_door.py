@@ -1,5 +1,7 @@
 """What all commands have in common: groups in the help, completion, flags that mean the same."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +88,34 @@ def test_quick_and_deep_exclude_each_other(tmp_path: Path) -> None:
     result = run("verify", tmp_path, "--quick", "--deep")
     assert result.exit_code == 2
     assert "exclude each other" in result.stderr
+
+
+def test_a_format_of_json_has_a_flag_of_its_own_everywhere() -> None:
+    """Also where objects come one by one; what has other formats besides says which one it stands for."""
+    formats = {name: option for name, option in options_named("--format") if isinstance(option.type, click.Choice)}
+    flags = dict(options_named("--json"))
+    assert len(formats) > 20
+    for name, option in formats.items():
+        assert isinstance(option.type, click.Choice)
+        meant = next(each for each in option.type.choices if each.startswith("json"))
+        assert flags[name].help == f"The same as --format {meant}."
+    assert set(flags) - set(formats) <= {"consume", "rescue"}  # which have text or JSON, and no format
+
+
+@pytest.mark.parametrize("given", [["--json"], ["--format", "json"], ["--format", "text", "--json"]])
+def test_json_by_flag_is_what_it_is_by_name(given: list[str]) -> None:
+    assert json.loads(run("schema", "list", *given).stdout)[0].keys() == {"name", "kind"}
+
+
+def test_a_message_is_listed_shown_and_when_misspelt_guessed() -> None:
+    assert re.search(r"^FetchRequest +messages$", run("schema", "list").stdout, re.MULTILINE)
+    assert '"name": "FetchRequest"' in run("schema", "show", "FetchRequest").stdout
+    result = run("schema", "show", "FetchReqest")
+    assert (result.exit_code, 'did you mean "FetchRequest"?' in result.stderr) == (2, True)
+
+
+def test_a_misspelt_setting_of_serve_stops_it(tmp_path: Path) -> None:
+    result = run("serve", "--dir", tmp_path, "num.partition=3")
+    assert result.exit_code == 2
+    assert "did you mean 'num.partitions'?" in result.stderr
+    assert list(tmp_path.iterdir()) == []

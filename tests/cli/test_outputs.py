@@ -60,6 +60,7 @@ INPUTS = {
     ("dump", "segments"), ("dump", "files"), ("diff", "a"), ("diff", "b"), ("plan", "directories"),
     ("schema generate", "directory"), ("schema advise", "message"), ("schema advise", "samples_path"),
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
+    ("schema show", "message"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"),
     ("rescue", "backup"), ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
     ("cluster status", "directory"), ("migrate status", "directories"), ("migrate next", "directories"),

@@ -527,14 +527,17 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
             return stored
         return Format.V2 if self.inter_broker_protocol_version >= _NEEDED[Format.V2] else Format.V1
 
-    def warnings(self) -> list[str]:
-        """Return what whoever starts the broker should know of these settings, a line each."""
-        unknown = sorted(
+    def unknown(self) -> list[str]:
+        """Return the names of the settings that are given and have no effect."""
+        return sorted(
             name
             for name in self.static
             if not (name in SETTINGS or _DIALECT.fullmatch(name) or is_of_security(name) or is_of_rates(name))
         )
-        found = [f"{name}: unknown, or without effect here{_meant(name)}" for name in unknown]
+
+    def warnings(self) -> list[str]:
+        """Return what whoever starts the broker should know of these settings, a line each."""
+        found = [f"{name}: unknown, or without effect here{_meant(name)}" for name in self.unknown()]
         for each in self.listeners:
             if not each.is_loopback and not each.security_protocol.startswith("SASL"):
                 where = each.host or "all interfaces"

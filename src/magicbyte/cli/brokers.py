@@ -42,13 +42,6 @@ def bootstrap_option(command: F) -> F:
     )
 
 
-def format_option(command: F) -> F:
-    """Add --format: `form`, text or json."""
-    return click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)(
-        command
-    )
-
-
 def client_of(bootstrap: str, *, client_id: str = "magicbyte", settings: Mapping[str, Any] | None = None) -> Client:
     """Return a client of these brokers, which is to be closed. `settings`: those that the command is given.
 

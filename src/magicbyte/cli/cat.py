@@ -89,7 +89,9 @@ class WantedRecords:
 @click.option("-n", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="As a consumer's isolation.level.")  # fmt: skip
+@options.json_option("jsonl")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl", "csv", "arrow", "parquet"]), default=None,
+              callback=options.form_of,
               help="[default: text, and jsonl with --batches]")  # fmt: skip
 @click.option("--values", type=click.Choice(list(render.CELLS)), default=None,
               help="How jsonl and csv show bytes; json puts JSON documents in as such.  [default: base64]")  # fmt: skip

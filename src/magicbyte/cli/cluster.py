@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from magicbyte.cli.brokers import client_of, format_option
+from magicbyte.cli.brokers import client_of
 from magicbyte.cli.client_settings import client_options
-from magicbyte.cli.options import key_values
+from magicbyte.cli.options import format_option, key_values
 from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
 from magicbyte.public.sources import explained

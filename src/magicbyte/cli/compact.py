@@ -45,7 +45,7 @@ if TYPE_CHECKING:
               help="Memory for keys, 27 bytes each; if it does not suffice there are several rounds.")  # fmt: skip
 @click.option("--kafka", "version", metavar="VERSION",
               help="Work as the cleaner of this Kafka does.  [default: as the index files that are there]")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @options.as_option
 def compact(
     paths: tuple[str, ...],

@@ -62,7 +62,7 @@ _NOUNS = {
               help="Write indexes as this Kafka does.  [default: 0.9.0.1 for v0, 0.10.2.2 for v1, or 4.3]")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Compare every record written with its source.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @options.dialect_option
 @options.as_option
 @options.max_batch_bytes_option

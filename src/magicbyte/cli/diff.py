@@ -54,7 +54,7 @@ def _dialect(side: str) -> Callable[[F], F]:
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--ignore", callback=ignored_names, metavar="WHAT,…",
               help="Do not compare timestamps (times and types), headers, or control records.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @click.option("--limit", type=click.IntRange(0), default=100, show_default=True, metavar="N",
               help="Describe at most so many differences of a partition; all are counted.")  # fmt: skip
 @_dialect("a")

@@ -57,7 +57,9 @@ def _refuse(instead: str) -> Any:
 @click.command()
 @click.argument("segments", nargs=-1, metavar="SEGMENT...")
 @click.option("--deep", is_flag=True, help="Also the records, keys and values readable; inside of compressed sets.")
-@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
+@options.json_option("jsonl")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True,
+              callback=options.form_of)  # fmt: skip
 @click.option("--anatomy", "as_anatomy", is_flag=True, help="One entry's bytes in hex, each field named.")
 @click.option("--at", type=click.IntRange(0), metavar="POSITION",
               help="With --anatomy: a position in the entry, in bytes.  [default: 0]")  # fmt: skip

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
+from magicbyte.cli.brokers import bootstrap_option, client_of
+from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
 from magicbyte.log.files.units import parse_time

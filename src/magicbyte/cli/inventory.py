@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @options.paths_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--deep", is_flag=True, help="Decode every record and verify every checksum, too.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @options.dialect_option
 @options.as_option
 @click.option(

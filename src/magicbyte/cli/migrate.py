@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
+from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.canary import canary
 from magicbyte.cli.client_settings import client_options
-from magicbyte.cli.options import OutputPath
+from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.plan import PlanOptions, made_plan, plan_text
 from magicbyte.cli.render import table_lines

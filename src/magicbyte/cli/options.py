@@ -56,6 +56,33 @@ def dialect_name(_context: click.Context, _parameter: click.Parameter, value: st
     return None if value is None else Dialect(value)
 
 
+_AS_JSON = "magicbyte.json"  # in the context, which has what was given by flag before other options are looked at
+
+
+def json_option(form: str = "json") -> Callable[[F], F]:
+    """Add --json, which stands for `--format` with this value. `form_of` has to be the callback of --format."""
+
+    def note(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+        if given:
+            context.meta[_AS_JSON] = form
+
+    return click.option("--json", is_flag=True, is_eager=True, expose_value=False, callback=note,
+                        help=f"The same as --format {form}.")  # fmt: skip
+
+
+def form_of(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return the format that is asked for, by --json or by name: a callback."""
+    found: str | None = context.meta.get(_AS_JSON, value)
+    return found
+
+
+def format_option(command: F) -> F:
+    """Add --format, text or json, as `form`; and --json."""
+    choice = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+                          callback=form_of)  # fmt: skip
+    return json_option()(choice(command))
+
+
 class OutputPath(_PathType):
     """A file or folder of this machine that a command writes: a Path, of a path or of a file: URL.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.options import OutputPath
+from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text
 
@@ -37,7 +37,7 @@ def pipeline() -> None:
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="The Spark master to run at.")
 @click.option("--dry-run", is_flag=True, help="Check the file, say what would be done, and do nothing.")
 @click.option("--resume", is_flag=True, help="Go on in a sink where an earlier run was: what it did is not done again.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option
 def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None:
     """Run the pipeline in FILE, a TOML file.
 

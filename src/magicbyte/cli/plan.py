@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.brokers import client_of, format_option
+from magicbyte.cli.brokers import client_of
 from magicbyte.cli.client_settings import client_options
-from magicbyte.cli.options import key_values
+from magicbyte.cli.options import format_option, key_values
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
 from magicbyte.clock import SystemClock

@@ -48,7 +48,7 @@ Json = dict[str, Any]
     "--write", is_flag=True, help="Put the files that are not the same in their place. The broker must be stopped."
 )
 @click.option("--out", type=options.OutputPath(folder=True), metavar="DIR", help="Put all files below DIR instead.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @options.dialect_option
 @options.as_option
 @options.max_batch_bytes_option

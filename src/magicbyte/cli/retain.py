@@ -48,7 +48,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--kafka", "version", metavar="VERSION",
               help="Write new index files as this Kafka does.  [default: as those that are there]")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @options.as_option
 def retain(
     paths: tuple[str, ...],

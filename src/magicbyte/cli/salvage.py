@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--kafka", metavar="VERSION",
               help="Write indexes as this Kafka does.  [default: the newest]")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @options.dialect_option
 @options.as_option
 @options.max_batch_bytes_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.cli.options import OutputPath
+from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
 
@@ -19,7 +19,6 @@ Json = dict[str, Any]
 _FAILED = 1
 
 _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
-_format = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 
 
 @click.group(invoke_without_command=True, epilog="Exit status: 0 sound or compatible, 1 not so, 2 wrong use.")
@@ -34,12 +33,35 @@ def schema(context: click.Context) -> None:
         say_text(context.get_help())
 
 
+# ---- list, show
+
+
+@schema.command("list")
+@format_option
+def list_(form: str) -> None:
+    """List the messages that come with magicbyte: Kafka's, its stored records, and our extensions."""
+    from magicbyte.schema import bundled
+
+    found = [{"name": name, "kind": path.parent.name} for name, path in bundled().items()]
+    if form == "json":
+        say_json(found)
+    else:
+        say(*table_lines([["MESSAGE", "KIND"], *([each["name"], each["kind"]] for each in found)], {0, 1}))
+
+
+@schema.command()
+@click.argument("message")
+def show(message: str) -> None:
+    """Print the schema of MESSAGE, as it stands in its file."""
+    say_text(_text_of(_file_of(message)).rstrip("\n"))
+
+
 # ---- check
 
 
 @schema.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIR…")
-@_format
+@format_option
 def check(paths: tuple[Path, ...], form: str) -> None:
     """Say what is wrong with schema files, all of it at once.
 
@@ -92,7 +114,7 @@ def _error_text(error: SchemaError) -> list[str]:
 @click.option("--values", "values_path", type=_file, required=True, help="Values in Kafka's JSON form; - reads stdin.")
 @click.option("--proposed", "proposed_path", type=_file, help="A schema to compare with: same fields, other encodings.")
 @click.option("--proposed-version", type=int, help="The version of it to compare with. [default: that of --version]")
-@_format
+@format_option
 def size(
     message: str, version: int, values_path: Path, proposed_path: Path | None, proposed_version: int | None, form: str
 ) -> None:
@@ -149,7 +171,7 @@ def _size_cells(row: FieldSize | None) -> list[str]:
 @schema.command()
 @click.argument("old")
 @click.argument("new")
-@_format
+@format_option
 def diff(old: str, new: str, form: str) -> None:
     """Say whether the schema NEW may follow OLD, and why not.
 
@@ -188,7 +210,7 @@ def _change_text(change: Change) -> list[str]:
 @click.argument("message")
 @click.option("--samples", "samples_path", type=_file, required=True, help="A message's values on each line, as JSON.")
 @click.option("--version", "version", type=int, help="The version to write. [default: the newest]")
-@_format
+@format_option
 def advise(message: str, samples_path: Path, version: int | None, form: str) -> None:
     """Say which encoding gives the integers of MESSAGE the fewest bytes.
 
@@ -284,10 +306,17 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
 
 def _message(name: str) -> MessageSchema:
     """Return the schema of a file or of a message that comes with the package."""
-    from magicbyte.schema import load, load_bundled
+    from magicbyte.schema import load
+
+    return load(_file_of(name))
+
+
+def _file_of(name: str) -> Path:
+    """Return the file of a schema: a path, or that of a message that comes with the package."""
+    from magicbyte.schema import bundled_file
 
     path = Path(name)
-    return load(path) if path.suffix == ".json" or path.is_file() else load_bundled(name)
+    return path if path.suffix == ".json" or path.is_file() else bundled_file(name)
 
 
 def _text_of(path: Path) -> str:

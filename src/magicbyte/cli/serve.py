@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
 
 _FULL_COLLECTIONS = 1000  # of the next younger generation, before one of all objects
+_ALIKE = 0.85  # of 1: how much of its letters a misspelt setting shares with the one that was meant
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 
 
@@ -79,6 +80,7 @@ def serve(
         config = _config(path, given | {"log.dirs": str(overlay)})
     elif not adopt and config.zookeeper_connect is None:  # a cluster's brokers take each other's directories over
         _refuse_foreign(Path(config.log_directory))
+    _refuse_misspelt(key_values(settings), config)
     for warning in config.warnings():
         say(f"warning: {warning}", err=True)
     asyncio.run(_run(config, repairs=repair))
@@ -88,6 +90,17 @@ def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
     from magicbyte.broker.config import BrokerConfig
 
     return BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
+
+
+def _refuse_misspelt(typed: Mapping[str, str], config: BrokerConfig) -> None:
+    """Raise UsageError if a setting of the command line is unknown, and nearly a known one: a file may have others."""
+    import difflib
+
+    from magicbyte.broker.config import SETTINGS
+
+    for name in config.unknown():
+        if name in typed and (close := difflib.get_close_matches(name, SETTINGS, 1, _ALIKE)):
+            raise click.UsageError(f"no setting {name!r}: did you mean {close[0]!r}?")
 
 
 def _refuse_foreign(directory: Path) -> None:

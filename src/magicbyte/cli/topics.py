@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
-from magicbyte.cli.options import key_values
+from magicbyte.cli.brokers import bootstrap_option, client_of
+from magicbyte.cli.options import format_option, key_values
 from magicbyte.cli.output import say, say_json, say_text
 from magicbyte.cli.render import table_lines
 from magicbyte.cli.topics_elect import elect

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from magicbyte.cli.brokers import bootstrap_option, client_of, format_option
-from magicbyte.cli.options import size
+from magicbyte.cli.brokers import bootstrap_option, client_of
+from magicbyte.cli.options import format_option, size
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
 from magicbyte.public.sources import explained

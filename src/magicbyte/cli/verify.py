@@ -25,7 +25,7 @@ Json = dict[str, Any]
 @click.option("--quick", is_flag=True, help="Only sizes, checksums and offsets of batches.")
 @click.option("--deep", is_flag=True, help="Every record and every checksum inside, too.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@options.format_option
 @options.dialect_option
 @options.as_option
 @options.max_batch_bytes_option

@@ -13,7 +13,7 @@ from magicbyte.schema.advise import Advice, advise
 from magicbyte.schema.check import check
 from magicbyte.schema.diff import Change, ChangeKind, compare
 from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, SchemaValueError, UnknownMessageError
-from magicbyte.schema.files import bundled, load, load_bundled, load_directory, read
+from magicbyte.schema.files import bundled, bundled_file, load, load_bundled, load_directory, read
 from magicbyte.schema.python import modules
 from magicbyte.schema.sizes import FieldSize, MessageSize, measure
 from magicbyte.schema.tree import Default, Encoding, FieldSchema, FieldType, MessageSchema, SourcePlace, StructSchema
@@ -40,6 +40,7 @@ __all__ = [
     "Versions",
     "advise",
     "bundled",
+    "bundled_file",
     "check",
     "compare",
     "load",

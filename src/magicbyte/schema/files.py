@@ -66,8 +66,13 @@ def bundled() -> dict[str, Path]:
 
 def load_bundled(name: str) -> MessageSchema:
     """Return a schema that comes with the package: `MetadataResponse`, say. Raises UnknownMessageError."""
+    return load(bundled_file(name))
+
+
+def bundled_file(name: str) -> Path:
+    """Return the file of a schema that comes with the package. Raises UnknownMessageError."""
     files = bundled()
     if name not in files:
         hint = did_you_mean(name, files) or f"there are {len(files)} messages, from {min(files)} to {max(files)}"
         raise UnknownMessageError(f"no message {name!r} comes with magicbyte: {hint}")
-    return load(files[name])
+    return files[name]
