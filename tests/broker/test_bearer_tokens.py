@@ -19,6 +19,7 @@ from magicbyte.client import Client
 from magicbyte.errors import InvalidConfigError, SecurityError
 from magicbyte.security.settings import ClientSecurity
 from magicbyte.testing import Broker
+from net.test_token_endpoint import endpoint
 
 METADATA = "0003000100000003000163ffffffff"
 NOW = 1_700_000_000
@@ -240,3 +241,20 @@ def test_a_file_without_keys_stops_the_start(tmp_path: Path, data: str) -> None:
     (tmp_path / "keys.json").write_text(data)
     with pytest.raises(InvalidConfigError, match=r"keys\.json: expected"):
         within(lambda _: asyncio.sleep(0), broker)
+
+
+def test_our_client_logs_in_with_the_token_of_an_endpoint(tmp_path: Path) -> None:
+    answer = json.dumps({"access_token": signed(CLAIMS), "token_type": "Bearer"}).encode()
+
+    async def work(broker: Bearers) -> None:
+        security = ClientSecurity.of({
+            "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": url, "sasl.oauthbearer.client.id": "me",
+            "sasl.oauthbearer.client.secret": "hunter2!",
+        })  # fmt: skip
+        async with Client(broker.bootstrap_servers, security=security) as client:
+            await client.topics()
+            assert {str(each.principal) for each in broker.served._clients} == {"User:alice"}
+
+    with endpoint(200, answer) as url:
+        within(work, Bearers(tmp_path))

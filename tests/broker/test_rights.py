@@ -241,7 +241,7 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
         ),
         {NO_CLUSTER},
     ),
-    (scram.DescribeUserScramCredentialsRequest(users=None), {NO_CLUSTER}),
+    (scram.DescribeUserScramCredentialsRequest(users=[scram.UserName(name="alice")]), {NO_CLUSTER}),
     (
         rescram.AlterUserScramCredentialsRequest(deletions=[rescram.ScramCredentialDeletion(name="a", mechanism=1)]),
         {NO_CLUSTER},

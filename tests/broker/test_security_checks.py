@@ -286,3 +286,16 @@ def test_67_without_an_authorizer_everybody_may_do_everything_and_is_told_so(tmp
             peer.close()
 
     run_bounded(work())
+
+
+def test_memory_of_a_frame_that_ends_before_a_login_is_given_back() -> None:
+    async def work(broker: Broker) -> None:
+        raw = await Raw.to(broker)
+        await raw.stream.write([(200_000).to_bytes(4, "big"), b"\0\x11\0\1" + b"x" * 100])
+        while not broker.served.runtime.memory.used:
+            await asyncio.sleep(0.001)
+        raw.stream.close()
+        while broker.served.runtime.memory.used:
+            await asyncio.sleep(0.001)
+
+    run(work, secured("SASL_PLAINTEXT"))

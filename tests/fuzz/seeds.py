@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import golden_data
 from fuzz import targets
+from fuzz.logins import login_inputs
 from fuzz.mutations import split
 from magicbyte.codecs import Codec, compress
 from magicbyte.protocol import APIS, write_request
@@ -81,6 +82,8 @@ def inputs(target: str) -> Iterator[tuple[str, bytes]]:
         yield from file_inputs()
     elif target == "internal":
         yield from internal_inputs()
+    elif target == "login":
+        yield from login_inputs()
     elif target == "protocol":
         yield from protocol_inputs()
     elif target == "partition":

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from fuzz.logins import fuzz_login
 from magicbyte.archive.batch_list import list_batches
 from magicbyte.archive.inventory import take_inventory
 from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress, decompress_into
@@ -449,4 +450,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "convert": fuzz_convert,
     "partition": fuzz_partition,
     "protocol": fuzz_protocol,
+    "login": fuzz_login,
 }

@@ -18,13 +18,14 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.partitioning import partition_of
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
-from magicbyte.errors import MagicbyteError, OffsetOutOfRangeError, UnknownTopicError
+from magicbyte.errors import MagicbyteError, OffsetOutOfRangeError, SecurityError, UnknownTopicError
 from magicbyte.records.columns import Record, arrow_schema
 from magicbyte.records.encode import Format
 from magicbyte.spark import live
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.shallow import shallow_schema
 from magicbyte.spark.source import LogReader, MagicbyteSource, PruningReader
+from magicbyte.spark.writing import parse_write_options, write_rows
 from magicbyte.testing import Broker
 from spark.logs import START, read_all, some_records
 from spark.test_stream import step, steps, stream_reader
@@ -245,3 +246,35 @@ def test_places_are_those_of_sparks_kafka_source(broker: Broker) -> None:
     assert told["orders"] == {"0": 120, "1": 40}
     assert told["began at"] == {"orders": {"0": 100, "1": 40}}
     assert len(batch) == 20
+
+
+def test_rows_go_to_and_come_from_a_secured_cluster_by_its_client_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_SECRET", "wonder")
+    with Broker(KEEP_ALL, security="SASL_SSL", users={"alice": "wonder"}) as secured:
+        assert secured.security is not None
+        known = secured.security.librdkafka() | {"sasl.password": "${env:SPARK_SECRET}"}
+        options = {f"kafka.{name}": value for name, value in known.items()}
+        options["kafka.bootstrap.servers"] = secured.bootstrap_servers
+
+        async def make() -> None:
+            async with Client(secured.bootstrap_servers, security=secured.security.client()) as client:  # type: ignore[union-attr]
+                await admin.create_topic(client, admin.NewTopic("orders", 1))
+
+        asyncio.run(make())
+        wanted = parse_write_options(options)
+        assert "wonder" not in repr(wanted) + str(wanted.security)
+        write_rows(arrow(rows(20)), wanted, "writer")
+        parsed = parse_options(options | {"subscribe": "orders"})
+        assert "SPARK_SECRET" not in repr(parsed)
+        assert offsets(PruningReader(parsed, arrow_schema(headers=False))) == {0: list(range(20))}
+        wrong = parse_options(options | {"subscribe": "orders", "kafka.sasl.password": "wrong"})
+        with pytest.raises(SecurityError, match="is refused"):
+            offsets(PruningReader(wrong, arrow_schema(headers=False)))
+
+
+def test_settings_of_a_secured_cluster_are_refused_where_there_is_none(tmp_path: Path) -> None:
+    for parse in (parse_options, parse_write_options):
+        with pytest.raises(OptionError, match="not with logs in files"):
+            parse({"path": str(tmp_path), "kafka.security.protocol": "SSL"})
+    with pytest.raises(OptionError, match="unknown option"):
+        parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.sasl.nothing": "x"})

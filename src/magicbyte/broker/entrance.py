@@ -84,7 +84,11 @@ async def _enter(
     handler = services.handler_of(connection)
     if security.mechanisms:
         login = _Login(services, security, connection, stream, incoming, handler)
-        await login.run()
+        try:
+            await login.run()
+        except BaseException:  # the server knows nothing of these frames yet
+            incoming.release()
+            raise
         connection.principal = Principal("User", login.user)
         if login.expires_ms is not None:
             handler = _LimitedLogin(services.runtime, current, login, incoming, handler)

@@ -71,7 +71,12 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
     if answer.error_code:
         offered = ", ".join(sorted(answer.mechanisms)) or "none"
         raise SecurityError(f"{name}: sasl.mechanism {login.mechanism} is not enabled there: it offers {offered}")
-    conversation, challenge, lifetime_ms = login.begin(), None, 0
+    token_of_endpoint = None
+    if login.endpoint is not None:
+        from magicbyte.net.token_endpoint import fetch_token
+
+        token_of_endpoint = await fetch_token(login.endpoint)
+    conversation, challenge, lifetime_ms = login.begin(token_of_endpoint), None, 0
     for _ in range(_MOST_STEPS):
         token = conversation.respond(challenge)
         if token is None:

@@ -31,13 +31,18 @@ KEYSTORE: Final = (
     "ssl.keystore.location", "ssl.keystore.type", "ssl.keystore.password", "ssl.keystore.key",
     "ssl.keystore.certificate.chain", "ssl.key.password",
 )  # fmt: skip
+CLIENT_ID: Final = ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id")
+CLIENT_SECRET: Final = ("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret")
+"""Names of Kafka 4.1 and of librdkafka."""
 SETTINGS: Final = frozenset(
     {
         "security.protocol", *TRUSTSTORE, *KEYSTORE, "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
         "ssl.cipher.suites", "sasl.mechanism", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url",
+        *CLIENT_ID, *CLIENT_SECRET, "sasl.oauthbearer.scope",
         # librdkafka's
         "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location",
         "ssl.key.pem", "enable.ssl.certificate.verification", "sasl.mechanisms", "sasl.username", "sasl.password",
+        "sasl.oauthbearer.method", "https.ca.location",
     }
 )  # fmt: skip
 """The names that are known."""
@@ -46,29 +51,51 @@ _MOST_TOKEN_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where a client gets its tokens, and what it shows there. `ca_file`: whom to trust, None: as this machine does."""
+
+    url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Login:
-    """Who a client is to a broker: by a user's name and password, or by a token in a file."""
+    """Who a client is to a broker: by a user's name and password, or by a token, in a file or from an endpoint."""
 
     mechanism: str
     user: str = ""
     password: str = field(default="", repr=False)
     token_file: str | None = None
+    endpoint: TokenEndpoint | None = None
 
-    def begin(self) -> ClientMechanism:
-        """Return a new conversation. Reads the file of the token. Raises InvalidConfigError."""
+    def begin(self, token: str | None = None) -> ClientMechanism:
+        """Return a new conversation; `token`: the one of the endpoint, where there is one.
+
+        Reads the file of the token. Raises InvalidConfigError.
+        """
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
         if self.mechanism in HASHES:
             return ScramClient(self.mechanism, self.user, self.password, secrets.token_urlsafe(24))
-        assert self.token_file is not None
+        if token is not None:
+            return OAuthClient(token)
+        assert self.token_file is not None, "the endpoint's is given"
         try:
             with open(self.token_file, "rb") as file:
                 token = file.read(_MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
         except OSError as error:
             raise InvalidConfigError(f"{self.token_file}: {error.strerror}: expected a file with a token") from None
-        if not re.fullmatch(r"[-A-Za-z0-9._~+/]+=*", token):
-            raise InvalidConfigError(f"{self.token_file}: expected a bearer token, found something else")
-        return OAuthClient(token)
+        return OAuthClient(checked_token(self.token_file, token))
+
+
+def checked_token(place: str, token: str) -> str:
+    """Return a bearer token. Raises InvalidConfigError for what is none; the message shows nothing of it."""
+    if not re.fullmatch(r"[-A-Za-z0-9._~+/]+=*", token):
+        raise InvalidConfigError(f"{place}: expected a bearer token, found something else")
+    return token
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +220,7 @@ def _login(found: Mapping[str, str]) -> Login:
     if mechanism not in known:
         raise InvalidConfigError(f"sasl.mechanism: expected {', '.join(known)}, found {mechanism or 'none'}")
     if mechanism == OAUTHBEARER:
-        path = file_of(found.get("sasl.oauthbearer.token.endpoint.url", ""))
-        if path is None:
-            raise InvalidConfigError("sasl.oauthbearer.token.endpoint.url: expected file:///PATH, a file with a token")
-        return Login(mechanism, token_file=path)
+        return _token_login(mechanism, found)
     user, password = found.get("sasl.username"), found.get("sasl.password")
     if (text := found.get("sasl.jaas.config")) is not None:
         options = parse_jaas("sasl.jaas.config", text).options
@@ -206,3 +230,24 @@ def _login(found: Mapping[str, str]) -> Login:
     if "\0" in user + password:
         raise InvalidConfigError("sasl.jaas.config: expected a username and a password without a byte 0")
     return Login(mechanism, user, password)
+
+
+def _token_login(mechanism: str, found: Mapping[str, str]) -> Login:
+    setting = "sasl.oauthbearer.token.endpoint.url"
+    if found.get("sasl.oauthbearer.method", "oidc").lower() != "oidc":
+        raise InvalidConfigError("sasl.oauthbearer.method: expected oidc")
+    url = found.get(setting, "")
+    if (path := file_of(url)) is not None:
+        return Login(mechanism, token_file=path)
+    parts = urlparse(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise InvalidConfigError(f"{setting}: expected file:///PATH, a file with a token, or https://HOST/PATH")
+    options = {}
+    if (text := found.get("sasl.jaas.config")) is not None:
+        options = parse_jaas("sasl.jaas.config", text).options
+    client_id = next((found[name] for name in CLIENT_ID if name in found), options.get("clientId"))
+    secret = next((found[name] for name in CLIENT_SECRET if name in found), options.get("clientSecret"))
+    if not client_id or not secret:
+        raise InvalidConfigError(f"{CLIENT_ID[0]}: a token endpoint needs it, and {CLIENT_SECRET[0]}")
+    scope = found.get("sasl.oauthbearer.scope") or options.get("scope") or ""
+    return Login(mechanism, endpoint=TokenEndpoint(url, client_id, secret, scope, found.get("https.ca.location")))

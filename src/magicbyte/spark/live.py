@@ -18,7 +18,7 @@ from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import CommittedFilter
-from magicbyte.spark.options import Bound, OptionError, SourceOptions
+from magicbyte.spark.options import Bound, OptionError, SourceOptions, credentials_of
 from magicbyte.spark.plan import (
     NO_LIMITS,
     OffsetSpan,
@@ -122,7 +122,7 @@ class LiveCluster:
     def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
         async def answer() -> T:
             if self._client is None:
-                self._client = Client(self.bootstrap)
+                self._client = Client(self.bootstrap, security=credentials_of(self.options.security))
             return await question(self._client)
 
         return self._runner.run(answer())
@@ -251,7 +251,7 @@ def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[Closed
     )
     first, end = piece.selection.first, piece.selection.end
     with asyncio.Runner() as runner:
-        client = Client(piece.bootstrap)
+        client = Client(piece.bootstrap, security=credentials_of(options.security))
         try:
             while first < end:
                 sets = read_sets(client, piece.topic, piece.partition, first, end, asked)

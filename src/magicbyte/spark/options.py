@@ -14,6 +14,7 @@ from magicbyte.log.files.reader import Isolation
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import Dialect
+from magicbyte.security.settings import SETTINGS, ClientSecurity
 
 EARLIEST, LATEST = -2, -1  # as in the JSON forms
 MODES = ("deep", "shallow")
@@ -30,6 +31,7 @@ NOT_OF_STREAMS = (
 )  # fmt: skip
 _OF_FILES = ("path", "paths", "onDamage", "as", "maxBytesPerTrigger", "upTo")
 SCHEME = "kafka://"
+_OF_CLIENT = "kafka."
 
 
 class OptionError(MagicbyteError):
@@ -48,7 +50,8 @@ class Bound:
 class SourceOptions:
     """What the user asked for. `starts` and `ends` are by partition; without an entry the `start` and `end` hold.
 
-    Either `paths` or `bootstrap`, the brokers of a cluster. The last three are a stream's.
+    Either `paths` or `bootstrap`, the brokers of a cluster, who are reached by the client settings `security`. The last
+    three are a stream's.
     """
 
     paths: tuple[str, ...]
@@ -72,6 +75,7 @@ class SourceOptions:
     skip_damage: bool = False
     as_: str | None = None
     push_filters: bool = False
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_offsets: int = 0
     max_bytes: int = 0
     up_to_high_watermark: bool = False
@@ -80,10 +84,12 @@ class SourceOptions:
 def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOptions:
     """Return the parsed options of a query, or of a stream. Names are case-insensitive. Raises OptionError."""
     of_streams = [name for name in (*_KNOWN, *_OF_STREAMS) if name not in NOT_OF_STREAMS]
+    given, security = of_security(given)
     options = known_options(given, of_streams if stream else _KNOWN)
     if len({"assign", "subscribe", "subscribePattern"} & options.keys()) > 1:
         raise OptionError("only one of assign, subscribe and subscribePattern can be given")
     bootstrap = _cluster(options)
+    check_has_use(security, bootstrap)
     starts = _bounds(
         options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", EARLIEST, stream=stream
     )
@@ -116,10 +122,37 @@ def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOp
         skip_damage=_choice(options, "onDamage", ("stop", "skip")) == "skip",
         as_=options.get("as"),
         push_filters=_flag(options, "pushFilters", default=False),
+        security=security,
         max_offsets=_number(options, "maxOffsetsPerTrigger", 0),
         max_bytes=_number(options, "maxBytesPerTrigger", 0),
         up_to_high_watermark=_choice(options, "upTo", ("end", "highwatermark")) == "highwatermark",
     )
+
+
+def of_security(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the other options, and the client settings of a secured cluster, whose names begin with `kafka.`.
+
+    References to secrets, such as ${env:NAME}, stay what they are: whoever connects, resolves them.
+    """
+    others, security = {}, {}
+    for name, value in given.items():
+        setting = name.lower().removeprefix(_OF_CLIENT)
+        if name.lower().startswith(_OF_CLIENT) and setting in SETTINGS:
+            security[setting] = value
+        else:
+            others[name] = value
+    return others, security
+
+
+def check_has_use(security: Mapping[str, str], bootstrap: str | None) -> None:
+    """Raise OptionError for settings of a secured cluster where there is none."""
+    if security and bootstrap is None:
+        raise OptionError(f"option {_OF_CLIENT}{next(iter(security))}: not with logs in files, but with a cluster")
+
+
+def credentials_of(security: Mapping[str, str]) -> ClientSecurity | None:
+    """Return what a client connects with. Reads files. Raises InvalidConfigError."""
+    return ClientSecurity.of(security) if security else None
 
 
 def known_options(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:

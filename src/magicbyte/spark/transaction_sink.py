@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.ports import TopicPartition
 from magicbyte.spark.log_sink import WORK, Staged, check_staged, remove_staged
+from magicbyte.spark.options import credentials_of
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -32,12 +33,16 @@ _AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class TransactionSink:
-    """The cluster. Nothing is held between two calls. `staging`: a folder that all workers and the driver share."""
+    """The cluster. Nothing is held between two calls. `staging`: a folder that all workers and the driver share.
+
+    `security`: client settings of a secured cluster.
+    """
 
     bootstrap: str
     transactional_id: str
     timeout_ms: int
     staging: Path
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def folder(self, writer: str) -> Path:
         """Return where a writer's tasks stage what they write."""
@@ -59,7 +64,7 @@ class TransactionSink:
         async def ask() -> int:
             from magicbyte.client import Client
 
-            async with Client(self.bootstrap) as client:
+            async with Client(self.bootstrap, security=credentials_of(self.security)) as client:
                 return len((await client.existing_topic(topic)).partitions)
 
         return asyncio.run(ask())
@@ -83,7 +88,7 @@ class TransactionSink:
         from magicbyte.client.groups import Committed
         from magicbyte.client.transactions import TransactionalProducer
 
-        async with Client(self.bootstrap) as client:
+        async with Client(self.bootstrap, security=credentials_of(self.security)) as client:
             producer = await TransactionalProducer.begin(client, self.transactional_id, timeout_ms=self.timeout_ms)
             if batch is not None and await _is_committed(client, self.group(writer), batch):
                 return False

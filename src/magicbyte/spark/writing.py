@@ -26,7 +26,15 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.spark.columns import by_partition, check_columns, topics_of
 from magicbyte.spark.log_sink import LogSink, Staged, partitions_there, stage
-from magicbyte.spark.options import SCHEME, OptionError, known_options, whole_path
+from magicbyte.spark.options import (
+    SCHEME,
+    OptionError,
+    check_has_use,
+    credentials_of,
+    known_options,
+    of_security,
+    whole_path,
+)
 from magicbyte.spark.transaction_sink import TransactionSink
 from magicbyte.spark.workers import expect_bytes, settle
 
@@ -69,6 +77,7 @@ class WriteOptions:
     transactional_id: str | None = None
     timeout_ms: int = _TIMEOUT_MS
     staging: str | None = None
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def sink(self) -> LogSink | TransactionSink | None:
@@ -79,11 +88,14 @@ class WriteOptions:
             return None
         assert self.bootstrap is not None, "a sink is a log directory or a cluster"
         assert self.staging is not None, "checked with the options"
-        return TransactionSink(self.bootstrap, self.transactional_id, self.timeout_ms, Path(self.staging))
+        return TransactionSink(
+            self.bootstrap, self.transactional_id, self.timeout_ms, Path(self.staging), self.security
+        )
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
     """Return the parsed options. Names are case-insensitive. Raises OptionError, InvalidTopicError."""
+    given, security = of_security(given)
     options = known_options(given, _KNOWN)
     path, bootstrap = options.get("path"), options.get("kafka.bootstrap.servers")
     if path is not None and path.startswith(SCHEME):
@@ -93,6 +105,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
             options.setdefault("topic", topic)
     if (path is None) == (bootstrap is None):
         raise OptionError("expected a path, a log directory, or kafka.bootstrap.servers: one of both")
+    check_has_use(security, bootstrap)
     if path is not None:
         inside = local_path(path)
         if inside is None:
@@ -109,7 +122,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         check_topic_name(options["topic"])
     return WriteOptions(
         path, bootstrap, options.get("topic"), int(count), Codec[name],
-        options.get("jobId"), options.get("checkpointLocation"), *_transactions(options),
+        options.get("jobId"), options.get("checkpointLocation"), *_transactions(options), security,
     )  # fmt: skip
 
 
@@ -198,7 +211,7 @@ async def _send(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> None:
 
     assert options.bootstrap is not None
     produce, counts = ProduceOptions(codec=options.codec), dict[str, int]()
-    async with Client(options.bootstrap) as client:
+    async with Client(options.bootstrap, security=credentials_of(options.security)) as client:
         for turn, some in enumerate(rows):
             expect_bytes(some.nbytes)
             for topic in _topics(some, options.topic):

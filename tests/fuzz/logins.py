@@ -1,0 +1,183 @@
+"""Every byte that a peer sends before it has logged in, through the entrance of a broker whose peer is a script."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.dispatch import Dispatcher, Router
+from magicbyte.broker.entrance import EntranceServices, entrances
+from magicbyte.broker.runtime import Runtime
+from magicbyte.broker.scram_users import change_of
+from magicbyte.errors import MagicbyteError
+from magicbyte.metadata.memory import MemoryStore
+from magicbyte.net.server import Entered, Entrance
+from magicbyte.net.stream import Buffer
+from magicbyte.security.server import Credential
+
+PASSWORD: Final = "wonderland"
+HANDSHAKE: Final = bytes.fromhex("0011000100000001000163")
+OLD_HANDSHAKE: Final = bytes.fromhex("0011000000000001000163")
+VERSIONS: Final = bytes.fromhex("0012000000000001000163")
+AUTHENTICATE: Final = bytes.fromhex("0024000100000002000163")
+LISTENER: Final = "SASL_PLAINTEXT"
+MOST_ANSWERED: Final = 64 << 10
+
+
+class _AtOnce:
+    """Threads that are none."""
+
+    def __init__(self, _name: str, _most: int) -> None:
+        self.pool: Any = None
+
+    async def run(self, work: Any, *arguments: Any, **named: Any) -> Any:
+        return work(*arguments, **named)
+
+    soon = run
+
+    async def warm_kernels(self) -> None:
+        """Load nothing."""
+
+    def close(self) -> None:
+        """End nothing."""
+
+
+class _Script:
+    """A peer that sends some bytes in pieces and is gone."""
+
+    peer = "peer"
+    is_closed = is_abandoned = False
+    moved = 0
+
+    def __init__(self, data: bytes, piece: int) -> None:
+        self._left, self._piece = memoryview(data), piece
+        self.answered = 0
+
+    async def read(self, size: int) -> bytes:
+        taken, self._left = self._left[: min(size, self._piece)], self._left[min(size, self._piece) :]
+        return bytes(taken)
+
+    async def read_into(self, buffer: memoryview) -> int:
+        data = await self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
+        self.answered += sum(map(len, buffers))
+
+
+class _Place:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        logging.getLogger("magicbyte").setLevel(logging.CRITICAL)
+        self.folder = tempfile.TemporaryDirectory()
+        keys = Path(self.folder.name) / "keys.json"
+        number = base64.urlsafe_b64encode(((1 << 2047) + 12_345).to_bytes(256, "big")).decode().rstrip("=")
+        keys.write_text(json.dumps({"keys": [{"kty": "RSA", "kid": "one", "e": "AQAB", "n": number}]}))
+        self.loop.run_until_complete(self._prepare(f"file://{keys}"))
+
+    async def _prepare(self, keys: str) -> None:
+        config = BrokerConfig(
+            {
+                "listeners": f"{LISTENER}://127.0.0.1:0",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": keys,
+                "sasl.oauthbearer.expected.audience": "kafka",
+                "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'm required user_alice="{PASSWORD}";',
+                "connection.failed.authentication.delay.ms": "0",
+            }
+        )
+        self.runtime = runtime = Runtime(config, config.offer, threads=_AtOnce)
+        store = MemoryStore(runtime.clock)
+        store.create("/config/users", parents=True)
+        kept = Credential.of("SCRAM-SHA-256", PASSWORD, b"salt of a test").dump()
+        store.transaction([change_of(store, "alice", {"SCRAM-SHA-256": kept})])
+        router = Router(runtime, lambda module: config.offer if module == "api_versions" else None, None)
+        services = EntranceServices(runtime, store, partial(Dispatcher, router))
+        self.entrance: Entrance = entrances(services)[LISTENER]
+
+    def enter(self, data: bytes, piece: int) -> tuple[Entered | None, int]:
+        """Return who came in, if anybody did, and how many bytes he was told."""
+        script = _Script(data, piece)
+
+        async def work() -> Entered | None:
+            try:
+                async with asyncio.timeout(5):
+                    return await self.entrance(script, "127.0.0.1")  # type: ignore[arg-type]
+            except MagicbyteError:
+                return None
+
+        return self.loop.run_until_complete(work()), script.answered
+
+
+@cache
+def place() -> _Place:
+    return _Place()
+
+
+def framed(*frames: bytes) -> bytes:
+    return b"".join(len(each).to_bytes(4, "big") + each for each in frames)
+
+
+def shaken(mechanism: str, head: bytes = HANDSHAKE) -> bytes:
+    return head + len(mechanism).to_bytes(2, "big") + mechanism.encode()
+
+
+def token(data: bytes) -> bytes:
+    return AUTHENTICATE + len(data).to_bytes(4, "big") + data
+
+
+STATES: Final = (
+    b"",
+    framed(VERSIONS),
+    framed(shaken("PLAIN")),
+    framed(shaken("SCRAM-SHA-256")),
+    framed(shaken("OAUTHBEARER")),
+    framed(shaken("PLAIN", OLD_HANDSHAKE)),
+    framed(shaken("SCRAM-SHA-256", OLD_HANDSHAKE)),
+    framed(shaken("OAUTHBEARER", OLD_HANDSHAKE)),
+)
+"""What went before, by the first byte of an input; its upper half says in which pieces bytes come, and whether what
+follows is a token that is put into a request."""
+
+
+def fuzz_login(data: bytes) -> None:
+    """Promise: whoever does not know the password is not let in, and no memory stays taken."""
+    first, rest = (data[0], data[1:]) if data else (0, b"")
+    before = STATES[first & 7]
+    if first & 8:
+        rest = framed(token(rest)) if before[4:8] == HANDSHAKE[:4] else framed(rest)
+    entered, answered = place().enter(before + rest, 1 + (first >> 4) ** 3)
+    assert entered is None or PASSWORD.encode() in rest, "a stranger came in"
+    assert answered <= MOST_ANSWERED
+    if entered is not None:
+        entered.incoming.release()
+    assert place().runtime.memory.used == 0
+
+
+def login_inputs() -> Iterator[tuple[str, bytes]]:
+    """Yield names and inputs to begin with: logins that succeed, and the first messages of others."""
+    plain, scram = b"\0alice\0" + PASSWORD.encode(), b"n,,n=alice,r=abc"
+    head = base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"one"}').rstrip(b"=")
+    claims = base64.urlsafe_b64encode(b'{"sub":"alice","aud":"kafka","exp":4000000000}').rstrip(b"=")
+    bearer = b"n,,\x01auth=Bearer " + head + b"." + claims + b"." + b"A" * 342 + b"\x01\x01"
+    final = framed(token(scram), token(b"c=biws,r=abcdef,p=" + b"A" * 43 + b"="))
+    for upper in (0x00, 0x30, 0xF0):
+        yield f"plain-{upper}", bytes([upper | 2 | 8]) + plain
+        yield f"old-plain-{upper}", bytes([upper | 5 | 8]) + plain
+        yield f"scram-{upper}", bytes([upper | 3]) + final
+        yield f"old-scram-{upper}", bytes([upper | 6 | 8]) + scram
+        yield f"bearer-{upper}", bytes([upper | 4 | 8]) + bearer
+        yield f"bearer-again-{upper}", bytes([upper | 4]) + framed(token(b"n,,\x01auth=Bearer x\x01\x01"), token(b"\1"))
+        yield f"whole-{upper}", bytes([upper]) + framed(VERSIONS, shaken("PLAIN"), token(plain))
+        yield f"versions-{upper}", bytes([upper | 1]) + framed(bytes.fromhex("001200030000000100016300026101620100"))
+        yield f"metadata-{upper}", bytes([upper]) + framed(bytes.fromhex("0003000100000003000163ffffffff"))
+        yield f"tls-{upper}", bytes([upper]) + bytes.fromhex("16030102000100")
