@@ -279,7 +279,7 @@ def test_the_tests_and_the_command_of_the_page_on_testing_work_as_printed(tmp_pa
         capture_output=True,
         text=True,
     )
-    assert re.search(r"\b4 passed", done.stdout), done.stdout
+    assert re.search(r"\b5 passed", done.stdout), done.stdout
     run_python(managers, "python/testing.md")
 
 

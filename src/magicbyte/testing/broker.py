@@ -23,6 +23,7 @@ from magicbyte.errors import ErrorCode
 
 if TYPE_CHECKING:
     from magicbyte.net.server import Answer, Handler
+    from magicbyte.ports import Clock
     from magicbyte.testing.faults import Fault, Faults
     from magicbyte.testing.security import Security
 
@@ -34,6 +35,7 @@ class Broker:
 
     `security` is SSL, SASL_PLAINTEXT or SASL_SSL, `users` passwords by name, for PLAIN and SCRAM; the attribute
     `security` then has the settings of clients. A name that no JAAS text can hold, as with a comma, is SCRAM's alone.
+    `clock` is what the broker measures intervals and dates with: a `TurnedClock`, say.
     """
 
     security: Security | None = None
@@ -45,7 +47,9 @@ class Broker:
         directory: Path | None = None,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock
         self._secured = None if security is None else (security, dict(users or {}))
         self._certificates: str | None = None
         self._settings = dict(settings or {})
@@ -138,7 +142,7 @@ class Broker:
         return self.security.broker_settings()
 
     def _made(self, config: BrokerConfig) -> Served:
-        return Served(config, around=self._faulty)
+        return Served(config, clock=self._clock, around=self._faulty)
 
     async def stop(self) -> None:
         """Stop it, cleanly; a folder of its own goes."""

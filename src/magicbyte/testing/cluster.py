@@ -367,8 +367,8 @@ class _Member(Broker):
         clock: Clock,
         links: _Links,
     ) -> None:
-        super().__init__({**settings, "broker.id": str(number)}, directory=directory)
-        self.id, self._tree, self._clock, self._links = number, tree, clock, links
+        super().__init__({**settings, "broker.id": str(number)}, directory=directory, clock=clock)
+        self.id, self._tree, self._links = number, tree, links
         self._session: SimulatedSession | None = None
         self.kept_address = ""  # of its first listener, while it is down, too
 
