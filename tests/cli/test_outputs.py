@@ -64,7 +64,11 @@ INPUTS = {
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"),
     ("rescue", "backup"), ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
     ("cluster status", "directory"), ("migrate status", "directories"), ("migrate next", "directories"),
-    *((f"migrate {name}", "request_logs") for name in ("check", "status", "next", "apply")),
+    *(
+        (f"migrate {name}", each)
+        for name in ("check", "status", "next", "apply")
+        for each in ("request_logs", "metrics_ca", "metrics_cert", "metrics_token")
+    ),
 }  # fmt: skip
 NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",

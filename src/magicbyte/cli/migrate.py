@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from magicbyte.migration.rollback import RollBack
     from magicbyte.migration.sightings import Sightings
     from magicbyte.migration.status import BrokerFacts, ClusterStage, OldClient
+    from magicbyte.net.scrape import PageAccess
     from magicbyte.releases import Release
 
 BREAKS = 1
@@ -44,8 +45,44 @@ def migrate() -> None:
 migrate.add_command(canary)
 
 
+_ACCESS = {
+    "--metrics-ca": "For --metrics with https: certificates to trust, in PEM.  [default: the system's]",
+    "--metrics-cert": "For --metrics with https: the certificate to show, with its key, in PEM.",
+    "--metrics-token": "For --metrics with https: a file with the bearer token to send.",
+}
+_ACCESS_KEY = "magicbyte.migrate.access"
+
+
+def _keep(context: click.Context, option: click.Parameter, given: Path | None) -> None:
+    if given is not None:
+        context.meta.setdefault(_ACCESS_KEY, {})[option.name] = given
+
+
+def _access() -> PageAccess | None:
+    """Return what pages over HTTPS are asked with, by the command line. Raises BadParameter."""
+    from magicbyte.net.scrape import PageAccess
+
+    files = click.get_current_context().meta.get(_ACCESS_KEY)
+    if files is None:
+        return None
+    token = files.get("metrics_token")
+    try:
+        text = "" if token is None else token.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{token}: {error}", param_hint="--metrics-token") from error
+    if token is not None and (not text or not text.isprintable()):
+        raise click.BadParameter(f"{token}: expected one line of printable text", param_hint="--metrics-token")
+    return PageAccess(files.get("metrics_ca"), files.get("metrics_cert"), text)
+
+
 def clients_options(command: F) -> F:
-    """Add --request-log, `request_logs`, and --metrics, `pages`: what tells of clients beside brokers of ours."""
+    """Add --request-log, `request_logs`, and --metrics, `pages`: what tells of clients beside brokers of ours.
+
+    What pages over HTTPS take is kept beside the parameters: `_access`.
+    """
+    for name, what in reversed(_ACCESS.items()):
+        command = click.option(name, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+                               help=what, expose_value=False, callback=_keep)(command)  # fmt: skip
     command = click.option(
         "--request-log",
         "request_logs",
@@ -90,7 +127,7 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
     if not (asked.bootstrap or asked.request_logs or asked.pages):
         raise click.UsageError("expected -b HOST:PORT, --request-log FILE or --metrics URL")
     if html is not None:
-        refuse_overlap(html, asked.request_logs)
+        refuse_overlap(html, [*asked.request_logs, *click.get_current_context().meta.get(_ACCESS_KEY, {}).values()])
     found = asyncio.run(_check(asked))
     if html is not None:
         put_whole(html, html_page(found).encode())
@@ -136,7 +173,7 @@ async def _check(asked: _Asked) -> Check:
         with explained("migrate check", "brokers from 0.8.2 on can be asked"):
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
-    notes += await _look_at_clients(facts.sightings, [*pages, *asked.pages], asked.request_logs)
+    notes += await _look_at_clients(facts.sightings, pages, asked.pages, asked.request_logs)
     if asked.days is not None:
         now_ms = SystemClock().now_ms()  # dates are compared with dates
         if count := facts.sightings.forget_before(now_ms - asked.days * _DAY_MS):
@@ -146,11 +183,17 @@ async def _check(asked: _Asked) -> Check:
     return check(facts, asked.release, notes)
 
 
-async def _look_at_clients(into: Sightings, pages: Iterable[str], paths: Iterable[Path]) -> list[str]:
-    """Add what pages and request logs tell of clients; return notes on what tells nothing."""
+async def _look_at_clients(
+    into: Sightings, own: Iterable[str], given: Iterable[str], paths: Iterable[Path]
+) -> list[str]:
+    """Add what pages and request logs tell of clients; return notes on what tells nothing.
+
+    `own`: pages that brokers tell of, which get no token; `given`: those of the command line.
+    """
     from magicbyte.migration import look
 
-    notes = [await look.look_at_numbers(page, into) for page in dict.fromkeys(pages)]
+    pages = dict.fromkeys(own) | dict.fromkeys(given, _access())
+    notes = [await look.look_at_numbers(page, into, access) for page, access in pages.items()]
     logs = look.request_logs(paths)
     notes += [await asyncio.to_thread(look.look_at_request_log, path, into) for path in logs]
     return [each for each in notes if each is not None]
@@ -249,7 +292,7 @@ async def _status(asked: PlanOptions, request_logs: Iterable[Path], pages: Itera
             notes = list[str]()
             own = [f"http://{each}/metrics" for each in await planner.metrics_addresses(client, notes)]
     sightings = Sightings()
-    notes += await _look_at_clients(sightings, [*own, *pages], request_logs)
+    notes += await _look_at_clients(sightings, own, pages, request_logs)
     plan = await made_plan(asked)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, None if asked.target is None else Format(asked.target))

@@ -16,7 +16,7 @@ from magicbyte.migration.exporter import read_numbers
 from magicbyte.migration.request_log import lines_of, read_request_log
 from magicbyte.migration.rollback import LedPartition
 from magicbyte.migration.status import BrokerFacts
-from magicbyte.net.scrape import Scrape, scrape
+from magicbyte.net.scrape import PageAccess, Scrape, scrape
 from magicbyte.records.encode import Format
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def _is_set(setting: SettingInForce, resource: ConfigResource) -> bool:
     return setting.is_own or setting.source not in (None, _DEFAULT)
 
 
-async def look_at_numbers(page: str, into: Sightings) -> str | None:
+async def look_at_numbers(page: str, into: Sightings, access: PageAccess | None = None) -> str | None:
     """Add what a page of numbers tells of clients; return a note where it tells nothing. Raises NetworkError."""
-    if read_numbers(await scrape(page), into):
+    if read_numbers(await scrape(page, access), into):
         return None
     return f"{page}: no counters of requests by API and version"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from magicbyte.clock import SystemClock
 from magicbyte.errors import NetworkError
@@ -21,6 +24,25 @@ class MetricSample(NamedTuple):
 
     labels: Mapping[str, str]
     value: float
+
+
+@dataclass(frozen=True, slots=True)
+class PageAccess:
+    """What a page over HTTPS takes. `authority`: certificates to trust in place of the system's; PEM, as the other.
+
+    `certificate`: the one to show, with its key. `token`: what is sent as a bearer token, never to another page.
+    """
+
+    authority: Path | None = None
+    certificate: Path | None = None
+    token: str = field(default="", repr=False)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows to nowhere: the token is for the page that was named."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return that nothing is asked for."""
 
 
 class Scrape:
@@ -48,13 +70,13 @@ class Scrape:
         return next((each.value for each in self.all(name) if not each.labels), None)
 
 
-async def scrape(address: str) -> Scrape:
+async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
     """Return what http://ADDRESS/metrics says, or the page at ADDRESS where that is a URL. Raises NetworkError."""
     url = address if "://" in address else f"http://{address}/metrics"
 
     def get() -> str:
         try:
-            with urllib.request.urlopen(url, timeout=_PATIENCE_S) as response:
+            with _opened(url, access) as response:
                 text = response.read(_MOST_BYTES + 1)
                 if len(text) > _MOST_BYTES:
                     raise NetworkError(f"{url}: more than {_MOST_BYTES} bytes: expected a page of numbers")
@@ -63,9 +85,23 @@ async def scrape(address: str) -> Scrape:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise NetworkError(f"{url}: {reason}") from error
 
+    if access is not None and access.token and not url.startswith("https://"):
+        raise NetworkError(f"{url}: a token is sent to https:// alone")
     at = Moment.of(SystemClock())
     text = await asyncio.to_thread(get)
     try:
         return await asyncio.to_thread(Scrape, text, at)
     except ValueError as error:
         raise NetworkError(f"{url}: not in Prometheus' text format: {error}") from error
+
+
+def _opened(url: str, access: PageAccess | None) -> Any:
+    """Return the response for a page. Raises OSError, ValueError."""
+    if access is None:
+        return urllib.request.urlopen(url, timeout=_PATIENCE_S)
+    context = ssl.create_default_context(cafile=access.authority)
+    if access.certificate is not None:
+        context.load_cert_chain(access.certificate)
+    headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+    return opener.open(urllib.request.Request(url, headers=headers), timeout=_PATIENCE_S)
