@@ -38,13 +38,6 @@ class PageAccess:
     token: str = field(default="", repr=False)
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows to nowhere: the token is for the page that was named."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Return that nothing is asked for."""
-
-
 class Scrape:
     """All numbers of one moment, by name. `at`: by this machine's clocks."""
 
@@ -103,5 +96,12 @@ def _opened(url: str, access: PageAccess | None) -> Any:
     if access.certificate is not None:
         context.load_cert_chain(access.certificate)
     headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirect)
+    opener = urllib.request.OpenerDirector()  # which follows no redirect: the token is for the page that was named
+    for handler in (
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=context),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+    ):
+        opener.add_handler(handler)
     return opener.open(urllib.request.Request(url, headers=headers), timeout=_PATIENCE_S)
