@@ -90,7 +90,7 @@ BETWEEN = {
 )
 def test_settings_between_brokers_that_cannot_be_are_refused(changed: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidConfigError, match=says):
-        Links.of(Served(BrokerConfig(BETWEEN | changed)))
+        Links.of(Served(BrokerConfig(BETWEEN | changed)).runtime)
 
 
 def test_a_member_of_a_cluster_needs_a_listener_for_the_others() -> None:
@@ -110,7 +110,7 @@ def test_brokers_of_every_protocol_version_log_in_and_a_wrong_password_is_a_faul
         async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
             host, _, port = broker.bootstrap_servers.rpartition(":")
             for jaas in (JAAS, JAAS.replace('password="x"', 'password="hunter2!"')):
-                links = Links.of(Served(BrokerConfig(BETWEEN | {LOGIN: jaas})))
+                links = Links.of(Served(BrokerConfig(BETWEEN | {LOGIN: jaas})).runtime)
                 connecting = links.connect(1, host, int(port), protocol=protocol, client_id="2", timeout_ms=30_000)
                 if jaas == JAAS:
                     await (await connecting).aclose()
@@ -129,7 +129,7 @@ def test_a_login_between_brokers_that_changes_in_its_file_counts_for_the_next_co
 
     async def work() -> None:
         clock = Clock()
-        links = Links.of(Served(config, clock=clock))
+        links = Links.of(Served(config, clock=clock).runtime)
         async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
             host, _, port = broker.bootstrap_servers.rpartition(":")
             for is_right in (False, True):
