@@ -18,7 +18,7 @@ from magicbyte.broker import adoption, cluster
 from magicbyte.broker.appends import Appends
 from magicbyte.broker.background import Background
 from magicbyte.broker.cluster_view import NOBODY, ViewAlone
-from magicbyte.broker.coordinating import CoordinatorServices
+from magicbyte.broker.coordinator_services import CoordinatorServices
 from magicbyte.broker.coordinators import Coordinators
 from magicbyte.broker.dispatch import Dispatcher, Router, load_handlers, terms_of
 from magicbyte.broker.election import elect

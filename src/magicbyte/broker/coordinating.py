@@ -33,15 +33,11 @@ from magicbyte.records.encode import Format
 if TYPE_CHECKING:
     from typing import Any
 
-    from magicbyte.broker.appends import Appends
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.coordinator_services import CoordinatorServices
     from magicbyte.broker.request import Request
-    from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topic_table import ServedTopic, TopicTable
-    from magicbyte.broker.topics import Topics
     from magicbyte.groups.terms import CoordinatorTerms
-    from magicbyte.log.live.log_directory import LogDirectory
     from magicbyte.log.live.partition_log import PartitionLog
 
 log = logger(__name__)
@@ -82,17 +78,6 @@ class CoordinatorTopic(NamedTuple):
     partitions: int
     replication_factor: int
     settings: dict[str, str | None]
-
-
-class CoordinatorServices(NamedTuple):
-    """What a coordinator uses of its broker. `is_alone`: that is a cluster by itself."""
-
-    runtime: Runtime
-    topics: Topics
-    logs: LogDirectory
-    replicas: Replicas
-    appends: Appends
-    is_alone: bool
 
 
 class Coordinating(ABC, Generic[S, E, L]):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 
 if TYPE_CHECKING:
-    from magicbyte.broker.coordinating import CoordinatorServices
+    from magicbyte.broker.coordinator_services import CoordinatorServices
     from magicbyte.broker.groups import Groups
     from magicbyte.broker.markers import MarkerWriter
     from magicbyte.broker.partition_checks import PartitionChecks

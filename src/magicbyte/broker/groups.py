@@ -34,7 +34,7 @@ from magicbyte.records.layout import TimestampType
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.broker.coordinating import CoordinatorServices
+    from magicbyte.broker.coordinator_services import CoordinatorServices
     from magicbyte.broker.request import Request
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol import Message

@@ -39,7 +39,7 @@ from magicbyte.transactions.rules import MARKED
 
 if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
-    from magicbyte.broker.coordinating import CoordinatorServices
+    from magicbyte.broker.coordinator_services import CoordinatorServices
     from magicbyte.broker.markers import MarkerWriter
     from magicbyte.broker.offer import Offer
     from magicbyte.broker.peers import ClusterPeers

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.rights_special import RightsServices
 from magicbyte.broker.topic_changes import TopicChanges
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.membership import Membership
     from magicbyte.broker.metadata_cache import MetadataCache
     from magicbyte.broker.replicas import Replicas
+    from magicbyte.broker.rights_special import RightsServices
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.sessions import Sessions
     from magicbyte.broker.throttles import ReplicationThrottle
@@ -76,6 +76,8 @@ class BrokerParts:
         """What decides on requests before they are handled; None where everybody may do everything."""
         if self.authorizer is None:
             return None
+        from magicbyte.broker.rights_special import RightsServices
+
         return RightsServices(self.runtime.config, self.authorizer, self.topics, self.cluster_view)
 
     def services_of(self, module: str) -> Any:
