@@ -77,7 +77,7 @@ def test_acls_and_users_are_changed_by_the_api(release: str, tmp_path: Path) -> 
         address = broker.address("LOGIN")
         reached = ("--bootstrap-server", address, "--command-config", login)
         tool(release, "ConfigCommand", *reached, *ADD_USER)
-        # kafka-configs --describe asks for quotas, too, which are not there yet.
+        assert "SCRAM-SHA-512=iterations=8192" in tool(release, "ConfigCommand", *reached, "--describe", *NEW_USER)
         told = AdminClient(
             {"bootstrap.servers": address, **stores.librdkafka("SASL_SSL"), **stores.login("librdkafka", "PLAIN")}
         )
