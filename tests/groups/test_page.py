@@ -58,7 +58,7 @@ def test_the_versions_are_those_that_are_served() -> None:
     served = [
         [APIS[key].name, f"{each.versions[0]}-{each.versions[-1]}" if len(each.versions) > 1 else "0"]
         for key, each in SERVED.items()
-        if each.module in ("groups", "find_coordinator")
+        if each.module in ("group_requests", "find_coordinator")
     ]
     assert table("API", served) in PAGE
 
