@@ -22,6 +22,7 @@ from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from magicbyte.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -135,6 +136,46 @@ def test_a_start_that_fails_leaves_nothing_open(folder: Path) -> None:
             assert broker.logs.was_clean
 
     run(work())
+
+
+def test_a_broker_that_is_aborted_does_nothing_any_more(folder: Path) -> None:
+    ended = []
+
+    def timers() -> list[asyncio.TimerHandle]:
+        return [each for each in asyncio.get_running_loop()._scheduled if not each.cancelled()]
+
+    async def again() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(1)
+            if len(ended) < 3:
+                broker.runtime.spawn(again())
+                await asyncio.sleep(0)
+
+    async def work() -> None:
+        at_first = timers()
+        broker.runtime.spawn(again())
+        await broker.start()
+        peer = await Peer.of(broker)
+        member = JoinGroupRequest(
+            group_id="group",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        await peer.ask(member, 2, JoinGroupResponse)
+        assert timers() != at_first  # the group's
+        await broker.abort()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert timers() == at_first
+        peer.stream.close()
+
+    broker = Broker(BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)}))
+    run(work())
+    assert len(ended) == 3
 
 
 def test_what_was_acknowledged_is_there_after_a_kill(folder: Path) -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from magicbyte.log.files.filesystem import LocalFiles, is_locked
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.live.config import FOREVER, LogConfig
 from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
-from magicbyte.ports import TopicPartition, WritableFileSystem
+from magicbyte.ports import TopicPartition, WritableFile, WritableFileSystem
 from magicbyte.records.layout import Dialect
 from magicbyte.testing.disk import SimulatedDisk
 
@@ -201,6 +202,47 @@ def test_a_disk_that_fails_at_any_operation_loses_nothing_that_was_flushed() -> 
         assert A in again.logs or durable == 0
         if A in again.logs:
             assert again[A].log_end_offset >= durable
+
+
+class _TwoThreads(LocalFiles):
+    """Starts another thread when a checkpoint is about to get its name, and notes how many are written at a time."""
+
+    def __init__(self) -> None:
+        self.meanwhile: threading.Thread | None = None
+        self.written, self.most = 0, 0
+
+    def create(self, path: str) -> WritableFile:
+        if path.endswith("checkpoint.tmp"):
+            self.written += 1
+            self.most = max(self.most, self.written)
+        return super().create(path)
+
+    def rename(self, path: str, to: str) -> None:
+        if path.endswith("checkpoint.tmp"):
+            if (thread := self.meanwhile) is not None:
+                self.meanwhile = None
+                thread.start()
+                thread.join(0.2)  # it waits for the lock
+            self.written -= 1
+        super().rename(path, to)
+
+
+def test_logs_that_are_truncated_by_two_threads_write_their_checkpoint_one_after_the_other(tmp_path: Path) -> None:
+    files = _TwoThreads()
+    settings = Settings(lambda _key: CONFIG, lambda: TOKEN, checkpoint_lock=threading.Lock())
+    directory = LogDirectory.open(files, str(tmp_path), settings, monotonic_ms=NOW)
+    for key in (A, B):
+        log = directory.create(key, monotonic_ms=NOW)
+        fill(log, 30, NOW)
+        log.flush(NOW)
+    directory.checkpoint_recovery_points()
+    assert offsets(tmp_path, checkpoints.RECOVERY_POINT) == {A: 30, B: 30}
+    files.meanwhile = thread = threading.Thread(target=directory[B].truncate_to, args=(7, NOW))
+    directory[A].truncate_to(11, NOW)
+    thread.join()
+    assert (files.most, directory.health.error) == (1, None)
+    assert offsets(tmp_path, checkpoints.RECOVERY_POINT) == {A: 11, B: 7}
+    directory.release()
 
 
 def test_damaged_checkpoints_mean_nothing_is_known() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -214,6 +215,7 @@ class Broker:
             refused=refused_of(self.metadata),
             repairs=self._repairs,
             max_open_files=self.config.max_open_files or min(descriptors.limit() // 2, _MOST_OPEN_FILES),
+            checkpoint_lock=threading.Lock(),
         )
         self.logs = LogDirectory.open(self._files, path, settings, monotonic_ms=self.clock.monotonic_ms())
         self._opened.push_async_callback(self.writing.run, self.logs.close)
@@ -423,15 +425,19 @@ class Broker:
             self._server.close_listeners()
             await self._server.aclose(grace_ms=0)
             self._server = None
+            self.coordinators.close()
         await self.runtime.cancel_tasks()
+        if self._background is not None:
+            self._background.close()
+            self._background = None
         if self._pages is not None:
             await self._pages.aclose()
             self._pages = None
         del closing
         if self.membership is not None:
             self.membership.abandon()
+        self.runtime.close_threads()  # before the logs: a file that a thread writes to stays open
         self.logs.release()
-        self.runtime.close_threads()
 
     # ---- what handlers ask for
 

@@ -97,11 +97,11 @@ class Runtime:
         self.trimming.is_stopping = True
 
     async def cancel_tasks(self) -> None:
-        """End all tasks."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End all tasks, and those that they start as they end."""
+        while tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # ---- threads
 

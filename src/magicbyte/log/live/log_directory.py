@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from magicbyte.errors import (
@@ -77,7 +78,8 @@ class Settings:
     `rules` are those of the Kafka version whose files it is to have. `token` makes 32 hexadecimal digits, never the
     same; `jitter` a number from 0 to the given one. `refused` says of partitions that have a folder which are not to
     be opened, and why. `repairs`: a log that cannot be opened as it is may lose what is damaged in it.
-    `max_open_files`: how many files of its logs are open at a time.
+    `max_open_files`: how many files of its logs are open at a time. `checkpoint_lock` is held while a checkpoint is
+    written: threads that truncate different logs write the same file.
     """
 
     config_of: Callable[[TopicPartition], LogConfig]
@@ -88,6 +90,7 @@ class Settings:
     max_open_files: int = DEFAULT_LIMIT
     refused: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]] = lambda _keys: {}
     repairs: bool = False
+    checkpoint_lock: AbstractContextManager[object] = field(default_factory=nullcontext)
 
 
 class Offline(NamedTuple):
@@ -192,7 +195,7 @@ class LogDirectory:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
         if not self.logs.keys() >= self.cleaner_offsets.keys():
-            self._put_offsets(checkpoints.CLEANER, self._known(self.cleaner_offsets))
+            self._put_offsets(checkpoints.CLEANER, lambda: self._known(self.cleaner_offsets))
         if not self.logs.keys() >= found[checkpoints.HIGH_WATERMARK].keys():
             self.checkpoint_high_watermarks()
 
@@ -392,7 +395,7 @@ class LogDirectory:
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
         if self.cleaner_offsets.pop(key, None) is not None:
-            self._put_offsets(checkpoints.CLEANER, self._known(self.cleaner_offsets))
+            self._put_offsets(checkpoints.CLEANER, lambda: self._known(self.cleaner_offsets))
 
     def __getitem__(self, key: TopicPartition) -> PartitionLog:
         """Return the log of a partition. Raises UnknownTopicError."""
@@ -442,29 +445,31 @@ class LogDirectory:
     def checkpoint_recovery_points(self) -> None:
         """Write down how far each log is durable."""
         self._put_offsets(
-            checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in list(self.logs.items())}
+            checkpoints.RECOVERY_POINT, lambda: {key: log.recovery_point for key, log in list(self.logs.items())}
         )  # fmt: skip
 
     def checkpoint_high_watermarks(self) -> None:
         """Write down the high watermarks."""
         self._put_offsets(
-            checkpoints.HIGH_WATERMARK, {key: log.high_watermark for key, log in list(self.logs.items())}
+            checkpoints.HIGH_WATERMARK, lambda: {key: log.high_watermark for key, log in list(self.logs.items())}
         )  # fmt: skip
 
     def checkpoint_log_starts(self) -> None:
         """Write down where the logs start that do not start with their first segment."""
         if self.settings.rules.has_producers:
-            starts = {
-                key: log.log_start_offset
-                for key, log in list(self.logs.items())
-                if log.log_start_offset > log.segments[0].base_offset
-            }
-            self._put_offsets(checkpoints.LOG_START, starts)
+            self._put_offsets(
+                checkpoints.LOG_START,
+                lambda: {
+                    key: log.log_start_offset
+                    for key, log in list(self.logs.items())
+                    if log.log_start_offset > log.segments[0].base_offset
+                },
+            )
 
     def checkpoint_cleaner(self, key: TopicPartition, first_dirty_offset: int) -> None:
         """Write down how far the cleaner has come with a log."""
         self.cleaner_offsets[key] = first_dirty_offset
-        self._put_offsets(checkpoints.CLEANER, self._known(self.cleaner_offsets))
+        self._put_offsets(checkpoints.CLEANER, lambda: self._known(self.cleaner_offsets))
 
     def _known(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {key: offset for key, offset in offsets.items() if key in self.logs}
@@ -488,9 +493,11 @@ class LogDirectory:
             self.notes.append(f"{error}: {consequence}; the file is in {target} now")
             return None
 
-    def _put_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        with self.health:
-            whole = {**offsets, **self._of_offline.get(name, {})}
+    def _put_offsets(self, name: str, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        # The offsets are taken under the lock: else a truncation's lower recovery point could be overwritten by a
+        # thread that had looked before it.
+        with self.settings.checkpoint_lock, self.health:
+            whole = {**offsets(), **self._of_offline.get(name, {})}
             put_file(self.files, f"{self.path}/{name}", checkpoints.format_offset_checkpoint(whole))
 
 
