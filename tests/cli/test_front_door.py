@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,3 +120,13 @@ def test_a_misspelt_setting_of_serve_stops_it(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "did you mean 'num.partitions'?" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["queued.max.requests", "group.consumer.session.timeout.ms", "retention.ms"])
+def test_a_setting_that_only_resembles_another_is_warned_of(name: str, tmp_path: Path) -> None:
+    """Kafka has settings that have no effect here, with names of other words than those that have one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = run("serve", "--dir", tmp_path, "--listen", f"127.0.0.1:{taken.getsockname()[1]}", f"{name}=500")
+    assert result.exit_code != 0
+    assert f"warning: {name}: unknown, or without effect here" in result.stderr
+    assert "did you mean" not in result.stderr

@@ -53,15 +53,41 @@ def test_a_file_that_is_no_code_is_left_alone(content: bytes, folder: Path) -> N
     assert shipped.library() is None
 
 
-def test_code_of_other_sources_is_not_loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that are given to the loader, which finds code in all of them."""
+    paths: list[str] = []
+    monkeypatch.setattr(shipped, "levels_here", lambda: [shipped.LEVELS[0]])
+    monkeypatch.setattr(shipped.ctypes, "CDLL", lambda path: paths.append(path) or "code")
+    return paths
+
+
+def test_code_of_other_sources_is_not_loaded(folder: Path, opened: list[str]) -> None:
     folder.mkdir()
-    for level in shipped.LEVELS:
-        (folder / f"{level.name}.0123456789abcdef.so").write_bytes(b"of another release")
-    opened: list[str] = []
-    monkeypatch.setattr(shipped.ctypes, "CDLL", lambda path: opened.append(path) or (_ for _ in ()).throw(OSError()))
+    name = shipped.file_name(shipped.LEVELS[0])
+    (folder / f"{shipped.LEVELS[0].name}.0123456789abcdef.so").write_bytes(shipped.with_checksum(b"of another release"))
     assert shipped.library() is None
-    assert [Path(path).parent for path in opened] == [folder] * len(opened)
-    assert not any("0123456789abcdef" in path for path in opened)
+    (folder / name).write_bytes(shipped.with_checksum(b"of this one"))
+    assert shipped.library() == "code"
+    assert opened == [str(folder / name)]
+
+
+def test_a_damaged_file_does_not_get_to_the_loader(folder: Path, opened: list[str]) -> None:
+    """The system ends a process that maps a shared object which is cut short."""
+    folder.mkdir()
+    path, whole = folder / shipped.file_name(shipped.LEVELS[0]), shipped.with_checksum(bytes(range(64)))
+    for content in (*(whole[:size] for size in range(len(whole))), b"\xff" + whole[1:], whole + b"\0"):
+        path.write_bytes(content)
+        assert shipped.library() is None
+    assert opened == []
+    path.write_bytes(whole)
+    assert shipped.library() == "code"
+
+
+def test_other_pythons_than_cpython_are_not_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert image.supported.__wrapped__()
+    monkeypatch.setattr(sys.implementation, "name", "pypy")
+    assert not image.supported.__wrapped__()
 
 
 def test_code_that_came_with_the_package_is_taken_from_a_mebibyte_on_and_nothing_is_installed(

@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 _WITH_VALUES: Final = frozenset({"-s", "-r", "-F", "-G", "-d", "-c"})  # kcat's options that are followed by a value
 
-"""Topics of brokers themselves, which those before 0.10 do not mark as such."""
-
 
 def bootstrap_option(command: F) -> F:
     """Add -b, --bootstrap, a str, and the settings of the client."""

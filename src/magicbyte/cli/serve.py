@@ -6,7 +6,7 @@ import asyncio
 import gc
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,13 +94,26 @@ def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
 
 def _refuse_misspelt(typed: Mapping[str, str], config: BrokerConfig) -> None:
     """Raise UsageError if a setting of the command line is unknown, and nearly a known one: a file may have others."""
-    import difflib
-
     from magicbyte.broker.config import SETTINGS
 
     for name in config.unknown():
-        if name in typed and (close := difflib.get_close_matches(name, SETTINGS, 1, _ALIKE)):
-            raise click.UsageError(f"no setting {name!r}: did you mean {close[0]!r}?")
+        if name in typed and (meant := _meant(name, SETTINGS)) is not None:
+            raise click.UsageError(f"no setting {name!r}: did you mean {meant!r}?")
+
+
+def _meant(name: str, known: Iterable[str]) -> str | None:
+    """Return the known setting that `name` is a misspelling of: word by word, and as a whole.
+
+    Other settings of Kafka resemble known ones as a whole, but have another word, or one more: queued.max.requests.
+    """
+    import difflib
+
+    words = re.split("[._-]", name)
+    for close in difflib.get_close_matches(name, known, 3, _ALIKE):
+        others = close.split(".")
+        if len(words) == len(others) and all(map(difflib.get_close_matches, words, ([each] for each in others))):
+            return close
+    return None
 
 
 def _refuse_foreign(directory: Path) -> None:

@@ -82,7 +82,8 @@ def supported() -> bool:
     """Say whether images work here: Linux, 64 bits, and numpy's objects are laid out as the code presumes."""
     import numpy as np
 
-    if sys.platform != "linux" or sys.maxsize < 1 << 32:
+    # Elsewhere than in CPython `id` is no address: looking there could end the process.
+    if sys.platform != "linux" or sys.maxsize < 1 << 32 or sys.implementation.name != "cpython":
         return False
     probe = np.arange(3, dtype=np.uint8)
     probe.flags.writeable = False

@@ -2,13 +2,16 @@
 
 A wheel has a shared object for each level of processor, made by `tools/images.py`. Its functions are those of an image
 (`image.py`), and ctypes alone loads it. Only files in the package's own folder are looked at, and only those that were
-made of the kernels that stand there: their names end in a digest of the sources. A clone has none.
+made of the kernels that stand there: their names end in a digest of the sources. A clone has none. A file ends in a
+checksum, which loaders ignore: the system ends a process that maps one which is cut short.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -46,6 +49,8 @@ LEVELS: Final = (
 
 FOLDER: Final = Path(__file__).parent / "images"
 
+_CHECKSUM: Final = struct.Struct("<I")  # CRC-32 of the shared object, behind it
+
 made_for: Level | None = None
 """The level that this process makes code for: set by `tools/images.py` alone, None for the machine's own."""
 
@@ -71,6 +76,11 @@ def load(module: str, name: str) -> int | None:
         return None
 
 
+def with_checksum(code: bytes) -> bytes:
+    """Return the content of a file with this shared object."""
+    return code + _CHECKSUM.pack(zlib.crc32(code))
+
+
 @cache
 def library() -> Any:
     """Return the code that came with the package for this processor; None where there is none that can be loaded."""
@@ -79,8 +89,11 @@ def library() -> Any:
     level = next(iter(levels_here()), None)
     if level is None or not image.supported():
         return None
+    path = FOLDER / file_name(level)
     try:
-        return ctypes.CDLL(str(FOLDER / file_name(level)))
+        content = path.read_bytes()
+        code, checksum = memoryview(content)[: -_CHECKSUM.size], content[-_CHECKSUM.size :]
+        return ctypes.CDLL(str(path)) if checksum == _CHECKSUM.pack(zlib.crc32(code)) else None
     except OSError:  # none of these sources, or on a file system that nothing may be run from
         return None
 
