@@ -9,13 +9,18 @@ from typing import Any, Final
 import pytest
 
 from broker.builders import asking, made, records
-from broker.serving import OnClock, Peer, within
+from broker.serving import Clock, OnClock, Peer, within
+from magicbyte.broker import quota_nodes, scram_users
 from magicbyte.broker.admin_quotas import CLIENT_ID, IP, USER
-from magicbyte.broker.quota_reading import reread_all
+from magicbyte.broker.quota_reading import reread, reread_all
+from magicbyte.broker.settings import LONG_MAX
 from magicbyte.client.connection import Connection
-from magicbyte.errors import ErrorCode
+from magicbyte.errors import BadVersionError, ErrorCode
 from magicbyte.metadata import layout
+from magicbyte.metadata.memory import MemoryStore
+from magicbyte.ports import MetadataStore, Node, NodeChange, Watch
 from magicbyte.protocol.messages import alter_client_quotas as altering
+from magicbyte.protocol.messages import alter_user_scram_credentials as scram
 from magicbyte.protocol.messages import create_partitions, create_topics, delete_topics
 from magicbyte.protocol.messages import describe_client_quotas as describing
 from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -356,11 +361,11 @@ def test_82_connections_beyond_the_rate_of_an_address_are_closed_unread_after_a_
 def test_connections_beyond_the_rate_of_a_listener_wait() -> None:
     async def work(broker: OnClock, peer: Peer) -> None:
         loop = asyncio.get_running_loop()
-        many = [peer, *[await Peer.of(broker.served) for _ in range(10)]]
         began = loop.time()
+        many = [peer, *[await Peer.of(broker.served) for _ in range(10)]]
         for each in many:
             await each.ask(MetadataRequest(topics=[]), 8, MetadataResponse)
-        assert loop.time() - began > 0.4  # a wait, which is no measure of speed: less would be none
+        assert loop.time() - began > 0.9  # a wait, which is no measure of speed: less would be none
         for each in many[1:]:
             each.close()
 
@@ -450,12 +455,16 @@ def test_75_a_change_that_is_none_is_refused_and_others_are_made(entity: Entity,
 
 
 def test_odd_changes_that_kafka_takes_are_taken() -> None:
-    async def work(_: OnClock, peer: Peer) -> None:
+    async def work(broker: OnClock, peer: Peer) -> None:
         assert await put(peer, {USER: "a"}, **{"SCRAM-SHA-256": 1}) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert await put(peer, {USER: "a"}, **{PRODUCE: float("nan"), TIME: -5, MUTATION: 1e20}) == ErrorCode.NONE
         assert await told(peer) == {((USER, "a"),): {PRODUCE: 0, TIME: -5, MUTATION: 1e20}}
         assert await put(peer, {USER: "a"}, **{PRODUCE: None, TIME: None, MUTATION: None, "foo": None}) == 0
         assert await told(peer) == {}
+        assert await put(peer, {USER: "a"}, **{PRODUCE: float(LONG_MAX)}) == ErrorCode.NONE
+        stored = layout.load_config("a", broker.served.metadata.get("/config/users/a").data)
+        assert stored == {PRODUCE: str(LONG_MAX)}
+        assert await put(peer, {USER: "a"}, **{PRODUCE: None}) == ErrorCode.NONE
         twice = change({USER: "b"}, {PRODUCE: 1})
         twice.entries += change({USER: "b"}, {PRODUCE: 2}).entries
         answer = await peer.ask(twice, 1, altering.AlterClientQuotasResponse)
@@ -501,6 +510,89 @@ def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_afte
         assert runtime.quotas.connections.of_addresses == {"10.0.0.1": 3}
         metadata.set("/config/users/a%3Db", b"no json")
         assert len(await told(peer)) == 3  # the others
+
+    served(work)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        lambda store: quota_nodes.change_of(store, "users", "a", {PRODUCE: "7"}, 0),
+        lambda store: [scram_users.change_of(store, "a", {"SCRAM-SHA-512": "new"})],
+    ],
+    ids=["quotas", "credentials"],
+)
+def test_what_another_broker_changes_in_the_node_of_a_user_meanwhile_is_not_lost(
+    changes: Callable[[MetadataStore], list[NodeChange]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, path = MemoryStore(Clock()), "/config/users/a"
+    store.create(path, layout.dump_config({}), parents=True)
+    store.create(layout.CONFIG_CHANGES, parents=True)
+    found, look = layout.dump_config({"SCRAM-SHA-256": "kept"}), store.exists
+
+    def exists(asked: str, watch: Watch | None = None) -> Node | None:
+        node = look(asked, watch)
+        if asked == path and node is not None and node.data != found:
+            store.set(path, found)
+        return node
+
+    monkeypatch.setattr(store, "exists", exists)
+    with pytest.raises(BadVersionError):
+        store.transaction(changes(store))
+    assert store.get(path).data == found
+
+
+def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(broker: OnClock, peer: Peer) -> None:
+        runtime, go_on, begun = broker.served.runtime, asyncio.Event(), asyncio.Event()
+        run, other = runtime.writing.run, await Peer.of(broker.served)
+
+        async def held(*given: Any) -> Any:
+            monkeypatch.undo()
+            begun.set()
+            await go_on.wait()
+            return await run(*given)
+
+        monkeypatch.setattr(runtime.writing, "run", held)
+        row = scram.ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+        asked = scram.AlterUserScramCredentialsRequest(upsertions=[row])
+        credential = asyncio.ensure_future(peer.ask(asked, 0, scram.AlterUserScramCredentialsResponse))
+        await begun.wait()
+        quota = asyncio.ensure_future(put(other, {USER: "a"}, **{PRODUCE: 7}))
+        await asyncio.wait([quota], timeout=0.1)  # where it does not wait for the other, that is enough
+        go_on.set()
+        assert [each.error_code for each in (await credential).results] == [0]
+        assert await quota == ErrorCode.NONE
+        stored = layout.load_config("a", broker.served.metadata.get("/config/users/a").data)
+        assert stored.keys() == {"SCRAM-SHA-256", PRODUCE}
+        other.close()
+
+    served(work)
+
+
+def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(broker: OnClock, peer: Peer) -> None:
+        runtime, metadata, go_on = broker.served.runtime, broker.served.metadata, asyncio.Event()
+        await put(peer, {CLIENT_ID: "test"}, **{PRODUCE: 1000})
+
+        async def late(look: Callable[..., Any], *given: Any) -> Any:
+            found = look(*given)
+            monkeypatch.undo()
+            await go_on.wait()
+            return found
+
+        for first in (reread_all(runtime, metadata), reread(runtime, metadata, "clients", "test")):
+            go_on.clear()
+            monkeypatch.setattr(runtime.reading, "run", late)
+            earlier = asyncio.ensure_future(first)
+            await asyncio.sleep(0)
+            metadata.set("/config/clients/test", layout.dump_config({}))
+            later = asyncio.ensure_future(reread(runtime, metadata, "clients", "test"))
+            await asyncio.wait([later], timeout=0.1)  # where it does not wait for the other, that is enough
+            go_on.set()
+            await asyncio.gather(earlier, later)
+            assert not runtime.quotas.is_limiting
+            metadata.set("/config/clients/test", layout.dump_config({PRODUCE: "1000"}))
 
     served(work)
 

@@ -190,7 +190,7 @@ def _value(op: altering.OpData, *, is_address: bool) -> str:
         return "0"
     if name not in _LARGEST:
         return repr(value) if math.isfinite(value) else f"{'-' if value < 0 else ''}Infinity"  # as Java writes it
-    if not 0 <= value <= _LARGEST[name] or abs(value - round(value)) > _NEAR:
+    if not 0 <= value <= float(_LARGEST[name]) or abs(value - round(value)) > _NEAR:  # a double has no 2**63 - 1
         raise _refusal(f"{name}: expected a whole number from 0 to {_LARGEST[name]}, found {value}")
     return str(min(round(value), _LARGEST[name]))
 

@@ -12,7 +12,7 @@ from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.broker.scram_users import USERS, change_of, sanitised
 from magicbyte.broker.topic_nodes import children, settings_of
-from magicbyte.errors import ErrorCode, SecurityError
+from magicbyte.errors import ErrorCode, MagicbyteError, SecurityError
 from magicbyte.metadata import layout
 from magicbyte.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -121,10 +121,23 @@ async def alter(
             faults[gone.name] = ErrorCode.RESOURCE_NOT_FOUND, why
     for name, changes in wanted.items():
         if name not in faults:
-            store = services.metadata
-            told = tell_of_config_change(store, USERS, sanitised(name), services.runtime.clock.now_ms())
-            await services.runtime.writing.run(store.transaction, [change_of(store, name, changes), *told])
+            try:
+                await _change(services, name, changes)
+            except MagicbyteError as error:
+                faults[name] = error.code, str(error)
     return AlterUserScramCredentialsResponse(results=[_result(name, faults.get(name)) for name in wanted])
+
+
+async def _change(services: ScramServices, name: str, changes: Mapping[str, str | None]) -> None:
+    runtime, store = services.runtime, services.metadata
+    now_ms = runtime.clock.now_ms()
+
+    def change() -> None:
+        told = tell_of_config_change(store, USERS, sanitised(name), now_ms)
+        store.transaction([change_of(store, name, changes), *told])
+
+    async with runtime.directory:  # as changes of quotas, which are in the same node
+        await runtime.writing.run(change)
 
 
 def _result(name: str, fault: tuple[ErrorCode, str] | None) -> AlterUserScramCredentialsResult:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.scram_users import USERS, sanitised
-from magicbyte.broker.topic_nodes import settings_of
+from magicbyte.broker.topic_nodes import settings_in, settings_of
 from magicbyte.errors import MetadataError
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, NodeChange, SetNode
@@ -137,11 +137,14 @@ def _values(path: str, settings: Mapping[str, str]) -> Values:
 def change_of(
     metadata: MetadataStore, kind: str, name: str, changes: Mapping[str, str | None], now_ms: int
 ) -> list[NodeChange]:
-    """Return what gives somebody quotas, takes away those that are None, and tells all brokers."""
+    """Return what gives somebody quotas, takes away those that are None, and tells all brokers.
+
+    A user's credentials are in the same node. What others have changed there meanwhile makes the change impossible.
+    """
     path = layout.config_path(kind, name)
-    kept = {each: text for each, text in settings_of(metadata, kind, name).items() if each not in changes}
-    data = layout.dump_config(kept | {each: text for each, text in changes.items() if text is not None})
     node = metadata.exists(path)
+    kept = {each: text for each, text in settings_in(path, node).items() if each not in changes}
+    data = layout.dump_config(kept | {each: text for each, text in changes.items() if text is not None})
     made: list[NodeChange] = []
     if node is None:
         parts = path.split("/")

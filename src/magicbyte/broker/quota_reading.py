@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 async def reread_all(runtime: Runtime, metadata: MetadataStore) -> None:
     """Let all quotas in the tree hold. Raises MetadataError, NetworkError."""
-    runtime.quotas.replace_all(await runtime.reading.run(quota_nodes.read_all, metadata))
+    async with runtime.quotas.reading:
+        runtime.quotas.replace_all(await runtime.reading.run(quota_nodes.read_all, metadata))
 
 
 async def reread(runtime: Runtime, metadata: MetadataStore, kind: str, name: str) -> None:
     """Let the quotas in one place of the tree hold. Raises MetadataError, NetworkError."""
-    runtime.quotas.replace(kind, name, await runtime.reading.run(quota_nodes.read_one, metadata, kind, name))
+    async with runtime.quotas.reading:
+        runtime.quotas.replace(kind, name, await runtime.reading.run(quota_nodes.read_one, metadata, kind, name))

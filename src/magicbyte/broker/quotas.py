@@ -48,11 +48,13 @@ class BrokerQuotas:
     """All quotas of a broker. `quota_reading` brings those of the tree.
 
     `is_limiting`: whether anybody has a quota; where nobody has, nothing else is asked. `connections`: the rates of new
-    ones. `meters` and `mutations` know what is used.
+    ones. `meters` and `mutations` know what is used. `reading` is held from a look into the tree until what was found
+    holds, so that no earlier look comes last.
     """
 
     def __init__(self, config: BrokerConfig, offer: Offer, clock: Clock) -> None:
         self._config, self._offer, self._clock = config, offer, clock
+        self.reading = asyncio.Lock()
         samples, sample_ms = config.quota_window_num, config.quota_window_size_seconds * 1000
         defaults = {
             QuotaType.PRODUCE: config.quota_producer_default,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from magicbyte.broker.topic_nodes import settings_of
+from magicbyte.broker.topic_nodes import settings_in, settings_of
 from magicbyte.errors import MetadataError, SecurityError
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, NodeChange, SetNode
@@ -35,8 +35,12 @@ def credential_of(metadata: MetadataStore, mechanism: str, tell: Callable[[str],
 
 
 def change_of(metadata: MetadataStore, user: str, changes: Mapping[str, str | None]) -> NodeChange:
-    """Return what gives a user these credentials, by mechanism, and takes away those that are None."""
+    """Return what gives a user these credentials, by mechanism, and takes away those that are None.
+
+    A user's quotas are in the same node. What others have changed there meanwhile makes the change impossible.
+    """
     path = layout.config_path(USERS, sanitised(user))
-    kept = {name: text for name, text in settings_of(metadata, USERS, sanitised(user)).items() if name not in changes}
+    node = metadata.exists(path)
+    kept = {name: text for name, text in settings_in(path, node).items() if name not in changes}
     data = layout.dump_config(kept | {name: text for name, text in changes.items() if text is not None})
-    return CreateNode(path, data) if metadata.exists(path) is None else SetNode(path, data)
+    return CreateNode(path, data) if node is None else SetNode(path, data, node.version)

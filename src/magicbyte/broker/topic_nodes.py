@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.log.live.config import LogConfig
-    from magicbyte.ports import MetadataStore
+    from magicbyte.ports import MetadataStore, Node
 
 KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
 """Settings of a topic of which nothing is deleted."""
@@ -169,5 +169,9 @@ def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]
     A node without data is there for the sake of others below it.
     """
     path = layout.config_path(kind, name)
-    node = metadata.exists(path)
+    return settings_in(path, metadata.exists(path))
+
+
+def settings_in(path: str, node: Node | None) -> dict[str, str]:
+    """Return the settings that are in a node, which may not be there."""
     return {} if node is None or not node.data else layout.load_config(path, node.data)
