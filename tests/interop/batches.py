@@ -22,11 +22,6 @@ def b64(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def unb64(text: str | None) -> bytes | None:
-    """Return the bytes that `b64` was given."""
-    return None if text is None else base64.b64decode(text)
-
-
 def blob(rng: random.Random, length: int) -> bytes:
     """Return bytes that compress well, a little, or not at all."""
     match rng.randrange(3):

@@ -1,6 +1,7 @@
 """magicbyte's side of the comparisons: the same shapes as `batches` and `jvm` use. The only file here that calls it."""
 
-from interop.batches import CODECS, Json, b64, unb64
+from builders import unbase64
+from interop.batches import CODECS, Json, b64
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records import decode as records_decode
@@ -55,9 +56,9 @@ def encode_one(spec: Json) -> bytes:
             record["offset"],
             spec["logAppendTime"] if appended and spec["magic"] < 2 else record["timestamp"],
             kind,
-            unb64(record["key"]),
-            unb64(record["value"]),
-            tuple((name, unb64(value)) for name, value in record["headers"]),
+            unbase64(record["key"]),
+            unbase64(record["value"]),
+            tuple((name, unbase64(value)) for name, value in record["headers"]),
         )
         for record in spec["records"]
     ]

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from builders import unbase64
 from interop import jvm
-from interop.batches import CODECS, b64, blob, unb64
+from interop.batches import CODECS, b64, blob
 from log.made_sets import batch as one_batch
 from log.made_sets import messages, patched, wrapped, wrapper
 from magicbyte.codecs import Codec
@@ -185,7 +186,7 @@ def what_differs(case: Case, said: Json) -> object:
     timeless = rules.format is Format.V0 and rules.timestamp_type is TimestampType.LOG_APPEND_TIME
     if ours.max_timestamp != said["maxTimestamp"] and not timeless:
         return "maximum", said["maxTimestamp"], ours.max_timestamp
-    stored = unb64(said["records"])
+    stored = unbase64(said["records"])
     assert stored is not None
     if ours.compressed:
         same = list(unpacked(memoryview(bytes(ours)))) == list(unpacked(memoryview(stored)))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from builders import unbase64
 from interop import jvm
-from interop.batches import b64, unb64
+from interop.batches import b64
 from interop.kafka_oracle import version_key
 from magicbyte.client import Client, admin, groups
 from magicbyte.client.fetch import FetchOptions, read_records, read_sets
@@ -62,7 +63,7 @@ class Broker:
         found = []
         for line in printed.decode().splitlines():
             offset, time, _, key, value, *_ = line.split("\t")
-            found.append((int(offset), int(time), *(None if cell == "~" else unb64(cell) for cell in (key, value))))
+            found.append((int(offset), int(time), *(None if cell == "~" else unbase64(cell) for cell in (key, value))))
         return found
 
 

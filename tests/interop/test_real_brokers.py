@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from builders import unbase64
 from interop import jvm
-from interop.batches import Json, b64, batch, unb64
+from interop.batches import Json, b64, batch
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -110,7 +111,7 @@ class Logs:
         for line in printed.decode().splitlines():
             offset, timestamp, kind, *cells = line.split("\t")
             key, value, *headers = (None if cell == "~" else cell for cell in cells)
-            names = [(unb64(name) or b"").decode() for name in headers[::2]]
+            names = [(unbase64(name) or b"").decode() for name in headers[::2]]
             found.append(
                 {
                     "offset": int(offset),

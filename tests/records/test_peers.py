@@ -9,8 +9,9 @@ import aiokafka.record.memory_records
 import kafka.record.memory_records
 import pytest
 
+from builders import unbase64
 from interop import ours
-from interop.batches import CODECS, FORMATS, Json, b64, batch, expected, unb64
+from interop.batches import CODECS, FORMATS, Json, b64, batch, expected
 
 SEED = 20260102
 SIZES = (1, 2, 30, 300)
@@ -25,9 +26,11 @@ def write_kafka_python(spec: Json) -> bytes:
             spec["producerId"], spec["producerEpoch"], spec["baseSequence"], spec["transactional"]
         )
     for record in spec["records"]:
-        headers = [(name, unb64(value)) for name, value in record["headers"]]
+        headers = [(name, unbase64(value)) for name, value in record["headers"]]
         timestamp = None if spec["magic"] == 0 else record["timestamp"]
-        builder.append(timestamp=timestamp, key=unb64(record["key"]), value=unb64(record["value"]), headers=headers)
+        builder.append(
+            timestamp=timestamp, key=unbase64(record["key"]), value=unbase64(record["value"]), headers=headers
+        )
     builder.close()
     return bytes(builder.buffer())
 
@@ -39,13 +42,13 @@ def write_aiokafka(spec: Json) -> bytes:
         legacy = aiokafka.record.legacy_records.LegacyRecordBatchBuilder(spec["magic"], codec, 2**30)
         for number, record in enumerate(spec["records"]):
             timestamp = None if spec["magic"] == 0 else record["timestamp"]
-            legacy.append(number, timestamp, unb64(record["key"]), unb64(record["value"]))
+            legacy.append(number, timestamp, unbase64(record["key"]), unbase64(record["value"]))
         return bytes(legacy.build())
     state = spec["transactional"], spec["producerId"], spec["producerEpoch"], spec["baseSequence"]
     builder = aiokafka.record.default_records.DefaultRecordBatchBuilder(2, codec, *state, 2**30)
     for number, record in enumerate(spec["records"]):
-        headers = [(name, unb64(value)) for name, value in record["headers"]]
-        builder.append(number, record["timestamp"], unb64(record["key"]), unb64(record["value"]), headers)
+        headers = [(name, unbase64(value)) for name, value in record["headers"]]
+        builder.append(number, record["timestamp"], unbase64(record["key"]), unbase64(record["value"]), headers)
     return bytes(builder.build())
 
 
