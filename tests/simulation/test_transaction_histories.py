@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from magicbyte.client import Client
+from magicbyte.ports import TopicPartition
 from simulation.run_transaction_histories import OPERATIONS, TRANSACTIONS, add, figures_of
-from simulation.transaction_histories import TransactionHistory
+from simulation.transaction_histories import INPUTS, OUTPUTS, Fetched, TransactionHistory
 
 FIGURES = Path(__file__).with_name("transaction_figures.json")
 
@@ -26,6 +28,26 @@ def test_transactions_of_protocol_2_are_whole_too() -> None:
     history.run()
     assert history.outcomes["committed"] > 20
     assert len(history.events) >= 5
+
+
+class _NewLeaders(TransactionHistory):
+    """At the end, a client's first fetch from each partition returns nothing: its leader was elected a moment ago."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, transactions=10)
+        self.asked = set[tuple[Client, TopicPartition]]()
+
+    async def _fetched(self, client: Client, place: TopicPartition, position: int) -> Fetched | None:
+        if self._is_draining and (client, place) not in self.asked:
+            self.asked.add((client, place))
+            return Fetched([], position, position)
+        return await super()._fetched(client, place, position)
+
+
+def test_the_end_of_a_log_counts_where_leaders_let_read_less() -> None:
+    history = _NewLeaders(1)
+    history.run()
+    assert {place for _, place in history.asked} == {*INPUTS, *OUTPUTS}
 
 
 @pytest.mark.slow

@@ -31,11 +31,12 @@ from magicbyte.errors import MagicbyteError
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.metadata.layout import load_state, state_path
 from magicbyte.ports import TopicPartition
+from magicbyte.records.scan import scan
 from magicbyte.testing.checker import Polled
 from magicbyte.testing.checker.recorder import Pending
 from magicbyte.testing.world import SimulatedBroker
 from magicbyte.transactions.rules import IDLE
-from simulation.cluster_faults import TOPIC, ClusterUnderFaults, UnsoundError
+from simulation.cluster_faults import HEALED_WITHIN_S, TOPIC, ClusterUnderFaults, UnsoundError
 from simulation.transactional_client import RefusedError, TransactionalClient, UnclearError
 
 COORDINATORS = {STATE_TOPIC: 3, OFFSETS_TOPIC: 2}
@@ -228,7 +229,7 @@ class TransactionHistory(ClusterUnderFaults):
                 found = await self._fetched(producer.client, place, position)
                 if found is None or not found.records:
                     position = position if found is None else found.next_offset
-                    if self._is_draining and found is not None and position >= found.last_stable_offset:
+                    if self._is_draining and position >= self._end(place):
                         return
                     await asyncio.sleep(self.random.uniform(0.1, 0.5))
                     continue
@@ -390,13 +391,26 @@ class TransactionHistory(ClusterUnderFaults):
                 return f"{place}: a transaction is open"
         return None
 
+    def _end(self, place: TopicPartition) -> int:
+        """Return where the log of a partition ends, which is the same at all replicas."""
+        table = scan(memoryview(self._log(self.brokers[0], place)))
+        return int(table.offset[-1]) + int(table.count[-1]) if len(table) else 0
+
+    async def _read_all(self, client: Client, place: TopicPartition, positions: dict[TopicPartition, int]) -> None:
+        """Read a partition to the end of its log: a leader that is new lets consumers read less for a moment."""
+        end, until = self._end(place), self.world.virtual_s + HEALED_WITHIN_S
+        while positions[place] < end:
+            if self.world.virtual_s > until:
+                raise UnsoundError(f"{place}: offsets {positions[place]} to {end} cannot be read")
+            if await self._poll(client, "judge", place, positions):
+                await asyncio.sleep(0.1)
+
     async def _judge(self) -> None:
         async with self.world.client("judge") as client:
             positions = dict.fromkeys([*INPUTS, *OUTPUTS], 0)
             self.recorder.assign("judge", [str(each) for each in positions]).ok()
             for place in positions:
-                while not await self._poll(client, "judge", place, positions):
-                    pass
+                await self._read_all(client, place, positions)
             producer = self._producer(client, "judge", 1000, "judge")
             committed = {place: await producer.committed(place, stable=True) for place in INPUTS}
         self._check()
