@@ -11,18 +11,21 @@ import pytest
 from broker.builders import records
 from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
+from magicbyte.broker import membership
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, alter_configs, delete_records, delete_topic, describe_cluster
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError
 from magicbyte.metadata import layout
+from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.ports import CreateNode, SetNode, TopicPartition
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.records.columns import Record
 from magicbyte.releases import line_of, protocol_version
+from magicbyte.testing.tree import SimulatedSession
 
 
 def test_what_is_acknowledged_is_in_every_replica_byte_for_byte(folder: Path) -> None:
@@ -197,6 +200,47 @@ def test_a_session_that_expires_is_followed_by_another(folder: Path) -> None:
                 members.tree.expire_session(members.sessions[number])
                 await until(lambda: members.isr("t") == {1, 2, 3})
                 await send(client, "t", 0, records(1))
+
+    run(work())
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_a_session_in_which_a_broker_cannot_go_on_makes_way_for_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, expires: bool
+) -> None:
+    """It has registered the broker already, as the connection is lost, or expires before that."""
+
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            found, real, broker = list[SimulatedSession](), membership.finalize, members.brokers[1]
+
+            async def failing(store: LoopStore, number: int, level: int) -> None:
+                session = members.sessions[number]
+                if expires and session not in found:
+                    found.append(session)
+                    if len(found) == 1:
+                        members.tree.expire_session(session)
+                elif not expires and session.session_id == (await is_registered(store)) and not found:
+                    found.append(session)
+                    raise NetworkError("the connection is lost")
+                await real(store, number, level)
+
+            async def is_registered(store: LoopStore) -> int:
+                node = await store.exists(layout.broker_path(1))
+                return 0 if node is None else node.ephemeral_owner
+
+            monkeypatch.setattr(membership, "finalize", failing)
+            monkeypatch.setattr(membership, "_RETRY_S", 0.01)
+            assert broker.membership is not None
+            first = members.sessions[1]
+            members.tree.expire_session(first)
+            await until(lambda: bool(found) and found[0] is not members.sessions[1])
+            await until(lambda: broker.cluster_view.controller_id == 1)
+            async with Client(members.bootstrap) as client:
+                await make(members, client, 1)
+                await send(client, "t", 0, records(1))
+            assert await is_registered(broker.membership.store) == members.sessions[1].session_id
+            assert found[0].is_over
 
     run(work())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import cluster
@@ -61,6 +62,7 @@ class Membership:
         self._registration: Callable[[], bytes] | None = None
         self._config_changes = set[str]()
         self._is_leaving = False
+        self._renewal: asyncio.Task[None] | None = None
 
     # ---- sessions
 
@@ -85,7 +87,9 @@ class Membership:
         if self._registration is not None:
             self.controller.session_event(event)
             if event is SessionEvent.EXPIRED and not self._is_leaving:
-                self._runtime.spawn(self._renew())
+                if self._renewal is not None:
+                    self._renewal.cancel()  # it was about the session that has expired now
+                self._renewal = self._runtime.spawn(self._renew())
 
     async def _renew(self) -> None:
         """Go on in a new session, as soon as there is one."""
@@ -98,6 +102,8 @@ class Membership:
                 self._session_renewed()
             except MagicbyteError as error:
                 log.warning("cannot resume in a new session of the metadata tree yet: %s", error)
+                with suppress(MagicbyteError):  # open, its registration would keep out that of the next one
+                    await self.store.close()
                 await asyncio.sleep(_RETRY_S)
             else:
                 return
