@@ -16,6 +16,7 @@ from magicbyte.net.descriptors import lowest_free
 from magicbyte.net.memory import Budget
 from magicbyte.net.server import Answer, PeerLimits, Server, Terms
 from magicbyte.net.stream import SocketStream, Stream
+from magicbyte.security.quotas import ConnectionArrival
 
 
 def framed(content: bytes) -> bytes:
@@ -152,6 +153,35 @@ def test_a_connection_beyond_the_limit_is_closed_and_those_that_are_there_go_on(
             assert await read_exactly(first, 5) == framed(b"b")
             first.close()
             second.close()
+
+    run(work())
+
+
+def test_of_many_connections_that_are_refused_the_latest_are_kept_and_no_timer_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_REFUSED", 2)
+
+    def timers() -> list[asyncio.TimerHandle]:
+        return [
+            each
+            for each in asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+            if not each.cancelled() and "_close_refused" in repr(each)
+        ]
+
+    async def work() -> None:
+        server = Server[str](PeerLimits(), lambda *_: echo, arrived=lambda *_: ConnectionArrival(refused_ms=3_600_000))
+        port = await server.listen("127.0.0.1", 0, "")
+        streams = [await SocketStream.connect("127.0.0.1", port) for _ in range(5)]
+        for stream in streams[:3]:
+            assert await stream.read(1) == b""
+        assert len(timers()) == 2
+        await server.aclose()
+        for stream in streams[3:]:
+            assert await stream.read(1) == b""
+        assert timers() == []
+        for stream in streams:
+            stream.close()
 
     run(work())
 

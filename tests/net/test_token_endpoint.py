@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -78,6 +79,15 @@ def test_an_endpoint_of_tls_is_trusted_by_the_file_that_is_named_and_by_no_other
             run(fetch_token(TokenEndpoint(url, "me", SECRET)))
 
 
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_file_to_trust_that_is_none_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InvalidConfigError, match=r"https\.ca\.location: .*ca\.pem: expected certificates"):
+        run(fetch_token(TokenEndpoint("https://127.0.0.1:1/token", "me", SECRET, ca_file=str(path))))
+
+
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
@@ -105,10 +115,11 @@ def test_a_redirection_is_not_followed() -> None:
 
 
 def test_nobody_at_the_address_is_a_fault_of_the_network() -> None:
-    with endpoint(200, GOOD) as url:
-        pass
-    with pytest.raises(NetworkError, match="no answer to a request for a token"):
-        run(fetch_token(TokenEndpoint(url, "me", SECRET)))
+    with socket.socket() as nobody:  # which does not listen, and keeps the port from others
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/token"
+        with pytest.raises(NetworkError, match="no answer to a request for a token"):
+            run(fetch_token(TokenEndpoint(url, "me", SECRET)))
 
 
 BEARER = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}

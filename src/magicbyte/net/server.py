@@ -225,7 +225,7 @@ class Server(Generic[T]):
         self.complaints = complaints or Complaints()
         self._connected = connected
         self._entrance_of, self._arrived = entrance_of, arrived
-        self._refused: dict[Stream, None] = {}  # in the order of their coming
+        self._refused: dict[Stream, asyncio.TimerHandle] = {}  # in the order of their coming
         self._entering: dict[_Connection, None] = {}  # in the order of their coming
         self._network = network or SocketNetwork()
         self._listening: list[Listening] = []
@@ -265,7 +265,7 @@ class Server(Generic[T]):
         if self._sweeper is not None:
             self._sweeper.cancel()
         for stream in list(self._refused):
-            stream.close()
+            self._close_refused(stream)
         tasks = [each.task for each in self._connections if each.task is not None]
         for each in list(self._connections):
             if not each.busy and each.task is not None:
@@ -310,13 +310,12 @@ class Server(Generic[T]):
 
     def _refuse(self, stream: Stream, seconds: float) -> None:
         """Close a connection after a time, so that its peer does not come again at once; of too many the oldest."""
-        self._refused[stream] = None
+        self._refused[stream] = asyncio.get_running_loop().call_later(seconds, self._close_refused, stream)
         if len(self._refused) > MOST_REFUSED:
             self._close_refused(next(iter(self._refused)))
-        asyncio.get_running_loop().call_later(seconds, self._close_refused, stream)
 
     def _close_refused(self, stream: Stream) -> None:
-        self._refused.pop(stream, None)
+        self._refused.pop(stream).cancel()
         stream.close()
 
     async def _let_in(self, connection: _Connection, entrance: Entrance) -> Handler:

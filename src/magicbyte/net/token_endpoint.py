@@ -15,7 +15,7 @@ import urllib.request
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from magicbyte.errors import NetworkError, SecurityError
+from magicbyte.errors import InvalidConfigError, NetworkError, SecurityError
 from magicbyte.security.settings import TokenEndpoint, checked_token
 
 _PATIENCE_S: Final = 10.0
@@ -30,7 +30,11 @@ _ERRORS: Final = frozenset(
 
 
 async def fetch_token(endpoint: TokenEndpoint) -> str:
-    """Return a new token. Raises SecurityError for an endpoint that refuses, or gives none; NetworkError."""
+    """Return a new token.
+
+    Raises SecurityError for an endpoint that refuses, InvalidConfigError for an answer or a `ca_file` that is none,
+    NetworkError.
+    """
     return await asyncio.to_thread(_fetch, endpoint)
 
 
@@ -41,6 +45,10 @@ def _fetch(endpoint: TokenEndpoint) -> str:
     request = urllib.request.Request(endpoint.url, urlencode(form).encode(), headers)
     try:
         context = ssl.create_default_context(cafile=endpoint.ca_file)
+    except OSError as error:
+        why = f"https.ca.location: {endpoint.ca_file}: expected certificates as PEM: {error.strerror}"
+        raise InvalidConfigError(why) from None
+    try:
         with _opener(context).open(request, timeout=_PATIENCE_S) as response:
             data = response.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
