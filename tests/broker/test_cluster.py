@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -241,6 +243,61 @@ def test_a_session_in_which_a_broker_cannot_go_on_makes_way_for_the_next(
                 await send(client, "t", 0, records(1))
             assert await is_registered(broker.membership.store) == members.sessions[1].session_id
             assert found[0].is_over
+
+    run(work())
+
+
+@pytest.mark.parametrize("call", ["finalize", "cluster.register"])
+def test_a_session_that_expires_while_the_broker_joins_is_followed_by_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    real, expired = operator.attrgetter(call)(membership), list[SimulatedSession]()
+    members = Members(folder)
+
+    async def expires(*given: Any) -> Any:
+        if not expired:
+            expired.append(members.sessions[1])
+            members.tree.expire_session(expired[0])
+        return await real(*given)
+
+    monkeypatch.setattr(f"magicbyte.broker.membership.{call}", expires)
+
+    async def work() -> None:
+        broker = await members.start(1)
+        try:
+            assert broker.membership is not None
+            node = await broker.membership.store.exists(layout.broker_path(1))
+            assert node is not None
+            assert node.ephemeral_owner == members.sessions[1].session_id != expired[0].session_id
+            async with Client(members.bootstrap) as client:
+                await make(members, client, 1)
+        finally:
+            await broker.stop()
+
+    run(work())
+
+
+def test_settings_that_a_cancelled_task_did_not_put_in_force_are_put_in_force_by_the_next(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            broker, told = members.brokers[1], list[tuple[str, str]]()
+            assert broker.membership is not None
+
+            async def changed(kind: str, name: str) -> None:
+                told.append((kind, name))
+                if len(told) == 1:
+                    await asyncio.Event().wait()
+
+            broker.membership._settings_changed = changed
+            data = layout.dump_config_change("topics", "t")
+            await broker.membership.store.create(layout.CONFIG_CHANGE, data, sequence=True)
+            await until(lambda: bool(told))
+            looks = [each for each in broker.runtime._tasks if "look_at_config" in str(each)]
+            for each in looks:
+                each.cancel()
+            await asyncio.wait(looks)
+            await broker.membership._look_at_config_changes()
+            assert told == [("topics", "t")] * 2
 
     run(work())
 

@@ -15,7 +15,7 @@ from magicbyte.broker import cluster
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.features import finalize
-from magicbyte.errors import ErrorCode, MagicbyteError, MetadataError, NetworkError
+from magicbyte.errors import ErrorCode, MagicbyteError, MetadataError, NetworkError, SessionExpiredError
 from magicbyte.metadata import layout
 from magicbyte.metadata.current import CurrentStore
 from magicbyte.metadata.on_loop import LoopStore
@@ -130,13 +130,18 @@ class Membership:
         return self.controller
 
     async def join(self, registration: Callable[[], bytes]) -> None:
-        """Become a member, which listens already; stand for election.
+        """Become a member, which listens already; stand for election. A session that expires meanwhile is renewed.
 
         Raises NodeExistsError for a number in use, InvalidConfigError where other brokers have other features.
         """
         self._registration = registration
-        await self._register()
-        self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES, self._config_changed))
+        try:
+            await self._register()
+            self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES, self._config_changed))
+        except SessionExpiredError as error:
+            log.warning("%s: the broker joins in a new session", error)
+            if self._renewal is None:  # the event comes behind the error, or came before this call
+                self._renewal = self._runtime.spawn(self._renew())
         await self.controller.start()
 
     async def _register(self) -> None:
@@ -218,7 +223,6 @@ class Membership:
         except MagicbyteError as error:  # the watch, which is lost with the connection, or a new session looks again
             log.warning("cannot read changed settings: %s", error)
             return
-        self._config_changes = set(names)
         changed = set[tuple[str, str]]()
         for path, node in zip(new, nodes, strict=True):
             try:
@@ -231,3 +235,4 @@ class Membership:
                 await self._settings_changed(kind, name)
             except MagicbyteError as error:
                 log.warning("settings of %s %s cannot be put in force: %s", kind, name, error)
+        self._config_changes = set(names)  # not before: a renewal may be cut off by the next one
