@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,9 +21,12 @@ from magicbyte.client.connection import Connection
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode
+from magicbyte.metadata import layout
 from magicbyte.ports import Moment
 from magicbyte.protocol import APIS, Message
+from magicbyte.protocol.messages import alter_client_quotas as quotas
 from magicbyte.protocol.messages import alter_replica_log_dirs as move
+from magicbyte.protocol.messages import alter_user_scram_credentials as rescram
 from magicbyte.protocol.messages import create_partitions as grow
 from magicbyte.protocol.messages import create_topics as create
 from magicbyte.protocol.messages import delete_records as erase
@@ -31,7 +35,10 @@ from magicbyte.protocol.messages import describe_cluster as cluster
 from magicbyte.protocol.messages import describe_configs as describe
 from magicbyte.protocol.messages import describe_log_dirs as dirs
 from magicbyte.protocol.messages import describe_producers as producers
+from magicbyte.protocol.messages import describe_user_scram_credentials as scram
 from magicbyte.protocol.messages import init_producer_id as init
+from magicbyte.protocol.messages import offset_commit as commit
+from magicbyte.protocol.messages import offset_fetch as committed
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from magicbyte.protocol.messages.metadata import (
@@ -496,6 +503,59 @@ def test_an_empty_list_of_settings_asks_for_all_as_none_does(folder: Path) -> No
                 request = describe.DescribeConfigsRequest(resources=[resource])
                 (found,) = (await peer.ask(request, 4, describe.DescribeConfigsResponse)).results
                 assert {each.name for each in found.configs} == set(keys or TOPIC_SETTINGS)
+            peer.close()
+
+    run(work())
+
+
+def test_nothing_waits_for_the_metadata_tree_on_the_event_loop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a cluster it is elsewhere."""
+    row = rescram.ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+    gone = rescram.ScramCredentialDeletion(name="a", mechanism=1)
+    entity = quotas.AlterClientQuotasRequestEntityData(entity_type="user", entity_name="a")
+    rate = quotas.OpData(key="producer_byte_rate", value=1e9)
+    entry = quotas.AlterClientQuotasRequestEntryData(entity=[entity], ops=[rate])
+    part = commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    offset = commit.OffsetCommitRequestTopic(name="t", partitions=[part])
+    wanted = committed.OffsetFetchRequestTopic(name="t", partition_indexes=(0,))
+
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer, calls = await Peer.of(broker), set[tuple[str, bool]]()
+            loop_thread = threading.get_ident()
+
+            def noted(name: str) -> Callable[..., Any]:
+                real = getattr(broker.metadata, name)
+
+                def call(*given: Any, **named: Any) -> Any:
+                    calls.add((name, threading.get_ident() == loop_thread))
+                    return real(*given, **named)
+
+                return call
+
+            for name in ("get", "exists", "children", "get_many", "children_many", "create", "set", "transaction"):
+                monkeypatch.setattr(broker.metadata, name, noted(name))
+            assert await make(peer, create.CreatableTopic(name="t", num_partitions=1, replication_factor=1)) == [0]
+            assert await change(peer, TOPIC, "t", ("retention.ms", SET, "-1")) == 0
+            assert await change(peer, BROKER, str(broker.node_id), ("message.max.bytes", SET, "5000")) == 0
+            asked = quotas.AlterClientQuotasRequest(entries=[entry])
+            assert (await peer.ask(asked, 1, quotas.AlterClientQuotasResponse)).entries[0].error_code == 0
+            for changes in ({"upsertions": [row]}, {"deletions": [gone]}, {"upsertions": [row]}):
+                altered = rescram.AlterUserScramCredentialsRequest(**changes)
+                told = await peer.ask(altered, 0, rescram.AlterUserScramCredentialsResponse)
+                assert told.results[0].error_code == 0
+            await asyncio.to_thread(broker.metadata.create, layout.config_path("users", "damaged"), b"no JSON")
+            every = scram.DescribeUserScramCredentialsRequest(users=None)
+            users = (await peer.ask(every, 0, scram.DescribeUserScramCredentialsResponse)).results
+            assert [(each.user, each.error_code) for each in users] == [("a", 0), ("damaged", -1)]
+            stored = commit.OffsetCommitRequest(group_id="g", topics=[offset])
+            for _ in range(2):
+                await peer.ask(stored, 0, commit.OffsetCommitResponse)
+            fetched = committed.OffsetFetchRequest(group_id="g", topics=[wanted])
+            found = (await peer.ask(fetched, 0, committed.OffsetFetchResponse)).topics[0].partitions[0]
+            assert found.committed_offset == 7
+            assert calls
+            assert {name for name, is_on_loop in calls if is_on_loop} == set()
             peer.close()
 
     run(work())

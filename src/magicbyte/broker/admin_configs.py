@@ -221,16 +221,14 @@ async def _alter_broker(services: ConfigServices, name: str, rewrite: Rewrite, *
     if validate_only:
         return
     entity = layout.DEFAULT_ENTITY if for_all else name
-    path = layout.config_path("brokers", entity)
-    data = layout.dump_config(after)
-    known = services.metadata.exists(path) is not None
-    await services.runtime.writing.run(
-        services.metadata.transaction,
-        [
-            SetNode(path, data) if known else CreateNode(path, data),
-            *tell_of_config_change(services.metadata, "brokers", entity, services.runtime.clock.now_ms()),
-        ],
-    )
+    path, metadata = layout.config_path("brokers", entity), services.metadata
+    data, now_ms = layout.dump_config(after), services.runtime.clock.now_ms()
+
+    def change() -> None:
+        node = SetNode(path, data) if metadata.exists(path) is not None else CreateNode(path, data)
+        metadata.transaction([node, *tell_of_config_change(metadata, "brokers", entity, now_ms)])
+
+    await services.runtime.writing.run(change)
     config.change(of_all, of_this)
     services.config_changed()
 

@@ -12,7 +12,7 @@ from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.request import Request, UnboundHandler
 from magicbyte.broker.scram_users import USERS, change_of, sanitised
 from magicbyte.broker.topic_nodes import children, settings_of
-from magicbyte.errors import ErrorCode, MagicbyteError, SecurityError
+from magicbyte.errors import ErrorCode, MagicbyteError, MetadataError, SecurityError
 from magicbyte.metadata import layout
 from magicbyte.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -52,7 +52,8 @@ async def describe(
 ) -> DescribeUserScramCredentialsResponse:
     """Say which mechanisms users have a password for, and never more of it."""
     asked = Counter(each.name for each in request.message.users or ())
-    stored = children(services.metadata, f"{layout.CONFIG}/{USERS}")
+    reading = services.runtime.reading
+    stored = await reading.run(children, services.metadata, f"{layout.CONFIG}/{USERS}")
     names = asked or [unquote(each) for each in sorted(stored) if each != layout.DEFAULT_ENTITY]
     results = []
     async for name in request.turns.over(names, _STEPS):
@@ -62,8 +63,8 @@ async def describe(
             result.error_message = "Cannot describe SCRAM credentials for the same user twice in a single request"
         else:
             try:
-                result.credential_infos = _infos(services, name)
-            except SecurityError as error:
+                result.credential_infos = await reading.run(_infos, services.metadata, name)
+            except (SecurityError, MetadataError) as error:
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
             if not result.credential_infos and not result.error_code:
                 if not asked:
@@ -74,8 +75,8 @@ async def describe(
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-def _infos(services: ScramServices, user: str) -> list[CredentialInfo]:
-    own = settings_of(services.metadata, USERS, sanitised(user))
+def _infos(metadata: MetadataStore, user: str) -> list[CredentialInfo]:
+    own = settings_of(metadata, USERS, sanitised(user))
     return [
         CredentialInfo(mechanism=number, iterations=Credential.load(own[name]).iterations)
         for number, name in _MECHANISMS.items()
@@ -115,8 +116,10 @@ async def alter(
             kept = Credential.of_salted(name, bytes(user.salted_password), bytes(user.salt), user.iterations)
             wanted[user.name][name] = kept.dump()
     async for gone in request.turns.over(message.deletions, _STEPS):
-        own = settings_of(services.metadata, USERS, sanitised(gone.name)) if gone.name not in faults else {}
-        if gone.name not in faults and _MECHANISMS[gone.mechanism] not in own:
+        if gone.name in faults:
+            continue
+        own = await services.runtime.reading.run(settings_of, services.metadata, USERS, sanitised(gone.name))
+        if _MECHANISMS[gone.mechanism] not in own:
             why = "Attempt to delete a user credential that does not exist"
             faults[gone.name] = ErrorCode.RESOURCE_NOT_FOUND, why
     for name, changes in wanted.items():

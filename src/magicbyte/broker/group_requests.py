@@ -93,12 +93,17 @@ async def _commit_to_tree(
     if len((partition.committed_metadata or "").encode()) > services.runtime.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     path, data = layout.consumer_offset_path(group, topic, index), str(partition.committed_offset).encode()
+    metadata = services.metadata
+
+    def commit() -> None:
+        if metadata.exists(path) is None:
+            metadata.create(path, data, parents=True)
+        else:
+            metadata.set(path, data)
+
     try:
         async with services.runtime.directory:
-            if services.metadata.exists(path) is None:
-                await services.runtime.writing.run(services.metadata.create, path, data, parents=True)
-            else:
-                await services.runtime.writing.run(services.metadata.set, path, data)
+            await services.runtime.writing.run(commit)
     except MetadataError as error:
         services.runtime.complaints.line(log, "the metadata tree", "offsets", "%s", error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -126,7 +131,8 @@ async def offset_fetch(services: GroupServices, request: Request[OffsetFetchRequ
 async def _fetch_from_tree(services: GroupServices, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
     node = None
     if _is_node_name(group) and await services.replicas.known_partition(topic, index) is not None:
-        node = services.metadata.exists(layout.consumer_offset_path(group, topic, index))
+        path = layout.consumer_offset_path(group, topic, index)
+        node = await services.runtime.reading.run(services.metadata.exists, path)
     if node is None or not node.data.isdigit():
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
