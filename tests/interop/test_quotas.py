@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 REAL: Final = "2.8.2"
 SETTINGS: Final = {"auto.create.topics.enable": "true", "num.partitions": "1"}
 NEAR_MS: Final = 400  # of a time to wait: two requests follow each other a little faster or slower
+TOLD_S: Final = 3  # until a broker has read of a change, which it tells nobody
 PATIENCE_S: Final = 240
 Entity = dict[str, str | None]
 
@@ -185,7 +186,7 @@ async def waits(bootstrap: str) -> dict[str, list[int]]:
     for size in (5000, 5000, 5000):
         await session.ask(produced(size), 7)
     await session.put(({"client-id": "writer"}, {"producer_byte_rate": 1000}))
-    await asyncio.sleep(1)  # until a broker has read of it, which it tells nobody
+    await asyncio.sleep(TOLD_S)
     for version in (7, 2):
         answer = await session.ask(produced(15_000) if version == 7 else _old(15_000), version)
         code = answer.responses[0].partition_responses[0].error_code
@@ -193,7 +194,7 @@ async def waits(bootstrap: str) -> dict[str, list[int]]:
 
     reader = Session(bootstrap, "reader")
     await session.put(({"user": "ANONYMOUS", "client-id": "reader"}, {"consumer_byte_rate": 1000}))
-    await asyncio.sleep(1)
+    await asyncio.sleep(TOLD_S)
     for number, offset in enumerate((0, 1, 2, 1)):
         answer = await reader.ask(fetched(offset), 4)
         parts = [part for topic in answer.responses for part in topic.partitions]
@@ -201,9 +202,9 @@ async def waits(bootstrap: str) -> dict[str, list[int]]:
 
     maker = Session(bootstrap, "maker")
     await session.put(({"user": "ANONYMOUS", "client-id": "maker"}, {"controller_mutation_rate": 1}))
-    await asyncio.sleep(1)
-    answer = await maker.ask(topics(12, prefix="first"), 6)
-    found["12 partitions"] = [*(each.error_code for each in answer.topics), answer.throttle_time_ms]
+    await asyncio.sleep(TOLD_S)
+    answer = await maker.ask(topics(60, prefix="first"), 6)  # so many that a slow broker owes some behind it, too
+    found["60 partitions"] = [*(each.error_code for each in answer.topics), answer.throttle_time_ms]
     answer = await maker.ask(topics(1, prefix="refused"), 6)
     found["refused"] = [*(each.error_code for each in answer.topics), 0]
     answer = await maker.ask(topics(5, prefix="lenient"), 5)
@@ -216,7 +217,7 @@ async def waits(bootstrap: str) -> dict[str, list[int]]:
 
     slow = Session(bootstrap, "slow")
     await session.put(({"user": "ANONYMOUS", "client-id": "slow"}, {"request_percentage": 1e-9}))
-    await asyncio.sleep(1)
+    await asyncio.sleep(TOLD_S)
     found["time"] = [(await slow.ask(MetadataRequest(topics=[]), 4)).throttle_time_ms]
     return found
 
@@ -332,7 +333,7 @@ def throttled(bootstrap: str) -> list[float]:
         session = Session(bootstrap, "other")
         await session.until_topic("t")
         await session.put(({"client-id": "rdkafka"}, {"producer_byte_rate": 1000}))
-        await asyncio.sleep(1)
+        await asyncio.sleep(TOLD_S)
 
     asyncio.run(asyncio.wait_for(prepare(), PATIENCE_S))
     found = list[float]()
