@@ -6,9 +6,9 @@
         async for records in read_records(client, "topic", 0, start, end):
             print(list(records))
 
-`Client` knows the cluster, and sends each request to the broker that must have it. What the requests are for stands in
-`fetch`, `produce`, `offsets`, `groups` and `admin`. Everything is cancellation safe: a request whose caller went away
-is answered into the void, and the connection goes on.
+`Client` knows the cluster, and sends each request to the right broker. The requests are in `fetch`, `produce`,
+`offsets`, `groups` and `admin`. Everything is cancellation safe: the response to a cancelled request is dropped, and
+the connection continues.
 """
 
 from magicbyte.client.client import Client

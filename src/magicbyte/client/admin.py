@@ -1,4 +1,4 @@
-"""Changes to a cluster: topics, partitions, settings, and records that are deleted. Needs brokers from 0.10.1 on."""
+"""Changes to a cluster: topics, partitions, settings, deletion of records. Needs brokers from 0.10.1 on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class ConfigResource(enum.IntEnum):
-    """What has settings."""
+    """Kinds of resources with settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -60,9 +60,9 @@ class ConfigResource(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to make. `assignments`: the brokers of each partition, in place of the two numbers, which are -1 then.
+    """A topic to create. `assignments`: the brokers of each partition, in place of the two numbers, which are then -1.
 
-    Where brokers are from 2.4 on, -1 alone stands for their own settings.
+    For brokers from 2.4 on, -1 without assignments stands for their own settings.
     """
 
     name: str
@@ -74,10 +74,10 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class SettingInForce:
-    """A setting as it is in force. `is_own`: set for this topic, or changed on this broker while it ran.
+    """A setting in force. `is_own`: set for this topic, or changed on this broker while it ran.
 
-    `source` says where the value is from in words, None where a broker before 1.1 does not tell. The value of a
-    sensitive setting is None: nobody is told.
+    `source` is the origin of the value in words; None from a broker before 1.1. The value of a sensitive setting is
+    None: brokers never return it.
     """
 
     name: str
@@ -88,7 +88,7 @@ class SettingInForce:
     source: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte configs describe --format json` has for a setting."""
+        """Return a setting as in `magicbyte configs describe --format json`."""
         return {
             "name": self.name,
             "value": self.value,
@@ -100,7 +100,7 @@ class SettingInForce:
 
 
 async def create_topic(client: Client, topic: NewTopic, *, validate_only: bool = False) -> None:
-    """Make a topic. Raises BrokerError: TOPIC_ALREADY_EXISTS, among others."""
+    """Create a topic. Raises BrokerError: TOPIC_ALREADY_EXISTS, among others."""
     made = CreatableTopic(
         name=topic.name,
         num_partitions=-1 if topic.assignments else topic.partitions,
@@ -136,7 +136,7 @@ async def delete_topic(client: Client, name: str) -> None:
 
 
 async def create_partitions(client: Client, topic: str, count: int) -> None:
-    """Let a topic have `count` partitions, more than it has. Raises BrokerError."""
+    """Raise a topic's number of partitions to `count`. Raises BrokerError."""
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=topic, count=count, assignments=None)], timeout_ms=TIMEOUT_MS
     )
@@ -173,7 +173,7 @@ async def delete_records(client: Client, topic: str, partition: int, before: int
 async def describe_configs(client: Client, resource: ConfigResource, name: str) -> dict[str, SettingInForce]:
     """Return the settings of a topic or broker by their names. Raises BrokerError.
 
-    `name` of a broker is its id; "" stands for all brokers: what they were given together while they ran (from 1.1 on).
+    `name` of a broker is its id. "" stands for the dynamic default of all brokers (from 1.1 on).
     """
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=resource, resource_name=name, configuration_keys=None)]
@@ -200,12 +200,12 @@ async def alter_configs(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Change some settings of a topic or broker, the others stay; None takes a setting back. Raises BrokerError.
+    """Change some settings of a topic or broker and keep the others. None removes a setting. Raises BrokerError.
 
     `name` is as for `describe_configs`.
 
-    Brokers before 2.3 take all settings at once: those that are there are read and sent again with the changes,
-    and what somebody else changes at the same time may be lost.
+    Brokers before 2.3 replace all settings at once: the present ones are read and sent again with the changes. A
+    concurrent change by someone else may be lost.
     """
     what = f"change settings of {resource.name.lower()} {name}"
 
@@ -231,9 +231,9 @@ async def alter_configs(
 
 
 async def alters_one_by_one(client: Client) -> bool:
-    """Whether brokers change single settings, or take all at once only: see `alter_configs`.
+    """Whether brokers change single settings, or replace all at once: see `alter_configs`.
 
-    Raises UnsupportedVersionError where they do neither: before 0.11.
+    Raises UnsupportedVersionError before 0.11, where brokers do neither.
     """
     connection = await client.any_connection()
     if connection.versions.latest(APIS[_INCREMENTAL]) is not None:
@@ -243,7 +243,7 @@ async def alters_one_by_one(client: Client) -> bool:
 
 
 async def describe_cluster(client: Client) -> ClusterMetadata:
-    """Return what brokers, id and controller the cluster has now."""
+    """Return the brokers, id and controller of the cluster."""
     await client.topics([])
     return client.cluster
 
@@ -282,7 +282,7 @@ def _source(setting: DescribeConfigsResourceResult) -> str | None:
 async def _at_keeper(
     client: Client, resource: ConfigResource, name: str, ask: Callable[[BrokerNode], Awaitable[T]]
 ) -> T:
-    """Ask the broker itself about its settings, and the controller about those of topics and of all brokers."""
+    """Send requests about one broker's settings to that broker, all others to the controller."""
     if resource is ConfigResource.TOPIC or not name:
         return await client.at_controller(ask)
     return await client.at_broker(int(name), ask)

@@ -38,12 +38,12 @@ RETRIABLE: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )  # fmt: skip
-"""Faults that may be gone at the next attempt. A damaged set (2), which Kafka's own client sends again, stays so."""
+"""Transient errors. A damaged set (2), which Kafka's own client sends again, stays damaged."""
 
 _COORDINATOR_STAYS: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS})
 
 UNKNOWN_MS: Final = 10_000
-"""How long UNKNOWN_SERVER_ERROR is tried again: brokers answer it while they stop or start, and to faults that stay."""
+"""How long UNKNOWN_SERVER_ERROR is retried: brokers return it while they stop or start, and for permanent faults."""
 
 LONGEST_BACKOFF_MS: Final = 1000
 _METADATA = range(13)  # version 13 adds nothing that is used here
@@ -95,16 +95,16 @@ class Topic:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is the brokers' own; those before 0.10 do not tell of it."""
+        """Whether it belongs to the brokers themselves, which those before 0.10 do not report."""
         return self.is_internal or self.name in _INTERNAL
 
     @property
     def replicas(self) -> int:
-        """The replicas of its partitions, the most where they differ: a reassignment is under way."""
+        """The number of replicas of its partitions. They differ during a reassignment: then the largest number."""
         return max((len(each.replicas) for each in self.partitions.values()), default=0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the topic as JSON."""
         return {
             "topic": self.name,
             "partitions": len(self.partitions),
@@ -132,11 +132,11 @@ class Client:
     """A client of one cluster. Any number of tasks of its event loop may use it.
 
     `bootstrap`: one or more `host:port`, of which any may be down. `request_timeout_ms`: for a response, beyond the
-    time that the request itself gives the broker. `retry_ms`: how long a request is tried again while the fault may
-    pass; 0: never. `clock`, `jitter`, a random number between two, and `network` are
-    this machine's unless given. `security`: TLS and SASL; files that it names are read now.
+    time that the request itself allows the broker. `retry_ms`: how long transient failures are retried; 0: never.
+    `clock`, `jitter` (a random number between two) and `network` are by default this machine's. `security`: TLS and
+    SASL; the files that it names are read now.
 
-    Raises ValueError for an address that is none, InvalidConfigError.
+    Raises ValueError for an invalid address, InvalidConfigError.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Client:
         task.add_done_callback(self._retiring.discard)
 
     async def versions(self) -> BrokerVersions:
-        """Return the request versions of a broker that is known: `topics` has been asked. Raises NetworkError."""
+        """Return the request versions of a broker known from metadata. Raises NetworkError."""
         node = next(iter(self.cluster.brokers.values()))
         return (await self.connection(node)).versions
 
@@ -281,9 +281,9 @@ class Client:
     # ---- who is who
 
     async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
-        """Ask for topics, all if `names` is None, and return them by name, those with errors too.
+        """Request topics, all if `names` is None, and return them by name, also those with errors.
 
-        Brokers before 0.11 make topics that they are asked for by name, if they are set up so.
+        Brokers before 0.11 with `auto.create.topics.enable` create topics that are requested by name.
         """
 
         async def ask(node: BrokerNode) -> MetadataResponse:
@@ -300,9 +300,9 @@ class Client:
         return {each.name: self._topics[each.name].topic for each in response.topics if each.name is not None}
 
     async def existing_topic(self, name: str) -> Topic:
-        """Ask for a topic without making it: for all there are, since old brokers make those that are named.
+        """Return a topic without creating it: all topics are requested, since old brokers create those that are named.
 
-        Raises UnknownTopicError, which says what similar names there are.
+        Raises UnknownTopicError, which lists similar names.
         """
         found = await self.topics()
         if name not in found:

@@ -32,10 +32,10 @@ _COMMITTED: Final = 4  # the first version that knows of transactions
 class FetchOptions:
     """How to fetch. `max_bytes` of one response, more only for a single set that is larger, up to `largest_set`.
 
-    `max_wait_ms`: how long the broker waits for `min_bytes`. `committed`: nothing of aborted or open transactions.
-    `versions`: of Fetch requests; a lower limit than ours makes brokers convert to older formats. `dialect`: of the
-    sets that come, for brokers that serve enriched topics as they are. `ahead`: `read_sets` asks for what comes next
-    while its caller is busy, and holds up to `max_bytes` more.
+    `max_wait_ms`: how long the broker waits for `min_bytes`. `committed`: without aborted or open transactions.
+    `versions`: of Fetch requests; a lower limit than ours makes brokers convert to older formats. `dialect`: that of
+    the fetched sets, for brokers that serve enriched topics unconverted. `ahead`: `read_sets` fetches the next sets
+    while its caller works, and holds up to `max_bytes` more.
     """
 
     max_bytes: int = MAX_BYTES
@@ -55,9 +55,9 @@ DEFAULT_FETCH: Final = FetchOptions()
 class ClosedSets:
     """Whole entries in the order of their offsets: messages, wrappers, batches, as bytes; none is opened.
 
-    The first may begin before the offset that was asked for. `next_offset` is where to go on, `high_watermark` and
-    `last_stable_offset` (-1 before 0.11) what the broker said of the partition, `log_start_offset` -1 before 1.0.
-    `table` is the shallow walk over `data`; `aborted` the transactions that a reader of committed records leaves out.
+    The first may begin before the requested offset. `next_offset` is the one to fetch next. `high_watermark`,
+    `last_stable_offset` (-1 before 0.11) and `log_start_offset` (-1 before 1.0) are from the response. `table` is the
+    shallow walk over `data`, `aborted` the transactions that a reader of committed records leaves out.
     """
 
     data: memoryview
@@ -72,7 +72,7 @@ class ClosedSets:
 async def fetch_sets(
     client: Source, topic: str, partition: int, offset: int, options: FetchOptions = DEFAULT_FETCH
 ) -> ClosedSets:
-    """Fetch once: the sets from the one on that holds `offset`; none if nothing came within `max_wait_ms`.
+    """Fetch once: the sets from the one with `offset` on; none if no records came within `max_wait_ms`.
 
     Raises OffsetOutOfRangeError, BatchTooLargeError for a set beyond `largest_set`, CorruptRecordError for bytes that
     are no sets, BrokerError and NetworkError.
@@ -122,8 +122,8 @@ async def read_sets(
 ) -> AsyncGenerator[ClosedSets]:
     """Yield the sets that hold the offsets from `start` to before `end`, closed; for ever if `end` is None.
 
-    The first and the last set may reach beyond. Ends at the high watermark (`committed`: the last stable offset) of the
-    moment if that is below `end`, and only then. Raises what `fetch_sets` does.
+    The first and the last set may reach beyond. If the current high watermark (`committed`: last stable offset) is
+    below `end`, it ends there. Raises what `fetch_sets` does.
     """
 
     def ask(offset: int) -> asyncio.Task[ClosedSets]:
@@ -161,8 +161,8 @@ async def read_records(
 ) -> AsyncGenerator[RecordColumns]:
     """Yield the records with offsets from `start` to before `end` in columns; for ever if `end` is None.
 
-    The offsets inside wrappers are computed as the dialect has it: from the last message in Kafka's, from the first in
-    the enriched one. Raises what `fetch_sets` and `decode` do.
+    The offsets inside wrappers are computed by the rule of the dialect: from the last message in Kafka's, from the
+    first in the enriched one. Raises what `fetch_sets` and `decode` do.
     """
     size = 0
     async with contextlib.aclosing(read_sets(client, topic, partition, start, end, options)) as sets:
@@ -182,7 +182,7 @@ def records_of(
 ) -> Iterator[RecordColumns]:
     """Yield the records of closed sets with offsets from `start` to before `end`, if any. Raises what `decode` does.
 
-    `options` are those that the sets were fetched with. It may be called in a thread, while others are on their way.
+    `options` are those of the fetch. It may be called in a thread, during the next fetch.
     """
     for columns in _decoded(found, options, decoding):
         part = _within(columns, start, end)
@@ -198,7 +198,7 @@ def _decoded(found: ClosedSets, options: FetchOptions, decoding: DecodeOptions) 
 
 
 def delivered_rows(found: ClosedSets) -> list[int]:
-    """Return the rows of the sets that a reader of committed records gets. Raises CorruptRecordError."""
+    """Return the rows for a reader of committed records. Raises CorruptRecordError."""
     committed = CommittedFilter(found.aborted, found.last_stable_offset)
     rows = []
     for row in range(len(found.table)):
@@ -246,10 +246,10 @@ def _joined(records: object) -> memoryview:
 
 
 def offset_behind(table: BatchTable, row: int, end: int) -> int:
-    """Return the offset behind an entry. Raises CorruptRecordError.
+    """Return the offset after an entry. Raises CorruptRecordError.
 
-    Of an enriched wrapper it may be known only from what is in it, unless that reaches to the log's `end`: what is
-    there has no holes yet.
+    For an enriched wrapper it may be known only from its content, unless the wrapper reaches the log's `end`, where it
+    has no holes yet.
     """
     view = _entry(table, row)
     if view.next_offset is not None:
@@ -268,13 +268,13 @@ def _entry(table: BatchTable, row: int) -> Entry:
 
 
 def _least_behind(view: Entry) -> int:
-    """Return an offset that the one behind an enriched wrapper is not below."""
+    """Return a lower bound of the offset after an enriched wrapper."""
     assert isinstance(view, EnrichedMessage), "of others the header tells it"
     return view.offset + (view.record_count or 1)
 
 
 def _reaches(table: BatchTable, row: int, offset: int, end: int) -> bool:
-    """Say whether an entry holds `offset`, or lies behind it: where the headers tell, nothing is opened."""
+    """Say whether an entry holds `offset`, or lies after it. It is opened only if headers do not suffice."""
     view = _entry(table, row)
     if view.next_offset is None and _least_behind(view) > offset:
         return True
@@ -284,7 +284,7 @@ def _reaches(table: BatchTable, row: int, offset: int, end: int) -> bool:
 
 
 def _first_row(table: BatchTable, offset: int, end: int) -> tuple[int, int]:
-    """Return the first row that reaches to `offset` or beyond, and the offset behind the last row."""
+    """Return the first row that reaches `offset`, and the offset after the last row."""
     if not len(table):
         return 0, offset
     first = 0
@@ -294,7 +294,7 @@ def _first_row(table: BatchTable, offset: int, end: int) -> tuple[int, int]:
 
 
 def _up_to(found: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
-    """Return the sets without those behind the one that reaches to `end`."""
+    """Return the sets up to the one that reaches `end`."""
     if found.next_offset <= end or not len(found.table):
         return found
     row = 0

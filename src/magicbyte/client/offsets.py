@@ -1,4 +1,4 @@
-"""Where a partition begins and ends, and which offset a timestamp has (ListOffsets)."""
+"""Start and end of a partition, and offsets by timestamp (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _VERSIONS = range(10)  # later ones let the broker wait for remote storage
 
 
 class ListedOffset(NamedTuple):
-    """What a partition answers. `offset` is None where no record is late enough; `timestamp` that of the record, in ms.
+    """A partition's response. `offset` is None if no record is late enough; `timestamp` is the record's, in ms.
 
-    `timestamp` is None for LATEST and EARLIEST, and of brokers before 0.10.1: they know only when segments were written
-    last, and the offset is the start of the last segment that was written before the time that was asked for.
+    `timestamp` is None for LATEST and EARLIEST, and from brokers before 0.10.1. These know only the modification times
+    of segments. Their offset is the start of the last segment that was written before the requested time.
     """
 
     offset: int | None
@@ -40,8 +40,7 @@ async def list_offset(
 ) -> ListedOffset:
     """Return the offset of the first record at or after `timestamp` (ms), or LATEST, EARLIEST, MAX_TIMESTAMP.
 
-    LATEST is the offset behind the last record that is replicated; with `committed` the last stable offset. Raises
-    BrokerError and NetworkError.
+    LATEST is the high watermark; with `committed` the last stable offset. Raises BrokerError and NetworkError.
     """
 
     async def ask(node: BrokerNode) -> ListedOffset:
@@ -75,9 +74,9 @@ async def ends(
 async def offsets_now(
     client: Source, partitions: Iterable[tuple[str, int]], timestamp: int, *, committed: bool = False
 ) -> dict[tuple[str, int], int]:
-    """Return EARLIEST or LATEST of many partitions, asked with one request for each broker that leads some of them.
+    """Return EARLIEST or LATEST of many partitions, with one request to each broker that leads some of them.
 
-    Left out are those of which it cannot be told now: without a leader, or of brokers that do not answer.
+    Partitions without a leader, or whose leader does not respond, are left out.
     """
     led: dict[BrokerNode, dict[str, list[int]]] = {}
     for topic, partition in partitions:
@@ -119,7 +118,7 @@ async def _offsets_at(
 
 
 async def bounds(client: Source, topic: str, partition: int) -> tuple[int, int]:
-    """Return the first offset of a partition and the one behind its last replicated record."""
+    """Return the log start offset and the high watermark of a partition."""
     start = await list_offset(client, topic, partition, EARLIEST)
     end = await list_offset(client, topic, partition, LATEST)
     assert start.offset is not None, "every partition has a start"

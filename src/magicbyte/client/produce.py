@@ -1,4 +1,4 @@
-"""Produce: records in the format that the broker takes, and sets that are compressed already."""
+"""Produce: records in a format that the broker accepts, and compressed sets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 512 << 10  # of records before they are compressed; brokers take sets of about 1 MB
 ACKS_ALL: Final = -1
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Refusals of a set that the target will never take, and has not taken."""
+"""Permanent refusals of a set, which the target has not stored."""
 
 _MAGIC_2, _MAGIC_1, _MAGIC_0 = range(3, 13), range(2, 3), range(2)  # by version of the request; 13 wants topic ids
 _ZSTD = range(7, 13)
@@ -55,7 +55,7 @@ DEFAULT_PRODUCE: Final = ProduceOptions()
 
 
 class Addressed(NamedTuple):
-    """A set that is a producer's already, and the partition that it is for."""
+    """A set with a producer's fields in place, and its partition."""
 
     topic: str
     partition: int
@@ -69,11 +69,11 @@ async def send(
     records: RecordColumns | Iterable[Record],
     options: ProduceOptions = DEFAULT_PRODUCE,
 ) -> list[Produced]:
-    """Produce records to a partition, in their order, and return what the broker says, one for each request.
+    """Produce records to a partition, in order, and return the broker's response to each request.
 
-    Offsets and timestamp types of the records do not count; those without a time get the present one. At least once:
-    after a failure that may pass a request is sent again. Raises BrokerError, NetworkError, and what `encode` does;
-    the requests before the one that failed are in the log then. UnsupportedForMessageFormatError for headers that the
+    Offsets and timestamp types of the records are ignored. Records without a timestamp get the present time. At least
+    once: a request is sent again after a transient failure. Raises BrokerError, NetworkError, and what `encode` raises;
+    the requests before the failed one are then in the log. Raises UnsupportedForMessageFormatError for headers that the
     format cannot hold, before anything is sent.
     """
     columns = numbered(records, client.clock)
@@ -98,7 +98,7 @@ async def send_compressed(
     *,
     dialect: Dialect = Dialect.KAFKA,
 ) -> Produced:
-    """Produce one compressed wrapper or batch as it is, in its own format; codec and format of `options` do not count.
+    """Produce one compressed wrapper or batch unchanged, in its own format. Codec and format of `options` are ignored.
 
     Raises what `send` and `as_produced` do; UnsupportedVersionError of a broker that does not take the format.
     """
@@ -116,9 +116,9 @@ async def send_made(
     codec: Codec,
     options: ProduceOptions = DEFAULT_PRODUCE,
 ) -> Produced:
-    """Produce one set that is a producer's already, in one request: it is neither checked nor copied.
+    """Produce one set with a producer's fields in place, in one request, without checks or copies.
 
-    With a producer id the target takes it once, however often it is sent. Raises what `send` does for a request.
+    With a producer id the target stores it once, however often it is sent. Raises what `send` does for a request.
     """
     return await _produce(client, topic, partition, data, _versions_for(magic, codec), options)
 
@@ -131,9 +131,9 @@ async def send_in_transaction(
     data: Records,
     options: ProduceOptions = DEFAULT_PRODUCE,
 ) -> Produced:
-    """Produce one transactional batch to a partition that its transaction has. Raises what `send` does for a request.
+    """Produce one transactional batch to a partition of its transaction. Raises what `send` does for a request.
 
-    `options`: of the codec that the batch has.
+    `options`: with the codec of the batch.
     """
     versions = range(_versions_for(2, options.codec)[0], _TRANSACTIONAL)
     return await _produce(client, topic, partition, data, versions, options, transactional_id)
@@ -146,10 +146,10 @@ async def send_together(
     kind: range,
     options: ProduceOptions = DEFAULT_PRODUCE,
 ) -> list[Produced | BrokerError]:
-    """Produce one set that is a producer's already to each of some partitions that `node` leads, in one request, once.
+    """Produce one set, with a producer's fields in place, to each of some partitions that `node` leads, in one request.
 
-    All are of one `kind`: see `goes_with`. Returns what became of each, in their order. Raises NetworkError and
-    ProtocolError: nothing is known of any then.
+    All are of one `kind`: see `goes_with`. Returns the result of each, in order. The request is not repeated. Raises
+    NetworkError and ProtocolError: the results are then unknown.
     """
     return await _ask(client, node, sets, kind, options)
 
@@ -164,12 +164,12 @@ def sets_of(
 
 
 def goes_with(magic: int, codec: Codec) -> range:
-    """Return what is equal for sets that may go in one request: the versions of it that take them."""
+    """Return a key that is equal for sets that can share a request: the request versions that take them."""
     return _versions_for(magic, codec)
 
 
 async def new_producer_id(client: Client) -> tuple[int, int]:
-    """Return an id of which brokers (from 0.11 on) take each set once, and its epoch. Raises BrokerError."""
+    """Return a new producer id and its epoch, from brokers from 0.11 on. Raises BrokerError."""
     request = InitProducerIdRequest(transactional_id=None)
 
     async def ask() -> tuple[int, int]:
@@ -182,7 +182,7 @@ async def new_producer_id(client: Client) -> tuple[int, int]:
 
 
 def newest_format(versions: BrokerVersions) -> Format:
-    """Return the newest format that a broker takes."""
+    """Return the newest format that a broker accepts."""
     produce = APIS[0]
     for target, wanted in ((Format.V2, _MAGIC_2), (Format.V1, _MAGIC_1)):
         if versions.latest(produce, wanted) is not None:
@@ -204,7 +204,7 @@ async def _broker_versions(client: Client, topic: str, partition: int) -> Broker
 
 
 def numbered(records: RecordColumns | Iterable[Record], clock: Clock) -> RecordColumns:
-    """Return the records as a producer numbers them, with a time each."""
+    """Return the records with a producer's offsets and a timestamp each."""
     columns = records if isinstance(records, RecordColumns) else columns_of(records)
     now, count = clock.now_ms(), len(columns)
     if isinstance(columns.timestamp, list):
@@ -271,7 +271,7 @@ async def _ask(
     options: ProduceOptions,
     transactional_id: str | None = None,
 ) -> list[Produced | BrokerError]:
-    """Produce one set to each of some partitions, in one request; return what became of each."""
+    """Produce one set to each of some partitions, in one request; return the result of each."""
     request = SetsRequest(options.acks, options.timeout_ms, sets, transactional_id)
     if not options.acks:
         await (await client.connection(node)).send_unanswered(request, versions=versions)

@@ -40,8 +40,8 @@ _KEPT_BITS = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 class RecordBatch:
     """A view of one batch; nothing is copied.
 
-    `batch_length` counts the bytes after it, `size` all. Timestamps are in ms. `base_timestamp` is what the records'
-    deltas count from: the first record's timestamp, or the delete horizon where the batch has one.
+    `batch_length` counts the bytes after it, `size` all. Timestamps are in ms. The records' timestamp deltas count from
+    `base_timestamp`: the first record's timestamp, or the delete horizon if the batch has one.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class RecordBatch:
     is_wrapper: ClassVar[bool] = False
 
     def __init__(self, buffer: memoryview) -> None:
-        """Read the header at the start of `buffer`; `parse` is the way in for bytes of unknown worth."""
+        """Read the header at the start of `buffer`. Use `parse` for bytes from outside."""
         self.buffer = buffer
         (
             self.base_offset,
@@ -155,17 +155,17 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones or the marker in here may go; None until a cleaner has set it."""
+        """When the cleaner may remove the batch's tombstones or marker; None until a cleaner has set it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record written, which compaction may have taken since."""
+        """Offset of the last record written. Compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """Offset of what follows in the log, if there is no hole."""
+        """Offset of the next entry of the log, if there is no hole."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -177,7 +177,7 @@ class RecordBatch:
 
     @property
     def records_section(self) -> memoryview:
-        """The records as stored, compressed as one block when `codec` says so."""
+        """The records as stored, compressed as one block by `codec`."""
         return self.buffer[RECORD_BATCH_OVERHEAD:]
 
     def set_base_offset(self, base_offset: int) -> None:
@@ -210,8 +210,8 @@ class RecordBatch:
     ) -> bytearray:
         """Set these fields in the view alone; return the 61 bytes before the records that hold them, and the CRC then.
 
-        What `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp` do, for bytes that must stay: from
-        then on the view tells of the batch that the returned bytes and `records_section` are.
+        As `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp`, without writing to the buffer.
+        Afterwards the view describes the batch of the returned bytes and `records_section`.
         """
         type_bit = timestamp_type_bit(timestamp_type)
         changes = self.attributes & LOG_APPEND_TIME_BIT != type_bit or self.max_timestamp != max_timestamp

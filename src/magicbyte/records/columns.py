@@ -39,8 +39,8 @@ class Record(NamedTuple):
 class BytesColumn:
     """Keys, values or header cells: cell i is `length[i]` bytes (-1: null) of `data` from `start[i]` on.
 
-    Shapes: start, length (n,) lists or int32 arrays. `packed`: the cells lie one behind the other, and `start` has one
-    more element, the end of the last one, as Arrow wants it.
+    Shapes: start, length (n,) lists or int32 arrays. `packed`: the cells are adjacent, and `start` has one more
+    element, the end of the last cell, as in Arrow.
     """
 
     data: Any
@@ -76,7 +76,7 @@ class BytesColumn:
         return BytesColumn(self.data, np.asarray(self.start, np.int32)[rows], np.asarray(self.length, np.int32)[rows])
 
     def pack(self) -> BytesColumn:
-        """Return the same cells, one behind the other in a buffer of their own."""
+        """Return the same cells without gaps, in a buffer of their own."""
         import numpy as np
 
         if self.packed:
@@ -114,7 +114,7 @@ class HeaderColumns:
     value: BytesColumn
 
     def rows(self) -> Iterator[tuple[tuple[str, bytes | None], ...]]:
-        """Yield the headers of one record after the other; names that are not UTF-8 keep their bytes as escapes."""
+        """Yield the headers of each record. Names that are not UTF-8 keep their bytes as escapes."""
         at = 0
         names = [(name or b"").decode(errors="backslashreplace") for name in self.key.cells()]
         values = self.value.cells()
@@ -170,7 +170,7 @@ class RecordColumns:
         return len(self.offset)
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield each record as a Record; what was not asked for is None or ()."""
+        """Yield each record as a Record. Parts that were not decoded are None or ()."""
         return self.rows()
 
     def rows(self, topic: str | None = None, partition: int | None = None) -> Iterator[Record]:
@@ -231,8 +231,8 @@ class RecordColumns:
         """Return the columns that `schema` names, in its order and types, as one Arrow batch.
 
         Known names are those of ARROW_SCHEMA (`arrow_schema()`), the schema of Spark's Kafka source. Keys and values
-        that were decoded packed are not copied. A timestamp beyond what int64 holds in microseconds (the year 294247;
-        nanoseconds that were produced as milliseconds, say) is null, so that the rest can be read; `timestamp` has it.
+        that were decoded packed are not copied. A timestamp that overflows int64 in microseconds (beyond the year
+        294247, such as nanoseconds produced as milliseconds) is null, so that the rest can be read; `timestamp` has it.
         """
         import numpy as np
         import pyarrow as pa

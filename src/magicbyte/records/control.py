@@ -1,4 +1,4 @@
-"""Control records of magic 2: what Kafka writes into a log for itself.
+"""Control records of magic 2, which Kafka writes into logs for its own use.
 
 Source: Kafka's ControlRecordType and EndTransactionMarker.
 """
@@ -20,7 +20,7 @@ _MARKER_VALUE = struct.Struct(">hi")
 
 
 class ControlType(enum.IntEnum):
-    """What a control record says; the numbers are Kafka's. Types 2 to 6 are written by KRaft."""
+    """The type of a control record, by Kafka's numbers. KRaft writes types 2 to 6."""
 
     ABORT = 0
     COMMIT = 1
@@ -57,9 +57,9 @@ class ControlRecord(NamedTuple):
 
 
 def parse_control_record(offset: int, key: Buffer | None, value: Buffer | None) -> ControlRecord:
-    """Return what a record of a control batch says.
+    """Return the content of a record of a control batch.
 
-    Longer keys, later versions and unknown types are taken: they are how Kafka will extend this. Raises
+    Longer keys, later versions and unknown types are accepted, because Kafka extends the format in this way. Raises
     CorruptRecordError for a key below 4 bytes, a marker's value below 6, a negative version.
     """
     if key is None or len(key) < _KEY.size:
@@ -102,10 +102,10 @@ def _coordinator_epoch(offset: int, value: Buffer | None) -> int:
 
 
 def control_records(batch: RecordBatch) -> list[ControlRecord]:
-    """Return the records of a control batch: one, more in KRaft's snapshots, none where a cleaner emptied it.
+    """Return the records of a control batch: one, several in KRaft's snapshots, none after a cleaner emptied it.
 
-    Control batches are never compressed, so this needs no codec. Raises CorruptRecordError. Not for batches of data:
-    records/decode.py does those, by the million.
+    Control batches are never compressed, so this needs no codec. Raises CorruptRecordError. For batches of data use
+    records/decode.py.
     """
     assert batch.is_control
     if batch.codec is not Codec.NONE:
@@ -124,13 +124,13 @@ def control_records(batch: RecordBatch) -> list[ControlRecord]:
 
 
 def marker_of(batch: RecordBatch) -> ControlRecord | None:
-    """Return the first control record of a batch, None when it has none: what a transaction's end is told by."""
+    """Return the first control record of a batch, which ends a transaction; None for an empty batch."""
     records = control_records(batch) if batch.is_control else []
     return records[0] if records else None
 
 
 def _read_record(section: memoryview, at: int) -> tuple[int, memoryview | None, memoryview | None, int]:
-    """Return offset delta, key, value of the record at `at`, and where the next one begins."""
+    """Return offset delta, key, value of the record at `at`, and the position of the next one."""
     length, at = _read_varint(section, at)
     end = at + length
     if length < 0 or end > len(section):

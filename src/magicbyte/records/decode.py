@@ -1,7 +1,7 @@
 """Deep decoding: the records of any mix of messages, wrappers and batches, as columns.
 
-Three steps, each payable alone: `scan` finds the entries, the checksums are verified, the records are decoded. Small
-slices take the plain twins of the kernels, large ones the compiled kernels; results are the same.
+Three separate steps: `scan` finds the entries, the checksums are verified, the records are decoded. Small slices take
+the plain twins of the kernels, large ones the compiled kernels, with the same results.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _PLAIN = 2 * _KINDS  # the kind of uncompressed v2 batches
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """What to decode and how.
+    """The parts to decode, and the rules.
 
-    `keys`, `values`, `headers`: whether they are wanted. `packed`: copied one behind the other, as Arrow needs them
-    (with compiled kernels; else they refer to the decompressed bytes). `verify`: check every CRC, outer and inner.
-    `limit`: bytes that one batch may have or decompress to. `control`: give the records of control batches instead
-    of leaving them out. `any_lz4_header`: take LZ4 frames of magic 1 with the broken header checksum, too.
+    `keys`, `values`, `headers`: whether to decode them. `packed`: copy them without gaps, as Arrow needs them (with
+    compiled kernels; otherwise they refer to the decompressed bytes). `verify`: check every CRC, outer and inner.
+    `limit`: the maximum bytes of a batch, also after decompression. `control`: include the records of control batches.
+    `any_lz4_header`: accept LZ4 frames of magic 1 with the broken header checksum.
     """
 
     keys: bool = True
@@ -81,9 +81,9 @@ DEFAULT_OPTIONS = DecodeOptions()
 def decode(
     buffer: memoryview, options: DecodeOptions = DEFAULT_OPTIONS, *, dialect: Dialect = Dialect.KAFKA
 ) -> Iterator[RecordColumns]:
-    """Yield the records of all entries of `buffer`, in their order. A cut entry at the end is left out.
+    """Yield the records of all entries of `buffer`, in order. An incomplete entry at the end is left out.
 
-    Raises CorruptRecordError after everything in front of the damage was given; its position counts from the
+    Raises CorruptRecordError at damage, after it has yielded everything before. The error's position counts from the
     beginning of `buffer`.
     """
     expect(len(buffer))
@@ -105,9 +105,9 @@ def decode(
 
 
 def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Generator[RecordColumns, None, int]:
-    """Yield the records of the uncompressed v2 batches from `at` on, and return where something else or damage begins.
+    """Yield the records of the uncompressed v2 batches from `at` on; return the position of another entry or damage.
 
-    Headers are read as the walk comes by: with one walk over them in front, each would be waited for.
+    Headers are read in the same walk: a walk over headers alone would miss the cache at each of them.
     """
     make = form_for(compiled=True)
     data, crcs, run = make.bytes_of(buffer), make.crc_table(CASTAGNOLI), make.zeros(RUN)
@@ -209,7 +209,7 @@ class _Group:
         self.decoded: tuple[list[int], Ints] = [], []  # rows of the latest columns, and how many records each has
 
     def add(self, row: int) -> Iterator[RecordColumns]:
-        """Take one row in, and yield what is complete. Raises CorruptRecordError for a row that is damaged."""
+        """Add one row, and yield complete columns. Raises CorruptRecordError for a damaged row."""
         table, options = self.table, self.options
         position, size, magic = int(table.position[row]), int(table.size[row]), int(table.magic[row])
         if size > options.limit and (magic == 2 or int(table.count[row]) < 2):
@@ -246,9 +246,9 @@ class _Group:
             yield from self.finish()
 
     def stretches(self, rows: Iterable[int]) -> Iterator[tuple[int, Any]]:
-        """Part `rows` where entries of another kind (`_kind`) begin.
+        """Split `rows` at changes of the kind of entries (`_kind`).
 
-        Fewer than _STRETCH of a kind are 0, too: they go better with what is around them.
+        Fewer than _STRETCH of a kind count as kind 0: they are faster together with their neighbours.
         """
         if not self.compiled or self.table.dialect is Dialect.ENRICHED:
             yield 0, rows
@@ -278,7 +278,7 @@ class _Group:
             yield kind, chosen[start:end] if kind else chosen[start:end].tolist()
 
     def add_plain_batches(self, rows: Any) -> Iterator[RecordColumns]:
-        """Take many uncompressed batches in, as `add` would one after the other: their headers are read at once."""
+        """Do what `add` does, for many uncompressed batches: their headers are read together."""
         import numpy as np
 
         yield from self.finish()
@@ -300,9 +300,9 @@ class _Group:
             yield from self.add(int(rows[good]))  # raises, saying why
 
     def add_compressed(self, rows: Any, magic: int, codec: int) -> Iterator[RecordColumns]:
-        """Take many batches or wrappers of one magic and codec in, as `add` would one after the other.
+        """Do what `add` does, for many batches or wrappers of one magic and codec.
 
-        What is not as usual goes through `add`, which knows what to do or what is wrong.
+        Unusual or damaged entries go through `add`, which handles or reports them.
         """
         import numpy as np
 
@@ -332,9 +332,9 @@ class _Group:
             rows = rows[done + 1 :]
 
     def _decompress_many(self, codec: Codec, magic: int, runs: Any) -> int:
-        """Put payloads behind the others in `scratch`, and their places there into `runs`.
+        """Decompress payloads to the end of `scratch`, and their places there into `runs`.
 
-        Returns how many: up to the first that does not fit, is not as usual or is damaged.
+        Returns the number: up to the first payload that does not fit, is unusual or is damaged.
         """
         make, limit = form_for(compiled=True), self.options.limit
         cells = runs.reshape(-1, RUN)
@@ -378,7 +378,7 @@ class _Group:
     # ---- one row: header, checksum, where its records are
 
     def _at(self, row: int, error: CorruptRecordError) -> CorruptRecordError:
-        """Say where the damage is: the entry's position, and the offsets that its header claims."""
+        """Add the place of the damage: the entry's position, and the offsets that its header claims."""
         table = self.table
         error.position = int(table.position[row]) if error.position is None else error.position
         if int(table.magic[row]) == 2:
@@ -472,7 +472,7 @@ class _Group:
         return Codec(number), entry[at + 4 :], header
 
     def _usual_room(self) -> int:
-        """Return how many bytes of scratch are worth having at once: little for little input."""
+        """Return the usual size of a new scratch in bytes: small for small input."""
         return min(GROUP_BYTES, 16 * len(self.table.buffer))
 
     def _room(self, wanted: int) -> int:
@@ -485,7 +485,7 @@ class _Group:
         return max(room, 0)
 
     def _decompress(self, row: int, run: list[int]) -> Iterator[RecordColumns]:
-        """Put a row's payload behind the others in `scratch`, and its place there into `run`."""
+        """Decompress a row's payload to the end of `scratch`, and its place there into `run`."""
         size, limit = int(self.table.size[row]), self.options.limit
         wanted = min(max(4 * size, 1024), limit)
         while True:
@@ -520,7 +520,7 @@ class _Group:
         raise self._at(row, error)
 
     def _append(self, run: list[int]) -> Iterator[RecordColumns]:
-        """Copy uncompressed records behind the decompressed ones, so that both go through one call."""
+        """Copy uncompressed records after the decompressed ones, so that one call decodes both."""
         size = run[END] - run[START]
         if self._room(size) < size:
             yield from self.finish()
@@ -533,7 +533,7 @@ class _Group:
     # ---- all collected rows: kernels, columns
 
     def finish(self) -> Iterator[RecordColumns]:
-        """Decode what was collected, and forget it. Raises as `decode`."""
+        """Decode the collected runs, and clear them. Raises as `decode`."""
         if self.runs:
             runs, rows, batches, from_scratch = self.runs, self.rows, self.batches, self.from_scratch
             self.rows, self.runs, self.size, self.from_scratch = [], [], 0, False
@@ -589,7 +589,7 @@ _SUMMED = COUNT, START, END
 
 
 class _Room:
-    """Where the kernels put the records of one group, and the columns that are made of it."""
+    """Output arrays of the kernels for one group, and the columns of them."""
 
     def __init__(self, options: DecodeOptions, make: Form) -> None:
         self.options = options

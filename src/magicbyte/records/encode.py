@@ -78,7 +78,7 @@ KAFKA_FORMATS: Final = (Format.V0, Format.V1, Format.V2)
 
 
 class BatchHeader(NamedTuple):
-    """What the header of a batch or wrapper says and its records alone do not. None: what follows from the records.
+    """Header fields of a batch or wrapper that do not follow from its records. None: the value that follows from them.
 
     Times in ms. `max_timestamp` with a `timestamp_type` of LogAppendTime is the time of the append, which then holds
     for all records: v2 keeps the records' own as deltas, the other formats write it into every message. From
@@ -249,7 +249,7 @@ class RowWriter:
         return form.bytes_of(column.data), form.int32(column.start), form.int32(column.length)
 
     def batch(self, first: int, end: int) -> Any:
-        """Return one batch of the rows `first` to `end`, as they are: the caller knows that they belong together."""
+        """Return one batch of the rows `first` to `end`. The caller has checked that they fit into one batch."""
         return self.form.int64(self.batch_fields(first, end))
 
     def batch_fields(self, first: int, end: int) -> list[int]:
@@ -450,7 +450,7 @@ class RowWriter:
         return _joined(pieces)
 
     def _can_reuse(self, codec: Codec, headers: Sequence[BatchHeader]) -> bool:
-        """Say whether `close_entries` does what is asked for."""
+        """Say whether `close_entries` can write these entries."""
         plain = codec is Codec.LZ4 and self.level is None and all(header is DEFAULT_HEADER for header in headers)
         return plain and self.target is not Format.ENRICHED and not len(self.header_count)
 
@@ -469,14 +469,14 @@ class RowWriter:
         return memoryview(out)[: int(state[lz4.AT])] if status == lz4.DONE else None
 
     def _headers_in_front(self, row: int) -> int:
-        """Return how many headers belong to rows before `row`; rows come in order, so they are counted once."""
+        """Return the number of headers of rows before `row`. Rows come in order, so each header is counted once."""
         if len(self.header_count) and row > self._row:
             self._headers_before += self.form.sum(self.header_count[self._row : row])
             self._row = row
         return self._headers_before
 
     def _bound(self, first: int, end: int) -> int:
-        """Return how many bytes rows may need, headers of batches and wrappers apart."""
+        """Return an upper bound of the bytes of rows, without headers of batches and wrappers."""
         size = (end - first) * (self._overhead + 2) + _RECORD_OVERHEAD
         size += self.form.sum(self.key[2][first:end]) + self.form.sum(self.value[2][first:end])
         if len(self.header_count):

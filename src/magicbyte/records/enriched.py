@@ -125,7 +125,7 @@ class EnrichedMessage:
     delete_horizon_ms: ClassVar[None] = None
 
     def __init__(self, buffer: memoryview) -> None:
-        """Read the header at the start of `buffer`; `parse` is the way in for bytes of unknown worth."""
+        """Read the header at the start of `buffer`. Use `parse` for bytes from outside."""
         self.buffer = buffer
         self.offset, self.message_size, self.crc, self.magic, self.attributes, seconds, self.tags_length = (
             HEADER.unpack_from(buffer)
@@ -178,12 +178,12 @@ class EnrichedMessage:
 
     @property
     def is_control(self) -> bool:
-        """Whether this is the log's own and never given to applications."""
+        """Whether this is the log's own message, which applications never get."""
         return self.attributes & ENRICHED_CONTROL_BIT != 0
 
     @property
     def control_type(self) -> EnrichedControl | None:
-        """What a control message says; None for data."""
+        """The type of a control message; None for data."""
         return EnrichedControl(self.attributes & ENRICHED_TYPE_MASK) if self.is_control else None
 
     @property
@@ -200,12 +200,12 @@ class EnrichedMessage:
 
     @property
     def tags_area(self) -> memoryview:
-        """The tags as stored, those that we do not know included: what an intermediary copies."""
+        """The tags as stored, with unknown ones, for an intermediary to copy."""
         return self.buffer[ENRICHED_TAGS_START : self._tags_end]
 
     @property
     def unknown_tags(self) -> memoryview:
-        """The area from the first tag on that we do not know. A tag does not tell its size, so what follows is lost."""
+        """The area from the first unknown tag on. A tag has no size, so later tags cannot be read."""
         _positions(self)
         return self.buffer[self._known : self._tags_end]
 
@@ -219,7 +219,7 @@ class EnrichedMessage:
 
     @property
     def num_messages(self) -> int | None:
-        """How many messages a wrapper says to hold; None where it does not say. Raises CorruptRecordError below 1."""
+        """The message count in a wrapper's tag; None without the tag. Raises CorruptRecordError below 1."""
         count = _wrapper_tag(self, Tag.NUM_MESSAGES, None)
         if count is not None and count < 1:
             raise _error(self, "num_messages", expected=">= 1", found=count)
@@ -227,17 +227,17 @@ class EnrichedMessage:
 
     @property
     def honor_ship(self) -> bool:
-        """Whether the offsets inside a wrapper count, or only the positions. Without the tag they do."""
+        """Whether offsets inside a wrapper count, or only positions. Without the tag offsets count."""
         return _wrapper_tag(self, Tag.HONOR_SHIP, 1) != 0
 
     @property
     def non_keyed(self) -> bool:
-        """Whether a wrapper promises that no message inside has a key. Without the tag it does not: the safe side."""
+        """Whether a wrapper promises that no message inside has a key. Without the tag there is no promise."""
         return _wrapper_tag(self, Tag.NON_KEYED, 0) != 0
 
     @property
     def body(self) -> memoryview:
-        """What follows the tags: lengths and bytes of key and value."""
+        """The bytes after the tags: lengths and bytes of key and value."""
         return self.buffer[self._tags_end :]
 
     # ---- offsets and timestamps
@@ -271,7 +271,7 @@ class EnrichedMessage:
 
     @property
     def record_count(self) -> int | None:
-        """1, or what a wrapper says to hold; None where it does not say."""
+        """1, or a wrapper's message count; None if it has no such tag."""
         return self.num_messages if self.is_wrapper else 1
 
     @property
@@ -323,7 +323,7 @@ class EnrichedMessage:
 
     @property
     def control(self) -> LeaderEpochPayload | TransactionPayload | None:
-        """What a control message carries; None for data and for the reserved types, which are skipped.
+        """The payload of a control message; None for data and for reserved types, which are skipped.
 
         Raises CorruptRecordError for a key, or a value of another size than its type has.
         """
@@ -351,7 +351,7 @@ class EnrichedMessage:
     def set_metadata(self, *, seconds: int | None = None, tags: Mapping[int, int] | None = None) -> None:
         """Write the header's seconds (-1: not set) and the values of tags that are there, in place; the CRC anew.
 
-        Nothing moves, and what is wrapped stays as it is. A tag that is missing is a KeyError: `with_tags` adds those.
+        Nothing moves, and the wrapped content does not change. A missing tag is a KeyError: `with_tags` adds tags.
         """
         if seconds is not None:
             ENRICHED_SECONDS.type.pack_into(self.buffer, ENRICHED_SECONDS.start, _signed(seconds))
@@ -386,8 +386,8 @@ class EnrichedMessage:
     def with_tags(self, tags: Mapping[int, int]) -> bytes:
         """Return a copy in which `tags` have these values: the missing ones added, each at its place by ascending id.
 
-        They come before tags that we do not know. Raises CorruptRecordError where the ids would not ascend then: a
-        reader that stops at an unknown tag would lose ours.
+        They come before unknown tags. Raises CorruptRecordError if the ids would then not ascend: a reader that stops
+        at an unknown tag would lose ours.
         """
         values = self.tags | dict(tags)
         order = list(self.tags)

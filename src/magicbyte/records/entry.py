@@ -1,4 +1,4 @@
-"""A log is a row of entries: messages, wrappers and batches, of any mix of magics, without separators."""
+"""A log is a sequence of entries: messages, wrappers and batches, of any mix of magics, without separators."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
@@ -47,9 +47,9 @@ def parse_entry(buffer: memoryview, dialect: Dialect = Dialect.KAFKA) -> Entry |
 
 
 class Tail(NamedTuple):
-    """Bytes at the end of a buffer that are no whole entry: a torn write, or the cut of a fetch.
+    """An incomplete entry at the end of a buffer: a torn write, or the cut of a fetch.
 
-    `needed` is the size of the whole entry in bytes, None when not even the size field is there.
+    `needed` is the size of the whole entry in bytes, None if its size field is incomplete.
     """
 
     position: int
@@ -60,8 +60,8 @@ class Tail(NamedTuple):
 class Entries(Iterator[tuple[int, Entry]]):
     """The entries of `buffer` with their positions in it, in order.
 
-    A CorruptRecordError says the position, and ends the walk. When the walk ends by itself, `tail` says what was cut
-    off at the end, or is None; `position` is always where the next entry begins.
+    A CorruptRecordError has the position, and ends the walk. After a complete walk `tail` is the incomplete entry at
+    the end, or None. `position` is always that of the next entry.
     """
 
     def __init__(self, buffer: Buffer, dialect: Dialect = Dialect.KAFKA) -> None:

@@ -1,6 +1,6 @@
-"""The offsets and the largest timestamp of each entry of a table: by headers, and of wrappers by their inside.
+"""The offsets and the largest timestamp of each entry of a table: by headers, and by the content of wrappers.
 
-Of one entry its header tells them: `header.extent_of`, and the properties of its view.
+For a single entry use `header.extent_of`, or the properties of its view.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def first_offset(table: BatchTable, row: int) -> int:
 
 
 def max_timestamps(table: BatchTable) -> Int64Array:
-    """Return the largest timestamp (ms) of each row as its header tells it, -1 where there is none."""
+    """Return the largest timestamp (ms) of each row by its header, -1 if there is none."""
     import numpy as np
 
     timestamps = np.full(len(table), NO_TIMESTAMP, np.int64)
@@ -46,7 +46,7 @@ def max_timestamps(table: BatchTable) -> Int64Array:
 
 
 def header_lasts(table: BatchTable) -> Int64Array:
-    """Return the last offset of each row as its header tells it: of an enriched wrapper that is its first one."""
+    """Return the last offset of each row by its header. For an enriched wrapper this is its first one."""
     import numpy as np
 
     last = np.array(table.offset, np.int64)
@@ -57,9 +57,9 @@ def header_lasts(table: BatchTable) -> Int64Array:
 
 
 def last_offsets(table: BatchTable) -> Int64Array:
-    """Return the last offset of each row. Of the enriched dialect a wrapper may have to be decompressed for it.
+    """Return the last offset of each row. Wrappers of the enriched dialect may have to be decompressed.
 
-    Raises CorruptRecordError where that fails.
+    Raises CorruptRecordError if that fails.
     """
     import numpy as np
 

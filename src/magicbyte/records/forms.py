@@ -1,6 +1,6 @@
 """The two forms in which kernels run: plain twins take lists, machine code takes numpy arrays.
 
-Both have the same methods, so that whoever calls kernels is written once.
+Both have the same methods, so that callers of kernels need one version only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Lists:
 
     @staticmethod
     def form(kernel: Kernel) -> Any:
-        """Return what to call."""
+        """Return the callable form of a kernel."""
         return kernel.py_func
 
     @staticmethod
@@ -51,7 +51,7 @@ class Lists:
 
     @staticmethod
     def crc_table(_polynomial: int) -> Any:
-        """Return what the kernels that compute a CRC want as `table`."""
+        """Return the `table` argument of kernels that compute a CRC."""
         return ()
 
 

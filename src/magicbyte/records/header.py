@@ -1,4 +1,4 @@
-"""What the headers of all formats have in common."""
+"""Fields that the headers of all formats have in common."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _OF_V2 = _struct_of(OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP).unpack_from
 def extent_of(buffer: Buffer, at: int = 0) -> tuple[int, int, int]:
     """Return the first and last offset and the largest timestamp (ms, -1: none) of the entry at `at`, by its header.
 
-    Of Kafka's own dialect. A wrapper of magic 0 or 1 does not tell its first offset: then both are its last one. The
-    offset after it is the last one plus 1.
+    For Kafka's own dialect. The header of a wrapper of magic 0 or 1 does not have its first offset: then both are the
+    last one. The offset after it is the last one plus 1.
     """
     offset, magic = _OF_V0(buffer, at)
     if magic == 2:
@@ -57,7 +57,7 @@ def check_size(size: int, minimum: int) -> None:
 
 
 def codec_of(attributes: int) -> Codec:
-    """Return the codec of bits 0-2. Raises CorruptRecordError for 5, 6 and 7, which mean nothing."""
+    """Return the codec of bits 0-2. Raises CorruptRecordError for 5, 6 and 7, which are undefined."""
     number = attributes & CODEC_MASK
     if number >= len(_CODECS):
         raise CorruptRecordError("codec", expected=f"0..{len(_CODECS) - 1}", found=number, position=0)

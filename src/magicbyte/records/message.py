@@ -66,7 +66,7 @@ class MessageView:
     delete_horizon_ms: ClassVar[None] = None
 
     def __init__(self, buffer: memoryview) -> None:
-        """Read the header at the start of `buffer`; `parse` is the way in for bytes of unknown worth."""
+        """Read the header at the start of `buffer`. Use `parse` for bytes from outside."""
         self.buffer = buffer
         if buffer[MAGIC.start] == 0:
             self.offset, self.message_size, self.crc, self.magic, self.attributes, self.key_length = (
@@ -82,8 +82,8 @@ class MessageView:
     def parse(cls, buffer: memoryview) -> "MessageView | None":
         """Return the message at the start of `buffer`, or None while some of its bytes are missing.
 
-        Raises CorruptRecordError for a size that no message has, or another magic than 0 and 1. The lengths of key
-        and value are looked at when those are asked for.
+        Raises CorruptRecordError for an impossible size, or another magic than 0 and 1. The lengths of key and value
+        are checked when they are read.
         """
         have = len(buffer)
         if have < LOG_OVERHEAD:
@@ -140,7 +140,7 @@ class MessageView:
 
     @property
     def base_offset(self) -> int | None:
-        """Offset of the first message; None for a wrapper, which tells it only when decompressed."""
+        """Offset of the first message; None for a wrapper, where only its decompressed content has it."""
         return None if self.is_wrapper else self.offset
 
     @property
@@ -150,12 +150,12 @@ class MessageView:
 
     @property
     def next_offset(self) -> int:
-        """Offset of what follows in the log, if there is no hole."""
+        """Offset of the next entry of the log, if there is no hole."""
         return self.offset + 1
 
     @property
     def record_count(self) -> int | None:
-        """1; None for a wrapper, which tells it only when decompressed."""
+        """1; None for a wrapper, where only its decompressed content has it."""
         return None if self.is_wrapper else 1
 
     @property
@@ -193,7 +193,7 @@ class MessageView:
     def set_max_timestamp(self, timestamp_type: TimestampType, timestamp: int) -> None:
         """Write type and timestamp (ms) of a magic-1 message in place and its CRC anew, unless both hold already.
 
-        What is inside a wrapper stays as it is: its type and, for LogAppendTime, its timestamp hold for all of it.
+        The content of a wrapper does not change: the wrapper's type and, for LogAppendTime, its timestamp apply to it.
         """
         assert self.magic == 1, "magic 0 has no timestamp"
         if self.timestamp_type is timestamp_type and self.timestamp == timestamp:
@@ -208,7 +208,7 @@ class MessageView:
     def stamped(self, offset: int, timestamp_type: TimestampType, timestamp: int) -> bytearray:
         """Return the bytes before the key's length with these fields, and the CRC that holds then; nothing is changed.
 
-        What `set_offset` and, for magic 1, `set_max_timestamp` do, for bytes that must stay.
+        The same as `set_offset` and, for magic 1, `set_max_timestamp`, without writing to the buffer.
         """
         start = (V0_KEY_LENGTH if self.magic == 0 else V1_KEY_LENGTH).start
         head = bytearray(self.buffer[:start])

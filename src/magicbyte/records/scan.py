@@ -1,6 +1,6 @@
-"""The shallow walk: where each message, wrapper and batch of a slice lies, without looking inside.
+"""The shallow walk: find each message, wrapper and batch of a slice by its header.
 
-A magic byte, a size and a few header fields are all that is read: no checksum, no decompression.
+It reads a magic byte, a size and a few header fields. It verifies no checksum and decompresses nothing.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class BatchTable:
     offset and size field; `magic`; `attributes`; `offset`, the header's first field; `count`: 1 for a plain message
     (more where `scan` merged a row of them), the header's record count for a v2 batch, -1 for a wrapper.
 
-    `end` is where the walk ended. `damage` says why if it is not the end of the buffer: None means that the last
-    entry's bytes go on behind it, and then `need` is that entry's size (or 17, to learn it).
+    `end` is the position where the walk ended. If that is before the end of the buffer, `damage` is the reason. None
+    means that the last entry is incomplete, and then `need` is its size (or 17, to learn it).
     """
 
     buffer: memoryview
@@ -150,7 +150,7 @@ _COMPLAINTS = {
 
 
 def complaint(status: int, state: Ints) -> CorruptRecordError:
-    """Return the error that a kernel's status and state stand for; its position is the caller's to set."""
+    """Return the error for a kernel's status and state. The caller sets its position."""
     what, expected, found = _COMPLAINTS[status]
     values = {"expected": int(state[EXPECTED]), "found": int(state[FOUND])}
     if status == BAD_MAGIC and not values["expected"]:
@@ -159,7 +159,7 @@ def complaint(status: int, state: Ints) -> CorruptRecordError:
 
 
 def entry_end(buffer: memoryview, position: int) -> int:
-    """Return where the entry at `position` ends, whatever is wrong inside; the buffer's end if it says nonsense."""
+    """Return the end of the entry at `position` by its size field, or the buffer's end if that is invalid."""
     if len(buffer) - position < LOG_OVERHEAD:
         return len(buffer)
     size = int.from_bytes(buffer[position + SIZE_AT : position + LOG_OVERHEAD], "big", signed=True)

@@ -1,4 +1,4 @@
-"""What one append writes, and the facts about it that the log keeps: offsets, timestamps, what indexes may name."""
+"""The set of one append, with the facts that the log keeps: offsets, timestamps, entries for indexes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from magicbyte.wire.checksum import Buffer
 class IndexedPart(NamedTuple):
     """A part of a set that may have an index entry of its own.
 
-    That is all of it, or each batch from 3.9.1 on and in the enriched dialect. `position` counts from the set's
-    beginning; `time_offset` is the offset that `max_timestamp` (ms) counts as.
+    This is the whole set; from 3.9.1 on and in the enriched dialect it is each batch. `position` counts from the set's
+    beginning; `time_offset` is the offset of `max_timestamp` (ms).
     """
 
     position: int
@@ -39,9 +39,9 @@ class IndexedPart(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """An index entry that an entry of a set gets: where that begins in the set, and its offsets.
+    """An index entry for an entry of a set: the entry's position in the set, and its offsets.
 
-    `timestamp` is the largest up to there (ms), `time_offset` the offset that it counts as.
+    `timestamp` is the largest up to there (ms), `time_offset` its offset.
     """
 
     position: int
@@ -52,7 +52,7 @@ class IndexEntry(NamedTuple):
 
 
 class Due(NamedTuple):
-    """The index entries that a set gets, in order; and behind it what `RecordSet.due` is to be told of the next set."""
+    """The index entries of a set, in order, and the arguments of `RecordSet.due` for the next set."""
 
     entries: Sequence[IndexEntry]
     since_entry: int
@@ -113,25 +113,25 @@ class RecordSet:
 
     @property
     def records(self) -> int:
-        """How many offsets it takes, which is how many records `prepare` met."""
+        """The number of offsets, which is the number of records that `prepare` read."""
         return self.last_offset - self.first_offset + 1 if self.size else 0
 
     @property
     def producer(self) -> RecordBatch | None:
-        """The first batch, if it is of a producer: what is checked for duplicates and gaps."""
+        """The first batch, if it has a producer id: it is checked for duplicates and gaps."""
         batch = self.batches[0] if self.batches else None
         return None if batch is None or batch.producer_id == NO_PRODUCER_ID else batch
 
     def time(self, timestamp: int, offset: int) -> None:
-        """Note a timestamp; of several that are the largest the first counts."""
+        """Apply a timestamp. Of several equal largest timestamps the first counts."""
         if timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = timestamp, offset
 
     def due(self, since_entry: int, interval: int, timestamp: int, time_offset: int) -> Due:
-        """Return the index entries of the set: one is due at a part more than `interval` bytes behind the last one.
+        """Return the index entries of the set: one is due at a part more than `interval` bytes after the last one.
 
-        `since_entry`: how many bytes there are in front of the set from the entry on that got the last one.
-        `timestamp`, `time_offset`: the largest in front of it.
+        `since_entry`: the bytes before the set, counted from the entry with the last index entry. `timestamp`,
+        `time_offset`: the largest timestamp before the set.
         """
         if isinstance(self.parts, PlainEntries):
             return self.parts.due(since_entry, interval, timestamp, time_offset)
@@ -150,10 +150,10 @@ class RecordSet:
 
 
 def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
-    """Return the set of the whole entries in `data`, whose offsets are final: what a follower appends, or a test.
+    """Return the set of the whole entries in `data` with final offsets, for appends of followers and tests.
 
-    Headers are read; a wrapper is opened only where index entries name its first offset. Raises CorruptRecordError
-    for bytes that are no whole entries, or none.
+    Headers are read. A wrapper is opened only if index entries name its first offset. Raises CorruptRecordError for
+    bytes that are no whole entries, or none.
     """
     view = memoryview(data).toreadonly().cast("B")
     if len(view) > MAGIC.start and view[MAGIC.start] == 2 and dialect is Dialect.KAFKA:
@@ -170,10 +170,10 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
 
 
 def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
-    """Return what `prepare` gives, of which there is something, with the parts that a log with these rules indexes.
+    """Return a prepared set that is not empty, with the parts that a log with these rules indexes.
 
-    One batch of magic 2 is a part as it is, and of messages nothing more is read where an index names what their
-    headers say; of anything else the headers are read.
+    A single batch of magic 2 is one part. Messages need no more reading if an index names the offsets in their headers.
+    Of other sets the headers are read.
     """
     if prepared.batches:
         return prepared
@@ -191,7 +191,7 @@ def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.K
 
 
 def _of_batch(batch: RecordBatch) -> RecordSet:
-    """Return a set of one batch: the case that has to be quick."""
+    """Return a set of one batch: the fast path."""
     last, timestamp = batch.last_offset, batch.max_timestamp
     return RecordSet([batch.buffer], batch.size, batch.base_offset, last, timestamp, timestamp, last, batches=(batch,))
 

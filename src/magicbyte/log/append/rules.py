@@ -1,4 +1,4 @@
-"""What decides over an append: the topic's settings, and what a version of the Produce request allows.
+"""Rules of an append: the topic's settings, and the limits of each version of the Produce request.
 
 docs/internals/append.md has the rules as a table. Sources: Kafka's topic settings and its LogValidator; KIP-31, KIP-32,
 KIP-57.
@@ -34,7 +34,7 @@ _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(\.[0-9]+)*(-IV[0-9]+|-[0-9]+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRules:
-    """The settings of a topic that decide how its log takes a set. Sizes in bytes, times in ms.
+    """The settings of a topic that apply to appends. Sizes in bytes, times in ms.
 
     `codec`: that of stored sets, None for that of the producer. A timestamp may be `before_max_ms` older and
     `after_max_ms` newer than the broker's clock. `max_message_bytes` is for each entry, as sent and as stored;
@@ -55,7 +55,7 @@ class AppendRules:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Self:
-        """Return the rules that a topic's settings give, by Kafka's names; settings of other things are passed over.
+        """Return the rules of a topic's settings, by Kafka's names. Other settings are ignored.
 
         `message.format.version` is one of Kafka's version names or the magic value itself. Beyond Kafka's there are
         `message.dialect` (kafka, enriched), `enriched.append.mode` (verify, trust) and
@@ -97,7 +97,7 @@ _NUMBERS = {
 
 
 def stored_format(version: str) -> Format:
-    """Return the format that a value of `message.format.version` stands for: 0, 1, 2, or Kafka's name of a version.
+    """Return the format of a value of `message.format.version`: 0, 1, 2, or Kafka's name of a version.
 
     Raises InvalidConfigError.
     """
@@ -126,10 +126,11 @@ def _choice(settings: Mapping[str, str], name: str, values: Mapping[str, _Value]
 
 
 class Request:
-    """What the version of the Produce request lets a client send, and what it can be told. None: the broker itself.
+    """What a client may send, and which errors it knows, by the version of its Produce request. None: the broker
+    itself.
 
-    `is_client`: a client sent this, so that nothing of the broker's own may be in it. `wants_one_batch`: a set must be
-    exactly one whole batch of magic 2, from version 3 on. `may_use_zstd`: the client knows zstd, from version 7 on.
+    `is_client`: a client sent the set, so it may not have control records. `wants_one_batch`: a set must be exactly one
+    whole batch of magic 2, from version 3 on. `may_use_zstd`: the client knows zstd, from version 7 on.
     """
 
     __slots__ = ("is_client", "may_use_zstd", "version", "wants_one_batch")
@@ -144,11 +145,11 @@ class Request:
         return self.version is not None and self.version < 3
 
     def damaged(self, why: object) -> AppendRefusedError:
-        """Return the refusal of bytes that are damaged."""
+        """Return the refusal of damaged bytes."""
         return AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, str(why))
 
     def illegal(self, why: object, records: tuple[RecordError, ...] = ()) -> AppendRefusedError:
-        """Return the refusal of bytes that are whole and say something illegal: old clients know no code for that."""
+        """Return the refusal of sound bytes with illegal content. Old clients have no code for that."""
         code = ErrorCode.CORRUPT_MESSAGE if self._knows_only_corrupt() else ErrorCode.INVALID_RECORD
         return AppendRefusedError(code, str(why), self._told(records))
 

@@ -40,7 +40,7 @@ class LeaderEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """`meta.properties`: whose log directory this is. None for what the file does not say."""
+    """`meta.properties`: the owner of a log directory. None for keys that the file does not have."""
 
     version: int
     node_id: int | None  # broker.id in version 0, node.id in version 1 (KRaft)
@@ -110,7 +110,7 @@ def format_leader_epochs(epochs: Iterable[LeaderEpoch]) -> bytes:
 
 
 def parse_partition_metadata(content: bytes) -> PartitionMetadata:
-    """Return what a `partition.metadata` says. Raises CorruptRecordError."""
+    """Return the content of a `partition.metadata`. Raises CorruptRecordError."""
     version, topic_id = _two_lines(content, b"topic_id")
     try:
         raw = base64.b64decode(topic_id + b"==", altchars=b"-_", validate=True)
@@ -122,7 +122,7 @@ def parse_partition_metadata(content: bytes) -> PartitionMetadata:
 
 
 def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """Return a `partition.metadata`. Kafka ends its last line by nothing."""
+    """Return a `partition.metadata`. As Kafka's, its last line has no newline."""
     return f"version: {metadata.version}\ntopic_id: {metadata.topic_id_text}".encode()
 
 
@@ -141,7 +141,7 @@ def format_message_dialect(dialect: Dialect) -> bytes:
 
 
 def parse_meta_properties(content: bytes) -> MetaProperties:
-    """Return what a `meta.properties` says. Raises CorruptRecordError."""
+    """Return the content of a `meta.properties`. Raises CorruptRecordError."""
     found = parse_properties(content)
     numbers: dict[str, int | None] = {}
     for name in ("version", "broker.id", "node.id"):
@@ -155,7 +155,7 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
 
 
 def parse_clean_shutdown(content: bytes) -> CleanShutdown:
-    """Return what a clean shutdown marker says. Raises CorruptRecordError."""
+    """Return the content of a clean shutdown marker. Raises CorruptRecordError."""
     if not content:
         return CleanShutdown(None, None)
     try:
@@ -184,7 +184,7 @@ def _checkpoint(entries: Iterable[str]) -> bytes:
 
 
 def _checkpoint_lines(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield position and text of each entry of a checkpoint, version and count checked."""
+    """Yield position and text of each entry of a checkpoint, after a check of version and count."""
     if not content:
         return
     lines = _lines(content)

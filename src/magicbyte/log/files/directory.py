@@ -1,6 +1,6 @@
-"""What a path holds: segments with their companions, partition folders, log directories, or several of those.
+"""Find the logs at a path: segments with their companions, partition folders, log directories, or several of those.
 
-Only names and sizes are looked at, and each folder's `message.dialect`. Source: Kafka's LogManager and UnifiedLog.
+Only names, sizes, and each folder's `message.dialect` are read. Source: Kafka's LogManager and UnifiedLog.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDirectory:
-    """One partition folder, or what was asked for of it. `topic` and `partition` are None where nothing names them."""
+    """One partition folder, or the requested part of it. `topic` and `partition` are None if nothing names them."""
 
     path: str
     files: FileSystem = field(repr=False, compare=False)
@@ -70,7 +70,7 @@ class PartitionDirectory:
 
     @property
     def name(self) -> str:
-        """The partition as `topic-partition`, or the path when nothing names it."""
+        """The partition as `topic-partition`, or the path if nothing names it."""
         return self.path if self.topic is None else f"{self.topic}-{self.partition}"
 
     @property
@@ -133,7 +133,7 @@ class PartitionDirectory:
         return self._text(checkpoints.LEADER_EPOCHS, checkpoints.parse_leader_epochs)
 
     def metadata(self) -> checkpoints.PartitionMetadata | None:
-        """Return what `partition.metadata` says, None when there is no such file. Raises CorruptRecordError."""
+        """Return the content of `partition.metadata`, None without such a file. Raises CorruptRecordError."""
         return self._text(checkpoints.PARTITION_METADATA, checkpoints.parse_partition_metadata)
 
     def _text(self, name: str, parse: Callable[[bytes], T]) -> T | None:
@@ -147,7 +147,7 @@ class PartitionDirectory:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryFiles:
-    """The files that lie beside the partition folders, by name; each is read when asked for."""
+    """The files beside the partition folders, by name. Each is read on demand."""
 
     path: str
     files: FileSystem = field(repr=False, compare=False)
@@ -158,7 +158,7 @@ class DirectoryFiles:
         return self._text(name, checkpoints.parse_offset_checkpoint)
 
     def meta_properties(self) -> checkpoints.MetaProperties | None:
-        """Return what `meta.properties` says, None when there is no such file. Raises CorruptRecordError."""
+        """Return the content of `meta.properties`, None without such a file. Raises CorruptRecordError."""
         return self._text(checkpoints.META_PROPERTIES, checkpoints.parse_meta_properties)
 
     def clean_shutdown(self) -> checkpoints.CleanShutdown | None:
@@ -260,9 +260,9 @@ def _partitions(files: FileSystem, path: str, many: Many) -> list[PartitionDirec
 
 
 def _committed(files: FileSystem, path: str, entries: list[FileEntry]) -> list[PartitionDirectory] | None:
-    """Return the partitions that a pipeline committed to a store of objects; None where there is no such manifest.
+    """Return the partitions that a pipeline committed to an object store; None without such a manifest.
 
-    Their objects are where the manifest says, whatever else lies there; nothing is listed for it.
+    The manifest names their objects. Nothing is listed, and other objects are ignored.
     """
     number = 0 if isinstance(files, LocalFiles) else newest(entry.name for entry in entries)
     if not number:
@@ -321,13 +321,13 @@ def _with_names(path: str) -> str:
 
 
 def _offset_file(name: str) -> OffsetFile | None:
-    """Return what a file of a closed segment is called by, None when it is none."""
+    """Return the parsed name of a closed segment's file; None for other files."""
     found = offset_file(name)
     return found if found is not None and not found.suffix else None
 
 
 def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_directory: str | None) -> PartitionDirectory:
-    """Sort the files of one partition folder into what they are."""
+    """Sort the files of one partition folder by kind."""
     by_kind: dict[str, dict[int, FileEntry]] = {kind: {} for kind in (LOG, *INDEXES, SNAPSHOT)}
     texts: dict[str, FileEntry] = {}
     leftovers, others = [], []

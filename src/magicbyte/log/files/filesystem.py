@@ -1,4 +1,4 @@
-"""Files behind a path: on this machine, or in any store that fsspec knows (`s3://`, `hdfs://`, `memory://` …)."""
+"""Files by path: on this machine, or in any store that fsspec knows (`s3://`, `hdfs://`, `memory://` …)."""
 
 import contextlib
 import errno
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def _special(mode: int) -> str | None:
-    """Return what has this mode, if it is neither a regular file nor a directory."""
+    """Return the kind of file with this mode, if it is neither a regular file nor a directory."""
     return _KINDS.get(stat.S_IFMT(mode))
 
 
@@ -43,7 +43,7 @@ def _not_regular(path: str, kind: str) -> LogDirectoryError:
 
 
 def _opened(path: str, flags: int) -> tuple[int, int]:
-    """Return descriptor and size of a file. Raises LogDirectoryError or IsADirectoryError for what is none."""
+    """Return descriptor and size of a regular file. Raises LogDirectoryError or IsADirectoryError for others."""
     descriptor = os.open(path, flags | _FLAGS, 0o644)
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode):
@@ -118,7 +118,7 @@ def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
 
 
 class LocalWritableFile(LocalFile):
-    """A file of this machine that is written as well. One thread writes; any number read."""
+    """A local file for reading and writing. One thread writes, any number read."""
 
     def __init__(self, path: str, *, create: bool = False) -> None:
         flags = os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0)
@@ -126,7 +126,7 @@ class LocalWritableFile(LocalFile):
         self._descriptor, self.size = _opened(path, flags)
 
     def write_at(self, position: int, *pieces: Buffer) -> None:
-        """Write all of `pieces`, one behind the other, from `position` on."""
+        """Write `pieces` without gaps from `position` on."""
         try:
             for piece in pieces:
                 written = os.pwrite(self._descriptor, piece, position)
@@ -175,7 +175,7 @@ class LocalLock:
         _locked.add(self._path)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         self._file.close()
         _locked.discard(self._path)
 
@@ -190,13 +190,13 @@ def _lock(file: IO[bytes], *, shared: bool = False) -> None:
 
 
 class HeldDescriptor:
-    """A descriptor of this process that others are not to have."""
+    """A reserved descriptor of this process."""
 
     def __init__(self) -> None:
         self._descriptor = os.open(os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def close(self) -> None:
-        """Give it back. A second time does nothing."""
+        """Release the descriptor. A second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -206,7 +206,7 @@ class LocalFiles:
     """The file system of this machine."""
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return what the directory `path` holds, by name. A link is what it leads to; a dead one is left out."""
+        """Return the entries of the directory `path` by name. Links are followed; dead links are left out."""
         entries = []
         with os.scandir(path) as found:
             for item in found:
@@ -233,7 +233,7 @@ class LocalFiles:
         return LocalFile(path)
 
     def create(self, path: str) -> LocalWritableFile:
-        """Open a new, empty file at `path`; what was there is emptied."""
+        """Open a new, empty file at `path`. An existing file is truncated."""
         return LocalWritableFile(path, create=True)
 
     def edit(self, path: str) -> LocalWritableFile:
@@ -241,7 +241,7 @@ class LocalFiles:
         return LocalWritableFile(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name, at once, in place of the file that has it."""
+        """Rename a file or directory atomically. It replaces a file of the new name."""
         Path(source).replace(target)
 
     def delete(self, path: str) -> None:
@@ -252,7 +252,7 @@ class LocalFiles:
             found.unlink()
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that is there."""
+        """Make a directory in an existing one."""
         Path(path).mkdir()
 
     def sync_directory(self, path: str) -> None:
@@ -268,7 +268,7 @@ class LocalFiles:
         return Path(path).stat().st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Let the file have been written at `time_ms`."""
+        """Set the modification time of the file."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def hold_descriptor(self) -> HeldDescriptor:
@@ -277,7 +277,7 @@ class LocalFiles:
 
 
 class _Viewed:
-    """A file that is only read, for those that take a WritableFile. Without a file: an empty one."""
+    """A read-only file for callers that take a WritableFile. Without a file: an empty one."""
 
     def __init__(self, path: str, file: ReadableFile | None) -> None:
         self.path, self._file = path, file
@@ -319,9 +319,9 @@ def _only_viewed(path: str) -> OSError:
 
 
 class ViewedFiles:
-    """Another file system as it is: files to edit are opened for reading alone, new ones are empty and not made.
+    """A read-only view of another file system. Files to edit are opened for reading, new files are empty and not made.
 
-    No permission to write is needed. What would change anything raises OSError.
+    It needs no permission to write. Operations that would change anything raise OSError.
     """
 
     def __init__(self, files: WritableFileSystem) -> None:
@@ -345,7 +345,7 @@ class ViewedFiles:
         return self._files.open(path)
 
     def create(self, path: str) -> WritableFile:
-        """Give an empty file; nothing is made at `path`."""
+        """Return an empty file. Nothing is made at `path`."""
         self._new.add(path)
         return _Viewed(path, None)
 
@@ -481,13 +481,13 @@ _FOREIGN_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "Client
 
 
 def _foreign_errors() -> tuple[type[Exception], ...]:
-    """Return what packages of stores raise that is no OSError: of credentials, say, and of connections."""
+    """Return exceptions of stores' packages that are no OSError, such as those for credentials and connections."""
     return tuple(getattr(sys.modules[module], name) for module, name in _FOREIGN_ERRORS if module in sys.modules)
 
 
 @contextlib.contextmanager
 def store_errors(url: str) -> Iterator[None]:
-    """Raise as OSError what a store's own package calls otherwise."""
+    """Raise the exceptions of a store's own package as OSError."""
     try:
         yield
     except _foreign_errors() as error:
@@ -521,9 +521,9 @@ def read_small(file: ReadableFile, *, limit: int = SMALL_FILE_LIMIT) -> bytes:
 
 
 def data_pieces(file: ReadableFile, position: int) -> Iterator[tuple[int, bytes]]:
-    """Yield what a file holds from `position` on, without its longer stretches of zeros: pieces with their positions.
+    """Yield the data of a file from `position` on, without longer runs of zeros: pieces with their positions.
 
-    Holes are not read where the system tells of them. Memory does not grow with the file.
+    Holes are not read if the system reports them. Memory does not grow with the file.
     """
     while (position := _behind_hole(file, position)) < file.size:
         piece = file.read_at(position, _PIECE_BYTES)
@@ -536,7 +536,7 @@ def data_pieces(file: ReadableFile, position: int) -> Iterator[tuple[int, bytes]
 
 
 def _behind_hole(file: ReadableFile, position: int) -> int:
-    """Return the first position from `position` on that may hold data, the file's size where there is none."""
+    """Return the first position from `position` on that may hold data, or the file's size."""
     descriptor = file.fileno()
     if descriptor is None or position >= file.size or not hasattr(os, "SEEK_DATA"):
         return position
@@ -549,7 +549,7 @@ def _behind_hole(file: ReadableFile, position: int) -> int:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in the directory `path` durable. Where directories cannot be opened (Windows), does nothing."""
+    """Make the names in the directory `path` durable. If directories cannot be opened (Windows), do nothing."""
     if os.name == "nt":
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -560,7 +560,7 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, and those above it that are missing; their names are durable. One that is there is no error."""
+    """Make a directory and its missing parents; their names are durable. An existing directory is no error."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for each in missing:
@@ -568,7 +568,7 @@ def make_directory(path: Path) -> None:
 
 
 def exists(files: FileSystem, path: str) -> bool:
-    """Say whether there is anything at `path`."""
+    """Say whether `path` exists."""
     try:
         files.entry(path)
     except FileNotFoundError:
@@ -595,9 +595,9 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def clone_file(source: Path, target: Path) -> None:
-    """Make `target` a durable copy of a file, with its times; its bytes are shared where the file system can do that.
+    """Make `target` a durable copy of a file, with its times. The two share blocks if the file system supports it.
 
-    Both may be written to afterwards: the file system (XFS, Btrfs) copies a block when it is changed. Raises OSError.
+    Both may be written to afterwards: the file system (XFS, Btrfs) copies a changed block. Raises OSError.
     """
     with source.open("rb") as file, target.open("xb") as out:
         if not _shares_blocks(file, out):

@@ -1,9 +1,9 @@
-"""Which entries a segment's index files get, and the files that hold them, as a given Kafka version writes them.
+"""Index files of a segment, as a given Kafka version writes them.
 
-The offset and time index of a log are no function of its bytes alone: a broker adds entries per *append*, and what it
-appended at once (a produce request, a fetched chunk, a cleaner's buffer) is not written down. Where it matters the
-caller says so; the rule without a say is that of Kafka's own recovery, entry by entry. docs/internals/index-files.md
-has the rules, and which real segments each of them reproduces. Sources: Kafka's LogSegment, OffsetIndex and TimeIndex.
+The offset and time index do not follow from the log alone. A broker adds entries per *append*, and the log does not
+record the appends (a produce request, a fetched chunk, a cleaner's buffer). The caller passes them if they matter. The
+default is the rule of Kafka's own recovery: each entry is an append. docs/internals/index-files.md has the rules, and
+which real segments each of them reproduces. Sources: Kafka's LogSegment, OffsetIndex and TimeIndex.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_RELATIVE = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class IndexRules:
-    """What decides over index entries and companions of a log. `of` gives those of a Kafka version.
+    """Rules for index entries and companions of a log. `of` returns those of a Kafka version.
 
     `interval_bytes` and `max_index_bytes` are the settings `index.interval.bytes` and `segment.index.bytes`.
     """
@@ -56,7 +56,7 @@ class IndexRules:
     def of(cls, version: str) -> IndexRules:
         """Return the rules of a release such as "0.8.2.2", or of a line such as "3.9", as its leaders append.
 
-        Raises LogDirectoryError, which says what is known, for any other text.
+        Raises LogDirectoryError, which lists the known releases, for any other text.
         """
         try:
             release = Release.of(version)
@@ -82,7 +82,7 @@ class IndexRules:
         return self.marker_rule is not None
 
     def recovering(self) -> IndexRules:
-        """Return the rules by which the same version makes indexes anew from a log that it finds."""
+        """Return the rules by which the same version rebuilds indexes in a recovery."""
         return replace(self, names_record_of_time=False)
 
     def of_dialect(self, dialect: Dialect) -> IndexRules:
@@ -100,7 +100,7 @@ LATEST_RULES = IndexRules.of(LINES[-1])
 
 @dataclass(frozen=True, slots=True)
 class SegmentIndexes:
-    """The index files of one closed segment; None for a file that is not to be there.
+    """The index files of one closed segment; None for a file that the version does not have.
 
     `largest_timestamp` (ms) is -1 where no entry has one.
     """
@@ -112,7 +112,7 @@ class SegmentIndexes:
     largest_timestamp: int
 
     def files(self) -> Mapping[str, bytes]:
-        """Return the content by suffix, of the files that are to be there."""
+        """Return the content of the files by suffix."""
         named = {
             directory.OFFSET_INDEX: self.offset_index,
             directory.TIME_INDEX: self.time_index,
@@ -124,7 +124,7 @@ class SegmentIndexes:
 
 @dataclass(slots=True)
 class _Columns:
-    """Entries of an index, in the making: pieces of columns."""
+    """Collected entries of an index: pieces of columns."""
 
     pieces: list[tuple[Int64Array, ...]] = field(default_factory=list)
     count: int = 0
@@ -142,10 +142,10 @@ class _Columns:
 
 
 class SegmentIndexer:
-    """Makes the index files of one segment from its entries, which come in order, table after table.
+    """Makes the index files of one segment from its entries, in order, table after table.
 
-    Memory: what the index files hold. `producers` is the state before the segment's first entry, for transactions that
-    began in an earlier segment; it is moved on.
+    Memory: the size of the index files. `producers` is the state before the segment's first entry, for transactions
+    that began in an earlier segment. It is updated.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class SegmentIndexer:
             raise error.locate(shift=start_position) from None
 
     def finish(self) -> SegmentIndexes:
-        """Return the files as they are when the segment is closed: the largest timestamp has its entry at last."""
+        """Return the files of the closed segment, with the last time index entry for the largest timestamp."""
         import numpy as np
 
         base = self.base_offset

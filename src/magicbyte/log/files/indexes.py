@@ -1,8 +1,8 @@
 """The index files beside a segment: offsets, timestamps, aborted transactions, and the enriched one.
 
-All hold big-endian entries of one size. Kafka allocates an offset or time index in advance and cuts it when it closes
-it, so in a file that was not closed zeros follow the last entry. `parse` takes the bytes apart; `verify` proves that
-the entries can be relied on, which a look-up presumes. Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex.
+All have big-endian entries of one size. Kafka preallocates offset and time indexes, and trims them when it closes them.
+So a file that was not closed has zeros after the last entry. `parse` reads the bytes. `verify` checks the entries,
+which a look-up relies on. Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TRANSACTION_VERSION = 0
 def _entries(data: bytes, layout: list[tuple[str, str]]) -> np.ndarray:
     """Return the valid entries of `data` as an array of `layout`.
 
-    All-zero entries at the end are room that was never used; only as the one entry of a file are they taken for one
-    (offset index: the base offset at position 0). Raises CorruptRecordError when the bytes are no whole entries.
+    All-zero entries at the end are preallocated space. A single all-zero entry counts as an entry (offset index: the
+    base offset at position 0). Raises CorruptRecordError if the bytes are no whole entries.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
-"""The names in a log directory: which topics there may be, and what a folder or file of a name is.
+"""Names in a log directory: valid topics, and the meaning of a folder's or file's name.
 
-One table for whoever creates, loads, adopts or reads. What a broker may not create it does not load either, so that
-nothing is taken that is gone after the next start. Source: Kafka's Topic, LocalLog and LogManager.
+One table for creating, loading, adopting and reading. A broker does not load a topic that it may not create. Otherwise
+records could be accepted and be gone after the next start. Source: Kafka's Topic, LocalLog and LogManager.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_OURS: Final = (QUARANTINE, "lost+found")
 
 
 class FolderState(enum.Enum):
-    """What a partition folder is there for; its name says so."""
+    """The purpose of a partition folder, by its name."""
 
     CURRENT = "current"
     DELETE = "delete"  # being deleted: the broker does not read it any more
@@ -47,14 +47,14 @@ class FolderState(enum.Enum):
 
 
 class FolderName(NamedTuple):
-    """What a folder's name says."""
+    """A parsed folder name."""
 
     state: FolderState
     key: TopicPartition
 
 
 class OffsetFile(NamedTuple):
-    """What the name of a file says that is called by an offset. `suffix`: of unfinished work, or empty."""
+    """A parsed file name that begins with an offset. `suffix`: that of unfinished work, or empty."""
 
     offset: int
     kind: str
@@ -62,7 +62,7 @@ class OffsetFile(NamedTuple):
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopicError unless a topic can have this name, and its partitions folders of it."""
+    """Raise InvalidTopicError unless a topic can have this name, also in the names of its folders."""
     if name in ("", ".", ".."):
         raise InvalidTopicError(f"{name!r} is not a valid topic name")
     if len(name) > _LONGEST_TOPIC:
@@ -74,7 +74,7 @@ def check_topic_name(name: str) -> None:
 def check_new_topic(name: str) -> None:
     """Raise unless a topic of this name may be created: InvalidTopicError, or InvalidRequestError for a reserved one.
 
-    InvalidRequestError and its words are those of Kafka 4.
+    InvalidRequestError and its text are those of Kafka 4.
     """
     check_topic_name(name)
     if is_reserved(name):
@@ -82,12 +82,12 @@ def check_new_topic(name: str) -> None:
 
 
 def is_reserved(topic: str) -> bool:
-    """Whether a folder of this topic is somebody else's: no broker's topic has the name."""
+    """Whether the name is reserved: no broker's topic has it, so the folder belongs to another program."""
     return topic == CLUSTER_METADATA
 
 
 def folder_name(path: str) -> FolderName | None:
-    """Return what the last part of a path says as the name of a partition folder; None when it is no such name."""
+    """Return the last part of a path, parsed as the name of a partition folder; None for other names."""
     found = _FOLDER.fullmatch(path.rstrip("/").rpartition("/")[2])
     if found is None or int(found["partition"]) > LARGEST_PARTITION:
         return None
@@ -123,7 +123,7 @@ def why_not_loaded(name: str) -> str | None:
 
 
 def offset_file(name: str) -> OffsetFile | None:
-    """Return what the name of a log's file says; None when it is not named by an offset that a log can have."""
+    """Return the parsed name of a log's file; None if it does not begin with an offset that a log can have."""
     found = _OFFSET_FILE.fullmatch(name)
     if found is None or int(found["offset"]) > LARGEST_OFFSET:
         return None

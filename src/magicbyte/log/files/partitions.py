@@ -1,4 +1,4 @@
-"""Which of the partitions that were found are meant, and where each begins for a reader."""
+"""Select partitions from a search, and find the log start offset of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Named(Protocol):
 
     @property
     def topic(self) -> str | None:
-        """Its topic, None where nothing tells."""
+        """Its topic, None if unknown."""
 
     @property
     def partition(self) -> int | None:
@@ -38,10 +38,10 @@ P = TypeVar("P", bound=Named)
 
 
 def in_use(found: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
-    """Return `found` without the folders of log directories that a broker would not read from.
+    """Return `found` without the folders of log directories that a broker would not read.
 
-    Those are being deleted, are copies under way, or strays: beside the partition itself they would count twice. One
-    whose own path was given stays.
+    These are being deleted or copied, or are strays: beside the partition itself they would count twice. A folder whose
+    own path was given stays.
     """
     return [each for each in found if each.state is FolderState.CURRENT or each.log_directory is None]
 
@@ -72,9 +72,9 @@ def _some(names: Iterable[str | None]) -> str:
 
 
 def log_start_offset(partition: PartitionDirectory) -> int:
-    """Return the offset below which a broker gives no records, though they may still be in the first segments.
+    """Return the log start offset. A broker returns no records below it, though the first segments may have some.
 
-    It is in the log directory's `log-start-offset-checkpoint`; 0 where that does not name the partition. Raises
+    It is in the log directory's `log-start-offset-checkpoint`; 0 if that does not name the partition. Raises
     CorruptRecordError for a damaged checkpoint.
     """
     if partition.topic is None or partition.partition is None:
@@ -98,9 +98,9 @@ def meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
 
 
 def dialect_doubts(partition: PartitionDirectory, dialect: Dialect) -> list[str]:
-    """Return why the partition seems to be in the other dialect than `dialect`, in a line at most; [] if it does not.
+    """Return a line with the reason if the partition seems to be in the other dialect than `dialect`; else [].
 
-    Looks at the entries in the first bytes of the first and of the last segment.
+    Reads the entries in the first bytes of the first and of the last segment.
     """
     for segment in partition.segments[:1] + partition.segments[1:][-1:]:
         with partition.files.open(segment.log.path) as file:

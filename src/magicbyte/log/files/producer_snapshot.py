@@ -1,4 +1,4 @@
-"""`.snapshot` files: what the log knew of each producer at an offset. Source: Kafka's ProducerStateManager.
+"""`.snapshot` files: the state of each producer at an offset. Source: Kafka's ProducerStateManager.
 
 Bytes: int16 version, uint32 CRC-32C of all that follows, int32 count, then 46 bytes per producer.
 """

@@ -1,8 +1,8 @@
-"""What a log knows of its producers and leaders at an offset, moved on batch by batch.
+"""The state of a log's producers and leader epochs at an offset, updated batch by batch.
 
-Kafka keeps it in memory and writes it as `.snapshot` files, `.txnindex` entries and `leader-epoch-checkpoint`; the log
-alone is enough to make it anew. Only magic 2 has any of it. Sources: Kafka's ProducerStateManager, ProducerAppendInfo
-and LeaderEpochFileCache.
+Kafka keeps it in memory and writes it as `.snapshot` files, `.txnindex` entries and `leader-epoch-checkpoint`. It can
+be rebuilt from the log alone. Only magic 2 has it. Sources: Kafka's ProducerStateManager, ProducerAppendInfo and
+LeaderEpochFileCache.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 _NO_EPOCH = -1
 REMEMBERED = 5
-"""Batches per producer that a leader recognises when they come again: as many as a client may have in flight."""
+"""Batches per producer that a leader recognizes as duplicates: as many as a client may have in flight."""
 
 
 class AppendedBatch(NamedTuple):
-    """A batch that is in the log; `timestamp` is its largest, in ms."""
+    """A batch in the log; `timestamp` is its largest, in ms."""
 
     base_sequence: int
     last_sequence: int
@@ -68,9 +68,9 @@ class ProducerStates:
         self._transactions = OpenTransactions()
 
     def append(self, table: BatchTable) -> list[indexes.AbortedTransaction]:
-        """Take in the entries of `table`, unmerged, and return the transactions that they abort, as `.txnindex` has it.
+        """Apply the entries of `table`, unmerged. Return the transactions that they abort, as in a `.txnindex`.
 
-        Raises CorruptRecordError for a marker that says nothing, with its position in the table's buffer.
+        Raises CorruptRecordError for an invalid marker, with its position in the table's buffer.
         """
         aborted = []
         for row in telling_rows(table, max(1, self._remembered)):
@@ -86,7 +86,7 @@ class ProducerStates:
         return aborted
 
     def start_from(self, snapshot: ProducerSnapshot) -> None:
-        """Take over what a snapshot knows, before the first `append`."""
+        """Load a snapshot, before the first `append`."""
         for entry in snapshot.producers:
             self._producers[entry.producer_id] = entry._replace(current_txn_first_offset=NO_OFFSET)
             if self._remembered and entry.last_offset >= 0:
@@ -99,7 +99,7 @@ class ProducerStates:
                 self._transactions.first_offsets[entry.producer_id] = entry.current_txn_first_offset
 
     def snapshot(self) -> ProducerSnapshot:
-        """Return the state as a `.snapshot` file has it, by producer id."""
+        """Return the state as in a `.snapshot` file, by producer id."""
         open_at = self._transactions.first_offsets
         return ProducerSnapshot(
             tuple(
@@ -110,7 +110,7 @@ class ProducerStates:
 
     @property
     def recent_batches(self) -> Mapping[int, Sequence[AppendedBatch]]:
-        """The last `remembered` batches of each producer, of its current epoch; one that it began from is the first."""
+        """The last `remembered` batches of each producer in its current epoch. A snapshot's batch comes first."""
         return self._recent
 
     @property
@@ -123,7 +123,7 @@ class ProducerStates:
         return self._transactions.first_offsets.get(producer_id)
 
     def add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
-        """Take in one batch of a producer; return the transaction that it aborts. Raises as `append` does."""
+        """Apply one batch of a producer; return the transaction that it aborts. Raises as `append` does."""
         producer, epoch = batch.producer_id, batch.producer_epoch
         old = self._producers.get(producer)
         if old is None:
@@ -176,10 +176,10 @@ def _no_batches(producer: int, epoch: int) -> ProducerEntry:
 
 
 def telling_rows(table: BatchTable, remembered: int = 1) -> list[int]:
-    """Return the rows, ascending, without which the state would be another.
+    """Return the rows, ascending, that decide the state.
 
-    Of a row of data batches of one producer, epoch and kind, with no marker of that producer between, only the first
-    (which may begin a transaction) and the last `remembered` count.
+    In a run of data batches of one producer, epoch and kind, without a marker of that producer between them, only the
+    first (which may begin a transaction) and the last `remembered` count.
     """
     import numpy as np
 
@@ -216,7 +216,7 @@ class LeaderEpochs:
         self._has_ended = False  # what was known was forgotten
 
     def append(self, table: BatchTable) -> None:
-        """Take in the entries of `table`, unmerged."""
+        """Apply the entries of `table`, unmerged."""
         import numpy as np
 
         is_batch = np.asarray(table.magic, np.int64) == 2
@@ -232,7 +232,7 @@ class LeaderEpochs:
             self.entries.append(LeaderEpoch(int(epochs[row]), int(table.offset[rows[row]])))
 
     def follow(self, later: LeaderEpochs) -> None:
-        """Take in all that `later` has, which began with the entry behind the last one here."""
+        """Apply the epochs of `later`, which began with the entry after the last one here."""
         if later._has_ended:
             self.entries.clear()
             self._has_ended = True
@@ -240,9 +240,9 @@ class LeaderEpochs:
         self.entries += [each for each in later.entries if each.epoch > known]
 
     def unlike(self, noted: Sequence[LeaderEpoch]) -> Iterator[tuple[LeaderEpoch, int | None]]:
-        """Yield the epochs that a checkpoint has not, or has as if they began later, and where they begin there.
+        """Yield the epochs that a checkpoint lacks or has with a later start, and their start there.
 
-        It may know of more: of leaders without records. And of less: deleted records take their epochs along.
+        A checkpoint may have more epochs, those of leaders without records. It may lack epochs of deleted records.
         """
         starts = dict(noted)
         for entry in self.entries if noted else []:
@@ -254,7 +254,7 @@ class LeaderEpochs:
                 yield entry, known
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Take in that the leader of `epoch` wrote `start_offset`; say whether that is news."""
+        """Add `epoch`, whose leader wrote `start_offset`; say whether it is new."""
         if epoch <= (self.entries[-1].epoch if self.entries else _NO_EPOCH):
             return False
         while self.entries and self.entries[-1].start_offset >= start_offset:
@@ -263,20 +263,20 @@ class LeaderEpochs:
         return True
 
     def end_with_older(self) -> bool:
-        """Take in a message of magic 0 or 1; say whether epochs were forgotten for it."""
+        """Apply a message of magic 0 or 1; say whether it removed epochs."""
         forgets = self._ends_with_older and bool(self.entries)
         if forgets:
             self.entries.clear()
         return forgets
 
     def truncate_end(self, offset: int) -> bool:
-        """Forget epochs that begin at `offset` or behind it; say whether there were any."""
+        """Remove epochs that begin at `offset` or later; say whether there were any."""
         count = len(self.entries)
         self.entries = [each for each in self.entries if each.start_offset < offset]
         return len(self.entries) < count
 
     def truncate_start(self, offset: int) -> bool:
-        """Forget epochs that end at `offset` or before it; one that goes on there begins there. Say whether any did."""
+        """Remove epochs that end at `offset` or earlier; one that continues begins there. Say whether any changed."""
         before = [each for each in self.entries if each.start_offset < offset]
         if not before:
             return False

@@ -1,6 +1,7 @@
-"""Reading a partition's log: closed entries or records, by ranges, with damage told and never hidden.
+"""Reading a partition's log: closed entries or records, by ranges. All damage is reported.
 
-A log is read in chunks of a few MiB, so memory does not grow with it. Several threads read it by `archive/blocks.py`.
+A log is read in chunks of a few MiB, so memory does not grow with it. `archive/blocks.py` reads it with several
+threads.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Isolation(enum.Enum):
 
 
 DamageHandler = Callable[[CorruptRecordError], None]
-"""Called for each damage, which names file and position: raise it to stop, return to go on behind it."""
+"""Called for each damage, with file and position: raise it to stop, return to continue after it."""
 
 
 def stop_at_damage(error: CorruptRecordError) -> None:
@@ -53,7 +54,7 @@ def stop_at_damage(error: CorruptRecordError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Whole entries of one file. `position` is where in the file the table's buffer begins, in bytes."""
+    """Whole entries of one file. `position` is the position of the table's buffer in the file, in bytes."""
 
     path: str
     position: int
@@ -62,7 +63,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which records are wanted: offsets from `first` to below `end`, timestamps (ms) from `since` to below `until`."""
+    """Limits of a read: offsets from `first` to below `end`, timestamps (ms) from `since` to below `until`."""
 
     first: int = 0
     end: int = _MAX_OFFSET
@@ -86,9 +87,9 @@ def read_chunks(
 ) -> Iterator[Chunk]:
     """Yield the entries of one `.log` file that begin in [start, end), a chunk at a time.
 
-    `start` is the position of an entry. An entry larger than `limit` is damage, too, and only a smaller one that goes
-    on behind the file is a truncated tail. Behind an entry whose size or magic byte is wrong, nothing of the file can
-    be found again: the walk ends there, after `on_damage`.
+    `start` is the position of an entry. An entry larger than `limit` is damage, too. A smaller one that exceeds the
+    file is a truncated tail. After an entry with a wrong size or magic byte nothing of the file can be found: the walk
+    ends there, after `on_damage`.
     """
     stop = file.size if end is None else min(end, file.size)
     rules = ScanRules(dialect, limit, merge)
@@ -105,8 +106,8 @@ def walk_range(
 ) -> Generator[Chunk | CorruptRecordError, None, int | None]:
     """Yield the chunks and the damage of the entries that begin from `position` to below `stop`.
 
-    Returns the position behind the last of them, None if nothing can be found behind damage. `sliced`: entries go on
-    behind `stop`, and those that begin there are left out.
+    Returns the position after the last of them, or None if nothing can be found after damage. `sliced`: more entries
+    follow at `stop`, and are left out.
     """
     file, limit = window.file, rules.limit
     wanted = 0
@@ -140,7 +141,7 @@ def walk_range(
 
 
 class ScanRules(NamedTuple):
-    """How entries are found: the most bytes that one may have, and whether plain neighbours are one row (`scan`)."""
+    """Rules of the walk: the maximum size of an entry, and whether adjacent plain messages are one row (`scan`)."""
 
     dialect: Dialect
     limit: int = DEFAULT_MAX_BATCH_BYTES
@@ -148,9 +149,9 @@ class ScanRules(NamedTuple):
 
 
 class Buffers:
-    """Memory for chunks, used again when nothing looks into it any more: new memory costs more than reading does.
+    """Memory for chunks, reused when no view of it is left: new memory costs more than reading.
 
-    Any number of threads may ask. `kept`: buffers that are kept for later chunks.
+    Any number of threads may use it. `kept`: the number of buffers kept for later chunks.
     """
 
     def __init__(self, kept: int = 6) -> None:
@@ -158,7 +159,7 @@ class Buffers:
         self._known: deque[bytearray] = deque()  # its single operations are atomic; a buffer being tried is not in it
 
     def unused(self, size: int) -> memoryview:
-        """Return `size` bytes or more; they are in use as long as this view, or one made of it, is alive."""
+        """Return `size` bytes or more. They are in use as long as this view, or one made of it, is alive."""
         unused: bytearray | None = None
         for _ in range(len(self._known)):
             try:
@@ -184,7 +185,7 @@ class Buffers:
 
 
 class Window:
-    """Reads a file by views. With `prepare`, a range is read before it is known which parts of it are asked for."""
+    """Reads a file by views. `prepare` reads a range before its parts are requested."""
 
     SLACK = 64 << 10  # bytes behind a prepared range that are read with it: most entries that begin in it end there
     ROOM = 1 << 20  # bytes behind it that its buffer has room for: the largest entry of a broker with usual settings
@@ -201,9 +202,9 @@ class Window:
         self._start, self._end = start, start + self.file.read_into(start, self._whole[: max(most, 0)])
 
     def read(self, position: int, size: int, least: int | None = None) -> memoryview:
-        """Return the bytes from `position` on: `size` of them or more, fewer only where the file ends.
+        """Return the bytes from `position` on: `size` of them or more, fewer only at the end of the file.
 
-        Of what is prepared `least` bytes (default: `size`) are enough.
+        From a prepared range `least` bytes (default: `size`) suffice.
         """
         first, least = position - self._start, size if least is None else least
         if self._start <= position < self._end and first + least <= len(self._whole):
@@ -233,7 +234,7 @@ def _begun_before(table: BatchTable, stop: int) -> BatchTable:
 
 
 def _tail_of_zeros(file: ReadableFile, position: int, view: memoryview) -> TruncatedLogError | None:
-    """Return the error for a file that holds nothing but zeros from `position` on, else None."""
+    """Return the error for a file with only zeros from `position` on, else None."""
     at = position
     while not any(view):
         at += len(view)
@@ -245,7 +246,7 @@ def _tail_of_zeros(file: ReadableFile, position: int, view: memoryview) -> Trunc
 
 
 def _located(error: CorruptRecordError, file: ReadableFile, entry: memoryview) -> CorruptRecordError:
-    """Add the file, and the offset that the damaged `entry` begins with."""
+    """Add the file, and the first offset of the damaged `entry`."""
     if len(entry) >= 8 and any(entry[:HEADER_TO_MAGIC]):
         offset = int.from_bytes(entry[:8], "big", signed=True)
         error.locate(offsets=(offset, offset))
@@ -255,9 +256,9 @@ def _located(error: CorruptRecordError, file: ReadableFile, entry: memoryview) -
 def decode_chunk(
     chunk: Chunk, rows: Sequence[int], options: DecodeOptions, on_damage: DamageHandler
 ) -> Iterator[RecordColumns]:
-    """Yield the records of some rows of a chunk; go on behind each damage that `on_damage` lets pass.
+    """Yield the records of some rows of a chunk; continue after each damage if `on_damage` returns.
 
-    After damage the rows are taken in steps that double from one on, so that time stays linear where all is damaged.
+    After damage rows are read in steps that double from one on, so that time stays linear if everything is damaged.
     """
     table, at, step = chunk.table, 0, len(rows)
     while at < len(rows):
@@ -320,10 +321,10 @@ class SegmentReader:
         return index.floor(first)[1] if index is not None else 0
 
     def transactions(self, *, first: int = 0, limit: int = DEFAULT_MAX_BATCH_BYTES) -> TransactionScan:
-        """Find the partition's aborted and open transactions by a shallow walk; what is damaged is left out.
+        """Find the partition's aborted and open transactions by a shallow walk. Damaged entries are left out.
 
-        `first`: those that matter to a reader from this offset on, if it is not behind the last stable offset. Raises
-        CorruptRecordError only for a marker that says nothing: reading the records would not tell of it.
+        `first`: only those that concern a reader from this offset on, if it is not beyond the last stable offset.
+        Raises CorruptRecordError only for an invalid marker, which reading the records would not report.
         """
         return scan_transactions(self._facts(limit, stop_at_damage, first), first)
 
@@ -351,7 +352,7 @@ class SegmentReader:
         on_damage: DamageHandler = stop_at_damage,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Iterator[RecordColumns]:
-        """Yield the selected records in offset order. `progress` is told the bytes of each chunk that was read."""
+        """Yield the selected records in offset order. `progress` is called with the bytes of each chunk."""
         selection, committed = self.narrowed(selection, options, on_damage)
         for chunk in self.chunks(first=selection.first, merge=True, limit=options.limit, on_damage=on_damage):
             rows, more = select_rows(chunk.table, selection, committed)
@@ -366,7 +367,7 @@ class SegmentReader:
     def narrowed(
         self, selection: Selection, options: DecodeOptions, on_damage: DamageHandler
     ) -> tuple[Selection, CommittedFilter | None]:
-        """Return what of `selection` is to be read, and what of its rows is committed (None: all that is read)."""
+        """Return the part of `selection` to read, and which of its rows are committed (None: all)."""
         kernel.expect(sum(segment.log.size for segment in self.segments_from(selection.first)))
         if selection.isolation is not Isolation.READ_COMMITTED:
             return selection, None
@@ -376,7 +377,7 @@ class SegmentReader:
 
 
 def held_bytes(step: object) -> int:
-    """Return about how many bytes stay in memory for the sake of `step`, if it is RecordColumns; else 0."""
+    """Return about how many bytes `step` keeps in memory, if it is RecordColumns; else 0."""
     from magicbyte.records.columns import RecordColumns
 
     if not isinstance(step, RecordColumns):

@@ -1,4 +1,4 @@
-"""What a topic's settings mean for the storage of its logs. Names and defaults are Kafka's, but for ours."""
+"""The settings of a topic for the storage of its logs. Names and defaults are Kafka's, except our own settings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment is rolled: a compacted topic's may not stay out of the cleaner's reach."""
+        """The age at which a segment is rolled. For a compacted topic also `max.compaction.lag.ms` limits it."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
 

@@ -1,7 +1,7 @@
-"""One `log.dir` of a broker: the logs in it, and the files beside them that say how far each of them can be trusted.
+"""One `log.dir` of a broker: its logs, and the checkpoints and other files beside them.
 
-Its files are Kafka's, name for name. Nothing in here waits or keeps time: `flush_due`, `retain`, `remove_deleted` and
-the checkpoints are called by the owner, at Kafka's intervals or its own. Sources: Kafka's LogManager and LogLoader.
+Its files have Kafka's names and content. It has no timer: the owner calls `flush_due`, `retain`, `remove_deleted` and
+the checkpoints, at Kafka's intervals or its own. Sources: Kafka's LogManager and LogLoader.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _REPAIR = "`magicbyte serve --repair` keeps what is sound of it, and puts the re
 
 
 class Identity(NamedTuple):
-    """Whose directory it is, as `meta.properties` says."""
+    """The owner of the directory, by `meta.properties`."""
 
     broker_id: int
     cluster_id: str | None = None
@@ -73,13 +73,13 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a directory needs besides its path. `config_of` gives the configuration of each partition's log.
+    """Parameters of a directory besides its path. `config_of` returns the configuration of each partition's log.
 
-    `rules` are those of the Kafka version whose files it is to have. `token` makes 32 hexadecimal digits, never the
-    same; `jitter` a number from 0 to the given one. `refused` says of partitions that have a folder which are not to
-    be opened, and why. `repairs`: a log that cannot be opened as it is may lose what is damaged in it.
-    `max_open_files`: how many files of its logs are open at a time. `checkpoint_lock` is held while a checkpoint is
-    written: threads that truncate different logs write the same file.
+    `rules` are those of the Kafka version whose files it writes. `token` returns 32 hexadecimal digits, each time
+    others; `jitter` a number from 0 to the given one. `refused` returns which partitions with a folder must not be
+    opened, with the reasons. `repairs`: damage may be cut out of a log that cannot be opened. `max_open_files`: the
+    number of open files of its logs. `checkpoint_lock` is held while a checkpoint is written, because threads that
+    truncate different logs write the same file.
     """
 
     config_of: Callable[[TopicPartition], LogConfig]
@@ -103,14 +103,14 @@ class Offline(NamedTuple):
 class LogDirectory:
     """An open log directory: `logs` by partition. It is locked, and offline after the first failure of its disk.
 
-    `offline` are the partitions that something lies there for that is not opened; all others are served. `notes`: a
-    line for each thing that was damaged, missing or none of a broker's when it was opened, and what became of it.
+    `offline` are the partitions of which something lies here and was not opened; all others are served. `notes`: a line
+    for each damaged, missing or foreign file at the start, with the action taken.
 
-    A log may be made while another thread is in any other call but those that open, close and delete.
+    A log may be created while another thread is in any other call, except those that open, close and delete.
 
-    While `health.error` is set, each change raises LogDirectoryOfflineError, and no mark of a clean shutdown is left.
-    `was_clean`: whether whoever had it before closed it. `quarantined`: files and directories in `quarantine/` when
-    it was opened, and the bytes of these files, holes included; nothing here deletes them.
+    While `health.error` is set, each change raises LogDirectoryOfflineError, and no clean shutdown marker is written.
+    `was_clean`: whether the last owner closed it. `quarantined`: files and directories in `quarantine/` at the start,
+    and the bytes of these files, holes included. Nothing here deletes them.
     """
 
     def __init__(self, files: OpenFiles, path: str, settings: Settings, lock: Lock) -> None:
@@ -200,7 +200,7 @@ class LogDirectory:
             self.checkpoint_high_watermarks()
 
     def _found(self, monotonic_ms: int) -> list[TopicPartition]:
-        """Return the partitions whose logs are to be opened, by the names of their folders; take note of all others."""
+        """Return the partitions to open, by the names of their folders; note all others."""
         folders = {entry.name for entry in self.files.list(self.path) if entry.is_directory}
         keys = []
         for name in self.files.names(self.path):
@@ -226,7 +226,7 @@ class LogDirectory:
     def _bring_up(
         self, key: TopicPartition, monotonic_ms: int, found: Mapping[str, Mapping[TopicPartition, int]]
     ) -> None:
-        """Open the log of a partition; it is offline if that cannot be. Raises OSError for a disk that fails."""
+        """Open the log of a partition. If it cannot be opened, it is offline. Raises OSError for a failing disk."""
         metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
         try:
             self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
@@ -296,7 +296,7 @@ class LogDirectory:
             raise LogDirectoryError(f"{path}: expected cluster {wanted.cluster_id}, found {found.cluster_id}")
 
     def close(self) -> None:
-        """Close all logs and leave the mark that says so, last of all; none while a log waits for its recovery."""
+        """Close all logs, and write the clean shutdown marker last; no marker while a log needs a recovery."""
         try:
             for log in self.logs.values():
                 log.close()
@@ -315,7 +315,7 @@ class LogDirectory:
             self.release()
 
     def release(self) -> None:
-        """Let go of everything, as it is."""
+        """Close all files as they are."""
         for log in self.logs.values():
             log.release()
         self.files.close()
@@ -324,7 +324,7 @@ class LogDirectory:
     # ---- partitions
 
     def create(self, key: TopicPartition, *, monotonic_ms: int, topic_id: uuid.UUID | None = None) -> PartitionLog:
-        """Make the log of a partition that is not there yet. It is durable, and empty, when this returns.
+        """Create the log of a new partition. It is durable, and empty, when this returns.
 
         Raises LogDirectoryOfflineError for a partition that is offline, or whose name something else in the directory
         has; InvalidTopicError or InvalidRequestError for one that would not be loaded again.
@@ -357,7 +357,7 @@ class LogDirectory:
             return set(self.files.names(self.path))
 
     def delete(self, key: TopicPartition, *, monotonic_ms: int) -> None:
-        """Take the log of a partition away. Its files go after `file.delete.delay.ms` (`remove_deleted`)."""
+        """Delete the log of a partition. Its files are deleted after `file.delete.delay.ms` (`remove_deleted`)."""
         self.take_away(key, monotonic_ms=monotonic_ms).release()
 
     def take_away(self, key: TopicPartition, *, monotonic_ms: int) -> PartitionLog:
@@ -390,7 +390,7 @@ class LogDirectory:
             self._deleted.append((due_ms, target))
 
     def _forget(self, key: TopicPartition) -> None:
-        """Have the checkpoints say nothing of a log: one of the same name may come, which cannot be trusted yet."""
+        """Remove a log from the checkpoints: they must not apply to a later log of the same name."""
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
@@ -415,9 +415,9 @@ class LogDirectory:
     def retain(
         self, now: Moment, damaged: Callable[[TopicPartition, CorruptRecordError], None]
     ) -> dict[TopicPartition, list[Removed]]:
-        """Delete what is due in all logs; return what went, of the logs that lost anything.
+        """Apply retention to all logs; return the deletions of each log that lost something.
 
-        `damaged` is told of each log in which damage hides what is due: the others lose what is due all the same.
+        `damaged` is called for each log in which damage hides the segments that are due. The others are not affected.
         """
         found = {}
         for key, log in list(self.logs.items()):
@@ -443,19 +443,19 @@ class LogDirectory:
         return count + len(due)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write down how far each log is durable."""
+        """Write the recovery points."""
         self._put_offsets(
             checkpoints.RECOVERY_POINT, lambda: {key: log.recovery_point for key, log in list(self.logs.items())}
         )  # fmt: skip
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write down the high watermarks."""
+        """Write the high watermarks."""
         self._put_offsets(
             checkpoints.HIGH_WATERMARK, lambda: {key: log.high_watermark for key, log in list(self.logs.items())}
         )  # fmt: skip
 
     def checkpoint_log_starts(self) -> None:
-        """Write down where the logs start that do not start with their first segment."""
+        """Write the log start offsets of logs that do not start with their first segment."""
         if self.settings.rules.has_producers:
             self._put_offsets(
                 checkpoints.LOG_START,
@@ -467,7 +467,7 @@ class LogDirectory:
             )
 
     def checkpoint_cleaner(self, key: TopicPartition, first_dirty_offset: int) -> None:
-        """Write down how far the cleaner has come with a log."""
+        """Write the cleaner's progress in a log."""
         self.cleaner_offsets[key] = first_dirty_offset
         self._put_offsets(checkpoints.CLEANER, lambda: self._known(self.cleaner_offsets))
 

@@ -1,9 +1,8 @@
-"""The log of one partition: segments, one behind the other, of which the last is appended to.
+"""The log of one partition: a sequence of segments. Appends go to the last one.
 
-No thread, clock or timer: dates come in as `now_ms`, readings of the monotonic clock as `monotonic_ms`, both
-as a `Moment`, and what is to be done later is done by whoever owns the log, by
-`flush`, `delete_old_segments` and `remove_deleted`. Calls that change the log are made one at a time. Sources: Kafka's
-UnifiedLog, LocalLog and LogSegments.
+It has no thread, clock or timer. Callers pass dates as `now_ms`, the monotonic clock as `monotonic_ms`, and both as a
+`Moment`. The owner of the log calls `flush`, `delete_old_segments` and `remove_deleted` for later work. Calls that
+change the log are made one at a time. Sources: Kafka's UnifiedLog, LocalLog and LogSegments.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _COPY_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """A sync that is under way: `run` it, in a thread if you like, then hand it to `PartitionLog.flushed`."""
+    """A pending sync: call `run`, in any thread, then pass it to `PartitionLog.flushed`."""
 
     file: OpenFile
     end_offset: int
@@ -55,8 +54,8 @@ class Flush:
 class PartitionLog:
     """An open log. Offsets: `log_start_offset` <= `recovery_point`, `high_watermark` <= `log_end_offset`.
 
-    All below `recovery_point` is durable. Every change that fails for an I/O error, and every one after it, raises
-    LogDirectoryOfflineError: nothing is acknowledged that is not known to be written.
+    Everything below `recovery_point` is durable. A change that fails with an I/O error, and every later one, raises
+    LogDirectoryOfflineError: nothing is acknowledged that may not be written.
     """
 
     def __init__(
@@ -102,13 +101,12 @@ class PartitionLog:
         jitter: Callable[[int], int] = lambda _most: 0,
         mends: Mends = Mends.TORN_END,
     ) -> PartitionLog:
-        """Open the log in `folder`, made if need be, mend what a crash left, and make it ready to be appended to.
+        """Open the log in `folder` for appends. Create it if need be, and recover it after a crash.
 
-        `clean`, `recovery_point` and `log_start_offset` are what the log directory's files say. `lowered` is called
-        when a truncation has lowered the recovery point, before anything is cut off: the new one is durable from then
-        on.
-        `jitter` draws a number from 0 to the given one. Raises LogDirectoryError for a log of another dialect, and
-        CorruptRecordError where damage would have to be cut off that `mends` does not name.
+        `clean`, `recovery_point` and `log_start_offset` come from the log directory's files. `lowered` is called with a
+        lower recovery point before a truncation, and makes it durable. `jitter` draws a number from 0 to the given one.
+        Raises LogDirectoryError for a log of another dialect, and CorruptRecordError if a recovery would have to
+        truncate damage that `mends` does not name.
         """
         files = bounded(files, health := health or Health(folder))
         with health:
@@ -146,7 +144,7 @@ class PartitionLog:
         return self
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Let `config` hold for what comes, the segment that is appended to included. The dialect stays.
+        """Apply `config` to later calls, also for the active segment. The dialect does not change.
 
         It may be called while another thread is in any other call.
         """
@@ -155,7 +153,7 @@ class PartitionLog:
 
     @property
     def active(self) -> Segment:
-        """The segment that is appended to."""
+        """The segment that takes appends."""
         return self.segments[-1]
 
     @property
@@ -165,7 +163,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where readers of committed records have to stop: the first open transaction, or the high watermark."""
+        """The end for readers of committed records: the first open transaction, or the high watermark."""
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
@@ -175,9 +173,9 @@ class PartitionLog:
     # ---- appending
 
     def append(self, records: RecordSet, now: Moment) -> None:
-        """Write a set, whose offsets begin at `log_end_offset` or behind it. Durable after the next flush.
+        """Write a set with offsets from `log_end_offset` on, or later ones. Durable after the next flush.
 
-        Raises LogDirectoryError for offsets that are not behind those that are there.
+        Raises LogDirectoryError for offsets below the log end offset.
         """
         if records.first_offset < self.log_end_offset or records.last_offset < records.first_offset:
             raise LogDirectoryError(
@@ -249,19 +247,19 @@ class PartitionLog:
     # ---- durability
 
     def begin_flush(self) -> Flush | None:
-        """Return the sync that makes all durable that was appended so far; None when it is, or the log was let go."""
+        """Return the sync for all appends so far; None if they are durable, or the log was released."""
         if self.recovery_point >= self.log_end_offset or self._is_released:
             return None
         return Flush(self.active.log, self.log_end_offset, self.generation)
 
     def flushed(self, flush: Flush, monotonic_ms: int) -> None:
-        """Take in that `flush` was run: what it covers can be acknowledged, unless it was truncated meanwhile."""
+        """Apply a finished `flush`: its records can be acknowledged, unless they were truncated meanwhile."""
         if flush.generation == self.generation:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
             self.last_flush_at_ms = monotonic_ms
 
     def flush(self, monotonic_ms: int) -> None:
-        """Make all durable that was appended so far."""
+        """Make all appends so far durable."""
         flush = self.begin_flush()
         if flush is not None:
             with self.health:
@@ -275,7 +273,7 @@ class PartitionLog:
         )
 
     def close(self) -> None:
-        """Make everything durable as a closed log is, so that it can be opened without a look into it, and let go."""
+        """Make the log durable in its closed form, so that it opens without a recovery, and release it."""
         with self.health:
             self.active.finish()
             if self.config.rules.has_producers and self.log_end_offset > self.segments[0].base_offset:
@@ -286,7 +284,7 @@ class PartitionLog:
         self.release()
 
     def release(self) -> None:
-        """Let go of all open files, as they are. What was not durable by then is not to be acknowledged."""
+        """Close all open files as they are. Records that are not durable by then must not be acknowledged."""
         self._is_released = True
         self.generation += 1
         for segment in self.segments:
@@ -296,18 +294,18 @@ class PartitionLog:
     # ---- reading
 
     def segments_from(self, offset: int) -> list[Segment]:
-        """Return the segments from the one on that may hold `offset`; all where it lies before them."""
+        """Return the segments from the one that may hold `offset`; all of them if it is before them."""
         at = bisect.bisect_right(self.segments, offset, key=lambda each: each.base_offset) - 1
         return self.segments[max(at, 0) :]
 
     def read(
         self, offset: int, max_bytes: int, *, upper: int | None = None, whole_first: bool = True
     ) -> FileSlice | None:
-        """Return up to `max_bytes` of the log from the first entry on that reaches `offset`.
+        """Return up to `max_bytes` of the log, from the first entry whose last offset is at least `offset`.
 
         `upper`: entries that reach this offset (high watermark, last stable offset) are left out. `whole_first`: at
-        least one entry, whatever its size. None when there is nothing yet. Raises OffsetOutOfRangeError for an offset
-        below the log's start or behind its end.
+        least one entry, whatever its size. None if there is no entry yet. Raises OffsetOutOfRangeError for an offset
+        below the log start offset or above the log end offset.
         """
         lowest = (
             self.log_start_offset if self.config.rules.release.reads_from_log_start else self.segments[0].base_offset
@@ -331,9 +329,10 @@ class PartitionLog:
     # ---- truncation
 
     def truncate_to(self, offset: int, monotonic_ms: int) -> bool:
-        """Cut off all from `offset` on; the log ends there then, and if that is inside a batch its data before.
+        """Truncate the log to `offset`, its new log end offset. If that is inside a batch, the data ends before the
+        batch.
 
-        Epochs that begin there are forgotten, even where no record is cut. Says whether records were.
+        Epochs from there on are removed, even if no record is cut. Returns whether records were cut.
         """
         if offset >= self.log_end_offset:
             with self.health:
@@ -351,7 +350,7 @@ class PartitionLog:
         return True
 
     def truncate_fully(self, offset: int, monotonic_ms: int) -> None:
-        """Delete all; the log is empty then, and begins at `offset`."""
+        """Delete all records. The empty log begins at `offset`."""
         self._lower(offset)
         with self.health:
             while self.segments:
@@ -368,7 +367,7 @@ class PartitionLog:
             self._lowered()
 
     def _end_at(self, offset: int, monotonic_ms: int) -> None:
-        """Let the log end at `offset`, where its data ends at or before that."""
+        """Set the log end offset to `offset`; the data ends at or before it."""
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -381,7 +380,7 @@ class PartitionLog:
     # ---- retention
 
     def delete_records(self, offset: int) -> int:
-        """Let the log start at `offset`, -1 for the high watermark; the files go with the next retention. Returns it.
+        """Set the log start offset, -1 for the high watermark, and return it. The next retention deletes the files.
 
         Raises OffsetOutOfRangeError above the high watermark.
         """
@@ -396,10 +395,10 @@ class PartitionLog:
         return self.log_start_offset
 
     def delete_old_segments(self, now: Moment) -> list[Removed]:
-        """Delete the segments that are due, and cut the head of the first that stays where the log is one that has it.
+        """Delete the segments that are due. With head truncation, also cut the head of the first remaining one.
 
-        Files are renamed, and gone after `file.delete.delay.ms` (`remove_deleted`). A log that loses all begins anew
-        with an empty segment at its end.
+        Files are renamed, and deleted after `file.delete.delay.ms` (`remove_deleted`). A log that loses all segments
+        gets an empty segment at its end.
         """
         with self.health:
             if self.config.dialect is Dialect.ENRICHED:
@@ -420,22 +419,22 @@ class PartitionLog:
         return removed
 
     def retention(self, now_ms: int) -> Retention:
-        """Return what decides on which segments `delete_old_segments` would take away now."""
+        """Return the rules by which `delete_old_segments` would delete segments now."""
         return Retention(self.config, now_ms, self.log_start_offset, self.high_watermark, self.log_end_offset)
 
     def _start_at(self, offset: int) -> None:
-        """Let the log start at `offset` at least."""
+        """Raise the log start offset to `offset`, if it is lower."""
         self.log_start_offset = max(self.log_start_offset, offset)
         self.epoch_file.truncate_start(self.log_start_offset)
         self.producers.drop_snapshots_before(self.log_start_offset)
 
     def remove_deleted(self, monotonic_ms: int) -> int:
-        """Delete the files of segments whose delay has passed; return how many segments there were."""
+        """Delete the files of segments whose delay has passed; return the number of segments."""
         with self.health:
             return self._deleted.remove_due(monotonic_ms)
 
     def _cut_head(self, head: Removed, now: Moment) -> None:
-        """Cut off the head of the first segment: a new file with the rest takes its place."""
+        """Replace the first segment by a new file without its head."""
         segment = self.segments[0]
         if segment is self.active:
             self.roll(now.monotonic_ms)
@@ -458,11 +457,12 @@ class PartitionLog:
         return Segment.create(self.files, self.folder, base_offset, self.config, suffix=CLEANED)
 
     def replace(self, old: Sequence[Segment], new: Segment, now: Moment) -> None:
-        """Put `new` in place of `old`, neighbours of the log that are not active, at once as far as a crash can see.
+        """Replace `old`, adjacent segments that are not active, by `new`: after a crash the log has the one or the
+        other.
 
         `new` comes from `new_segment`; its offsets lie within those of `old`. Segments of `old` that retention deleted
-        meanwhile are left out. A crash before `new` is durably called `.swap` leaves the old ones, or the new one if
-        all of its names were, a crash behind it the new one. No sync is needed before that: the old ones are whole.
+        meanwhile are left out. A crash before `new` is durably named `.swap` leaves the old ones, or the new one if all
+        of its names were durable. A later crash leaves the new one. No sync is needed before: the old ones are whole.
         """
         with self.health:
             old = [each for each in old if each in self.segments]

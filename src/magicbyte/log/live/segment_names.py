@@ -1,4 +1,4 @@
-"""The names of a log's files: of one segment, where they change as it enters or leaves the log, and of a folder."""
+"""The names of a log's files: of one segment, with its renames into and out of the log, and of a folder."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class SegmentNames:
         return exists(self.files, self.path(kind))
 
     def rename(self, suffix: str, *, snapshot: bool = False, log_first: bool = False) -> None:
-        """Put `suffix` behind the names of all files, in place of the present one; the log's comes first.
+        """Replace the suffix in the names of all files by `suffix`, that of the log first.
 
-        `snapshot`: behind that of the producer snapshot at the base offset, too. `log_first`: the log's new name is
-        durable before any other changes, so that it is never found without an index that it had.
+        `snapshot`: also that of the producer snapshot at the base offset. `log_first`: the log's new name is durable
+        before any other name changes, so that it is never found without an index that it had.
         """
         for kind in (LOG, *COMPANIONS, *([SNAPSHOT] if snapshot else [])):
             if not self.has(kind):
