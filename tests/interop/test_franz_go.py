@@ -32,8 +32,8 @@ def program() -> tuple[Path, Path]:
     """Give the test program and the folder that it runs in."""
     if shutil.which("go") is None:
         pytest.skip("needs Go: apt-get install golang")
-    told = subprocess.run(
-        ["go", "list", "-m", "-json", MODULE], cwd=GO, check=True, stdout=subprocess.PIPE, text=True
+    told = subprocess.run(  # `go list` has no folder for a module that nobody has downloaded
+        ["go", "mod", "download", "-json", MODULE], cwd=GO, check=True, stdout=subprocess.PIPE, text=True
     ).stdout  # fmt: skip
     folder = Path(json.loads(told)["Dir"])
 
