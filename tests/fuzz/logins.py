@@ -41,7 +41,7 @@ class _AtOnce:
     async def run(self, work: Any, *arguments: Any, **named: Any) -> Any:
         return work(*arguments, **named)
 
-    soon = run
+    run_short = run
 
     async def warm_kernels(self) -> None:
         """Load nothing."""
