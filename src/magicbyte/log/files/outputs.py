@@ -1,7 +1,7 @@
-"""Where a command may write: outside of its inputs, and under the final name only when all of it is on the disk.
+"""Outputs of commands: outside of the inputs, and under the final name only when complete and on the disk.
 
 `refuse_overlap` compares outputs with inputs, for every command and for the pipeline. `whole_file` and `whole_folder`
-make an output under a name that nobody can foresee, readable by its owner alone, and rename it when it is whole.
+make an output under a random name, readable by its owner alone, and rename it when it is complete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from magicbyte.log.files.directory import PartitionDirectory
 
 SCRATCH = ".magicbyte-"
-"""What names of unfinished outputs begin with; random characters follow."""
+"""Prefix of the names of unfinished outputs; random characters follow."""
 _DEVICES = ("/dev", "/proc")
 
 
@@ -40,9 +40,9 @@ class _Identity(NamedTuple):
 
 
 def local_output(place: str, *, folder: bool) -> Path:
-    """Return the path of this machine that a path or a file: URL names, to be written.
+    """Return the local path of an output, given as a path or a file: URL.
 
-    Raises ValueError for the URL of another store and, where a `folder` is written, for what is none.
+    Raises ValueError for the URL of another store and, if a `folder` is to be written, for an existing file.
     """
     local = local_path(place)
     if local is None:
@@ -56,10 +56,10 @@ def local_output(place: str, *, folder: bool) -> Path:
 def inputs_of(
     paths: Iterable[str], partitions: Iterable[PartitionDirectory], others: Iterable[str | Path] = ()
 ) -> list[str]:
-    """Return what a command reads, for `refuse_overlap`: the given paths, and the partitions found there.
+    """Return the inputs of a command, for `refuse_overlap`: the given paths, and the partitions found there.
 
-    Of a path to a single segment that is its folder, if the folder has a partition's name; of any other folder, such as
-    one that the segment was downloaded into, only the log and its companions.
+    For a path to a single segment this is its folder, if the folder has a partition's name. In other folders, such as a
+    download folder, it is only the log and its companions.
     """
     from magicbyte.log.files.directory import LOG
     from magicbyte.log.files.names import folder_name
@@ -77,11 +77,11 @@ def inputs_of(
 
 
 def refuse_overlap(output: str | Path, inputs: Iterable[str | Path], *, fills: bool = True) -> None:
-    """Raise LogDirectoryError where writing `output` would change an input: is one, lies in one, or holds one.
+    """Raise LogDirectoryError if `output` is an input, lies in one, or contains one.
 
-    Both may be paths of this machine or URLs, the output need not exist. Symbolic links, `..`, mounts and file systems
-    that ignore case are followed to the file itself; a file is also compared by its hard links. `fills`: all that lies
-    below `output` is the command's; without it only what the output is, or lies in, counts.
+    Both may be local paths or URLs; the output need not exist. Symbolic links, `..`, mounts and file systems that
+    ignore case are followed to the file itself. Files are also compared by their hard links. `fills`: the command owns
+    everything below `output`; without it an input inside of `output` is allowed.
     """
     places: dict[str, str] = {}  # paths of this machine, with what they were called
     urls = []
@@ -113,13 +113,13 @@ def refuse_overlap(output: str | Path, inputs: Iterable[str | Path], *, fills: b
 
 
 def refuse_used(output: Path) -> None:
-    """Raise LogDirectoryError where there is anything but an empty folder."""
+    """Raise LogDirectoryError for anything but an empty folder or a free name."""
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise LogDirectoryError(f"{output}: expected a new directory, found one that is in use")
 
 
 def refuse_overlaps(out: Path, names: Iterable[str], inputs: Iterable[str]) -> None:
-    """Raise as `refuse_overlap` does for a folder, and for what is to lie in it by `names`, where that is a link."""
+    """As `refuse_overlap`, for a folder, and for links in it by `names` of its future content."""
     inputs = list(inputs)
     for place in (out, *(out / name for name in names)):
         if place == out or place.is_symlink():
@@ -135,7 +135,7 @@ def _above(output: str | Path, source: str) -> LogDirectoryError:
 
 
 def _local(place: str) -> str | None:
-    """Return the path on this machine that a path or URL leads to, None for what lies in another store."""
+    """Return the local path of a path or URL, None for that of another store."""
     if (path := local_path(place)) is not None:
         return path
     from fsspec.implementations.local import LocalFileSystem
@@ -153,7 +153,7 @@ def _local(place: str) -> str | None:
 
 
 def _identity(path: str) -> _Identity | None:
-    """Return what is at `path`, None where nothing is, or it cannot be looked at."""
+    """Return the identity of the file at `path`, None if there is none or it is inaccessible."""
     try:
         found = os.stat(path)  # noqa: PTH116 (no Path is needed)
     except (OSError, ValueError):
@@ -162,14 +162,14 @@ def _identity(path: str) -> _Identity | None:
 
 
 def _chain(path: str) -> set[_Identity]:
-    """Return what is at `path` and all folders above it, as far as they exist."""
+    """Return the identities of `path` and of all folders above it, as far as they exist."""
     real = Path(os.path.realpath(path))
     found = (_identity(str(each)) for each in (real, *real.parents))
     return {each for each in found if each is not None}
 
 
 def _links(path: str) -> int:
-    """Return how many names the file at `path` has, 0 for anything but a file."""
+    """Return the number of hard links of the file at `path`, 0 for anything but a file."""
     found = os.stat(path)  # noqa: PTH116
     return found.st_nlink if stat.S_ISREG(found.st_mode) else 0
 
@@ -196,7 +196,7 @@ def _refuse_in_store(output: str, inputs: Iterable[str], *, fills: bool) -> None
 
 
 def _store_name(url: str) -> tuple[str, ...]:
-    """Return a URL by its store and the parts of its path, the same for each spelling of it."""
+    """Return store and path components of a URL, the same for each spelling of it."""
     remote = remote_of(url)
     protocol = remote.protocol if isinstance(remote.protocol, str) else remote.protocol[0]
     path = os.path.normpath(str(remote._strip_protocol(url)).strip("/")).replace(os.sep, "/")
@@ -208,11 +208,11 @@ def _store_name(url: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def whole_file(path: str | Path, *, keeps: tuple[type[Exception], ...] = ()) -> Iterator[BinaryIO]:
-    """Give a file to write, which gets the name `path` at the end of the block, whole and durable.
+    """Yield a file to write. At the end of the block it gets the name `path`, complete and durable.
 
-    A symbolic link stays one, and the file that it leads to is replaced. After an error in the block, and after Ctrl-C,
-    nothing is changed at `path`, but for errors of `keeps`, after which what was written is whole. What is no regular
-    file (a FIFO, a terminal, /dev/stdout) is written directly. An OSError of a write names `path`.
+    A symbolic link stays, and its target file is replaced. After an error in the block, and after Ctrl-C, `path` is
+    unchanged. After an error of a type in `keeps` the file is put, with the data written before it. A path that is no
+    regular file (a FIFO, a terminal, /dev/stdout) is written directly. An OSError of a write names `path`.
     """
     if is_written_directly(path):
         with _output(path, str(path)) as file:
@@ -251,14 +251,14 @@ def _output(file: str | Path | int, told: str) -> BinaryIO:
 
 
 class _Output(io.FileIO):
-    """A file that is written; of a failure, such as a full disk, it says which output it was."""
+    """A file that is written. Its errors, such as that of a full disk, name the output."""
 
     def __init__(self, file: str | Path | int, told: str) -> None:
         super().__init__(file, "wb")
         self._told = told
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of `data`; return how many bytes."""
+        """Write some of `data`; return the number of bytes."""
         with _named_errors(self._told):
             return super().write(data)
 
@@ -271,9 +271,9 @@ def put_whole(path: str | Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a folder to fill, which gets the name `path` at the end of the block; an empty one there gets its content.
+    """Yield a folder to fill. At the end of the block it gets the name `path`; an empty folder there gets its content.
 
-    After any error in the block nothing is changed at `path`. Nothing is synced.
+    After any error in the block `path` is unchanged. Nothing is synced.
     """
     target = Path(os.path.realpath(path))
     is_there = target.exists()
@@ -296,7 +296,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def is_written_directly(path: str | Path) -> bool:
-    """Whether there is something at `path` that no file can be put in the place of: a FIFO, a device, a descriptor."""
+    """Whether `path` cannot be replaced by a file: a FIFO, a device, a descriptor."""
     try:
         found = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -311,7 +311,7 @@ def _is_shared_memory(path: Path) -> bool:
 
 
 def _mode(target: Path, most: int) -> int:
-    """Return the permissions of what is at `target`, of something new those that the umask leaves of `most`."""
+    """Return the permissions of `target`; for a new name `most` without the bits of the umask."""
     with contextlib.suppress(OSError):
         return stat.S_IMODE(target.stat().st_mode)
     mask = os.umask(0o077)
@@ -321,7 +321,7 @@ def _mode(target: Path, most: int) -> int:
 
 @contextlib.contextmanager
 def _named_errors(path: str) -> Iterator[None]:
-    """Say of a failure inside the block which output it was."""
+    """Add the output to errors inside the block."""
     try:
         yield
     except BrokenPipeError:  # its reader went away: no failure of ours
@@ -331,7 +331,7 @@ def _named_errors(path: str) -> Iterator[None]:
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Raise LogDirectoryError where this process could not make files in `folder`, or make it. Nothing is written."""
+    """Raise LogDirectoryError if this process cannot make `folder`, or files in it. Nothing is written."""
     place = Path(os.path.realpath(folder))
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent

@@ -42,9 +42,9 @@ _TIMES_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=Fals
 
 
 class FileSlice(NamedTuple):
-    """Whole entries, but for the last one where a limit cut it: `length` bytes at `position` of an open file.
+    """Whole entries, except a last one that a limit cut: `length` bytes at `position` of an open file.
 
-    The file is open as long as anybody refers to it, whatever becomes of the `segment` that it is of.
+    The file stays open while it is referenced, also after its `segment` is deleted.
     """
 
     file: ReadableFile
@@ -58,7 +58,7 @@ class FileSlice(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What an entry's header says. `last_offset` is None where only opening the wrapper would tell."""
+    """Fields of an entry's header. `last_offset` is None if only the wrapper's content has it."""
 
     position: int
     size: int
@@ -69,7 +69,7 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery kept and what it cut off, in bytes; `error` says why, None where nothing was cut."""
+    """Bytes that a recovery kept and cut off; `error` is the reason, None if nothing was cut."""
 
     kept: int
     removed: int
@@ -80,8 +80,8 @@ class Recovered:
 class Segment:
     """An open segment. `size` is in bytes; timestamps in ms, -1 while none is known.
 
-    `largest_timestamp` and the offset that it counts as are those of all entries. `activated_at_ms`, by the monotonic
-    clock, is the time of the first roll rule; `jitter_ms` what was drawn for this segment.
+    `largest_timestamp` and its offset are those of all entries. `activated_at_ms`, by the monotonic clock, is the time
+    of the first roll rule; `jitter_ms` was drawn for this segment.
     """
 
     def __init__(self, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> None:
@@ -100,10 +100,10 @@ class Segment:
 
     @classmethod
     def create(cls, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> Segment:
-        """Make the files of an empty segment, in place of any that are there. Names are not durable yet.
+        """Create the files of an empty segment, in place of existing ones. Names are not durable yet.
 
-        Where there are no descriptors for all of them there are none: an empty log that is left would cut off what is
-        appended to the one before it.
+        Without descriptors for all of them none is left: a left-over empty log would truncate later appends to the
+        segment before it.
         """
         self = cls(files, folder, base_offset, config, suffix=suffix)
         self.names.delete()
@@ -122,9 +122,9 @@ class Segment:
 
     @classmethod
     def of_log(cls, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> Segment:
-        """Open the log alone: then come `open_indexes`, or `recover`.
+        """Open the log alone, before `open_indexes` or `recover`.
 
-        Raises CorruptRecordError for a file that is larger than any log: an index names positions of 31 bits.
+        Raises CorruptRecordError for a file that is larger than any log: an index has positions of 31 bits.
         """
         self = cls(files, folder, base_offset, config, suffix=suffix)
         self.log = files.edit(self.path(LOG))
@@ -137,26 +137,26 @@ class Segment:
         return self
 
     def open_indexes(self) -> None:
-        """Open the indexes of a segment that was closed. A time index that is missing is made, empty.
+        """Open the indexes of a closed segment. A missing time index is created, empty.
 
-        Raises CorruptRecordError when an index is missing or cannot be this segment's: then it is to be recovered.
+        Raises CorruptRecordError if an index is missing or cannot be this segment's: the segment needs a recovery.
         """
         self.indexes.open(self.size)
         self._load_largest()
 
     def path(self, kind: str) -> str:
-        """Return where a file of the segment is."""
+        """Return the path of a file of the segment."""
         return self.names.path(kind)
 
     def activate(self, monotonic_ms: int, jitter_ms: int) -> None:
-        """Make the segment the one that is appended to: indexes get their full size."""
+        """Prepare the segment for appends: indexes get their full size."""
         self.activated_at_ms, self.jitter_ms = monotonic_ms, jitter_ms
         self.indexes.grow()
         if self.config.preallocate and self.log.size < self.config.segment_bytes:
             self.log.truncate(self.config.segment_bytes)
 
     def finish(self) -> None:
-        """End appending: the largest timestamp has its index entry at last, and no file any room behind its data."""
+        """End appends: write the index entry of the largest timestamp, and trim the files."""
         if self.config.dialect is Dialect.ENRICHED:
             self.index_last_entry()
         else:
@@ -175,19 +175,19 @@ class Segment:
         return [self.log, *self.indexes.open_files()]
 
     def release(self) -> None:
-        """Give back the open files. Nothing is synced."""
+        """Close the open files. Nothing is synced."""
         for file in self.open_files():
             file.close()
 
     def remove(self) -> None:
-        """Delete all files of a segment that is not part of the log, or not any more."""
+        """Delete all files of a segment that is not, or no longer, part of the log."""
         self.release()
         self.names.delete()
 
     # ---- appending
 
     def must_roll(self, records: RecordSet, now: Moment) -> bool:
-        """Say whether the set belongs into the next segment."""
+        """Say whether the set belongs to a new segment."""
         config = self.config
         if self.size > config.segment_bytes - records.size:
             return True
@@ -200,7 +200,7 @@ class Segment:
         return self.waited_ms(records.max_timestamp, now) > config.roll_ms - self.jitter_ms
 
     def waited_ms(self, timestamp: int, now: Moment) -> int:
-        """Return the age of the segment by a set's timestamp, or by the clock where the first entry has none.
+        """Return the age of the segment by a set's timestamp, or by the clock if the first entry has no timestamp.
 
         Up to 0.10.0, and of the enriched dialect by its first message, the clock decides alone.
         """
@@ -218,9 +218,9 @@ class Segment:
         return self._first_timestamp
 
     def append(self, records: RecordSet) -> None:
-        """Write the set behind the others, with the index entries that are due. Its offsets fit: see `must_roll`.
+        """Append the set, with the index entries that are due. Its offsets fit: see `must_roll`.
 
-        All files that it takes are open before anything is written: OutOfDescriptorsError leaves the segment as it was.
+        All files are open before anything is written: OutOfDescriptorsError leaves the segment unchanged.
         """
         begin, interval = self.size, self.config.index_interval_bytes
         due = records.due(self._since_entry, interval, self.largest_timestamp, self.largest_offset)
@@ -244,7 +244,7 @@ class Segment:
             self._last_head = records.parts[-1].first_offset, begin + records.parts[-1].position
 
     def index_last_entry(self) -> None:
-        """Enriched: give the last message an index entry, unless it has one: what retention looks at."""
+        """Enriched: give the last message an index entry, unless it has one. Retention reads it."""
         if self._last_head is None:
             for head in self.heads(self.indexes.position_before(MAX_RELATIVE + self.base_offset)):
                 self._last_head = head.offset, head.position
@@ -283,7 +283,7 @@ class Segment:
             )
 
     def find(self, offset: int) -> Head | None:
-        """Return the first entry whose last offset is at or behind `offset`; None when there is none."""
+        """Return the first entry whose last offset is at least `offset`; None if there is none."""
         for head in self.heads(self.indexes.position_before(offset)):
             last = head.last_offset
             if last is None:
@@ -300,16 +300,16 @@ class Segment:
         return int(last_offsets(table)[0])
 
     def end_offset(self) -> int:
-        """Return one behind the last offset; the base of an empty segment."""
+        """Return the last offset plus 1; the base offset of an empty segment."""
         last = None
         for head in self.heads(self.indexes.position_before(MAX_RELATIVE + self.base_offset)):
             last = head
         return self.base_offset if last is None else self.last_offset_of(last) + 1
 
     def newest_magic(self) -> int | None:
-        """Return the larger magic byte of the first entry and those behind the last index entry; None without any.
+        """Return the larger magic byte of the first entry and those after the last index entry; None without any.
 
-        A log's format rises within a segment only where a broker's setting was changed, and stays so.
+        A log's format rises within a segment only by a change of a broker's setting, and then stays.
         Raises CorruptRecordError for a size that no entry has.
         """
         first = [head.position for _, head in zip(range(1), self.heads(0), strict=False)]
@@ -322,7 +322,7 @@ class Segment:
     ) -> FileSlice | None:
         """Return up to `max_bytes` from the first entry that reaches `offset`, and below position `end`.
 
-        `whole_first`: at least that entry, whatever its size. None when no entry reaches `offset`.
+        `whole_first`: at least that entry, whatever its size. None if no entry reaches `offset`.
         """
         head = self.find(offset)
         if head is None:
@@ -332,7 +332,7 @@ class Segment:
         return FileSlice(self.log.opened(), head.position, length, self)
 
     def find_timestamp(self, timestamp: int, first_offset: int) -> tuple[int, int] | None:
-        """Return timestamp and offset of the first record of `timestamp` or later, at `first_offset` or behind it."""
+        """Return timestamp and offset of the first record of `timestamp` or later, and of `first_offset` or later."""
         begin = self.indexes.position_before_timestamp(timestamp)
         if first_offset > self.base_offset:
             begin = max(begin, self.indexes.position_before(first_offset))
@@ -346,11 +346,11 @@ class Segment:
         return None
 
     def largest_or_modified(self) -> int:
-        """Return the largest timestamp, or when the file was last written where no entry has one."""
+        """Return the largest timestamp, or the file's modification time if no entry has one."""
         return self.largest_timestamp if self.largest_timestamp >= 0 else self.files.modified_ms(self.path(LOG))
 
     def _load_largest(self, *, is_indexed: bool = False) -> None:
-        """Find the largest timestamp: by the index, and by the headers behind its last entry unless it `is_indexed`."""
+        """Find the largest timestamp: by the index, and by the headers after its last entry unless it `is_indexed`."""
         self.largest_timestamp, self.largest_offset = NO_TIMESTAMP, self.base_offset
         named = self.indexes.largest_timestamp()
         if named is None:
@@ -371,9 +371,9 @@ class Segment:
     # ---- cutting and mending
 
     def truncate_to(self, offset: int) -> int:
-        """Cut the segment in front of the first entry whose last offset is at or behind `offset`; return bytes cut.
+        """Cut the segment before the first entry whose last offset is at least `offset`; return the bytes cut.
 
-        Durable once it returns: bytes that were cut off and came back could follow others that were not there.
+        Durable once it returns: else bytes that come back after a crash could follow later appends.
         """
         head = self.find(offset)
         if head is None:
@@ -390,7 +390,7 @@ class Segment:
         return removed
 
     def take_log(self, transactions: list[AbortedTransaction]) -> None:
-        """Make the indexes of a log that was written to `log` alone, of sound entries; `transactions` it has."""
+        """Make the indexes of a log of sound entries that was written to `log` alone; `transactions` are its own."""
         states = self.config.rules.producer_states()
         self.recover(states, None, _refuse_to_cut, durable=False)
         self.indexes.put_aborted(transactions)
@@ -403,12 +403,12 @@ class Segment:
         *,
         durable: bool,
     ) -> Recovered:
-        """Walk the whole segment, make its indexes anew and cut it behind the last sound entry.
+        """Walk the whole segment, rebuild its indexes and cut it after the last sound entry.
 
-        `producers` is the state in front of the segment and is moved on, `epochs` likewise. `cut` is called before
-        anything is cut off, with the bytes that stay and why. `durable`: each index file is put there whole, the one
-        without which the segment is recovered again last; else nothing is synced, because the next start recovers it in
-        any case. Raises CorruptRecordError for a marker that says nothing, which no crash leaves.
+        `producers` is the state before the segment and is updated, `epochs` likewise. `cut` is called before anything
+        is cut off, with the remaining bytes and the reason. `durable`: each index file is put whole, and last the one
+        whose absence causes a recovery. Otherwise nothing is synced, because the next start recovers the segment
+        anyway. Raises CorruptRecordError for an invalid marker, which no crash leaves.
         """
         rules, base = self.config.rules.recovering(), self.base_offset
         indexer = SegmentIndexer(base, rules, dialect=self.config.dialect, producers=producers)
@@ -432,26 +432,26 @@ class Segment:
         return Recovered(kept, removed, end_offset, error)
 
     def take_indexes(self, made: SegmentIndexes, transactions: list[AbortedTransaction]) -> None:
-        """Take over the indexes that were made while `log` was written; `transactions` it has."""
+        """Use the indexes that were made while `log` was written; `transactions` are its own."""
         self.size = self.log.size
         self._put_indexes(made.files(), durable=False)
         self.indexes.put_aborted(transactions)
 
     def _put_indexes(self, made: Mapping[str, bytes], *, durable: bool) -> None:
-        """Have these files, by suffix, in place of the indexes that there are."""
+        """Replace the indexes by these files, by suffix."""
         self.indexes.put(made, durable=durable)
         self._since_entry, self._first_timestamp, self._last_head = 0, None, None
         self._load_largest(is_indexed=True)
 
 
 def _refuse_to_cut(_kept: int, error: CorruptRecordError | None) -> None:
-    """Stop the recovery of a log that is to be sound."""
+    """Raise the error of a log that should be sound, in place of a recovery."""
     assert error is not None
     raise error
 
 
 def _first_of_time(entry: memoryview, dialect: Dialect, timestamp: int, first_offset: int) -> tuple[int, int] | None:
-    """Do what `find_timestamp` does, inside one entry."""
+    """As `find_timestamp`, inside one entry."""
     import numpy as np
 
     if entry[MAGIC.start] == 2 and dialect is Dialect.KAFKA:
