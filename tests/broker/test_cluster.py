@@ -22,8 +22,8 @@ from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError
 from magicbyte.metadata import layout
-from magicbyte.metadata.on_loop import LoopStore
-from magicbyte.ports import CreateNode, SetNode, TopicPartition
+from magicbyte.metadata.on_loop import LoopStore, OpenSession
+from magicbyte.ports import CreateNode, MetadataStore, SessionEvent, SessionListener, SetNode, TopicPartition
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.records.columns import Record
 from magicbyte.releases import line_of, protocol_version
@@ -271,6 +271,48 @@ def test_a_session_that_expires_while_the_broker_joins_is_followed_by_another(
             assert node.ephemeral_owner == members.sessions[1].session_id != expired[0].session_id
             async with Client(members.bootstrap) as client:
                 await make(members, client, 1)
+        finally:
+            await broker.stop()
+
+    run(work())
+
+
+def test_the_end_of_a_session_that_is_told_late_does_not_end_the_next_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members, opened, late = Members(folder), list[SimulatedSession](), list[SessionListener]()
+    real, session_of = membership.finalize, members._session_of
+
+    def telling_late(broker_id: int) -> OpenSession:
+        def session(*, listener: SessionListener) -> MetadataStore:
+            def told(event: SessionEvent) -> None:
+                if event is SessionEvent.EXPIRED and not late:
+                    late.append(listener)
+                else:
+                    listener(event)
+
+            store = session_of(broker_id)(listener=told)
+            opened.append(members.sessions[broker_id])
+            return store
+
+        return session
+
+    async def expires(*given: Any) -> None:
+        if not late:
+            members.tree.expire_session(opened[0])
+        elif len(opened) == 2:
+            late[0](SessionEvent.EXPIRED)
+        await real(*given)
+
+    monkeypatch.setattr(members, "_session_of", telling_late)
+    monkeypatch.setattr(membership, "finalize", expires)
+
+    async def work() -> None:
+        broker = await members.start(1)
+        try:
+            async with Client(members.bootstrap) as client:
+                await make(members, client, 1)
+            assert [each.is_over for each in opened] == [True, False]
         finally:
             await broker.stop()
 

@@ -63,6 +63,7 @@ class Membership:
         self._config_changes = set[str]()
         self._is_leaving = False
         self._renewal: asyncio.Task[None] | None = None
+        self._sessions = 0  # that were begun
 
     # ---- sessions
 
@@ -75,12 +76,18 @@ class Membership:
             raise
 
     async def _begin_session(self) -> None:
+        self._sessions = number = self._sessions + 1
+
         def session(*, listener: SessionListener) -> MetadataStore:
             opened = self._session(listener=listener)
             self.current.renew(opened)
             return opened
 
-        self.store = await LoopStore.open(session, self._threads.run, self._session_event)
+        def told(event: SessionEvent) -> None:
+            if number == self._sessions:  # else it comes late: the session has been replaced for an error already
+                self._session_event(event)
+
+        self.store = await LoopStore.open(session, self._threads.run, told)
 
     def _session_event(self, event: SessionEvent) -> None:
         log.info("session of the metadata tree: %s", event.value)
