@@ -11,10 +11,10 @@ import pytest
 
 from broker.builders import asking, fetch, made, produce, read, records
 from broker.serving import Peer, Running
+from broker.test_pages import scrape
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.pages import LoopIdle, families
 from magicbyte.errors import ErrorCode
 from magicbyte.log.files.names import MOST_PARTITIONS
 from magicbyte.metadata import layout
@@ -251,12 +251,13 @@ def test_a_log_cut_short_beside_the_mark_is_one_offline_partition_until_it_is_re
         f"{folder}/quarantine: files that were cut off or replaced are kept until you delete them: 1, of {size} bytes"
     ]
 
-    async def measured(broker: Broker, _: Peer) -> None:
-        found = {each.name: [value for _, _, value in each.samples] for each in families(broker, LoopIdle())}
-        assert found["magicbyte_quarantine_files"] == [1]
-        assert found["magicbyte_quarantine_bytes"] == [size]
+    async def measured() -> None:
+        async with Running(folder, {"http.address": "127.0.0.1:0"}) as broker:
+            page = await scrape(broker)
+            assert page.one("magicbyte_quarantine_files") == 1
+            assert page.one("magicbyte_quarantine_bytes") == size
 
-    after_a_start(folder, measured)
+    run(measured())
 
 
 def test_a_topic_with_an_offline_partition_can_be_deleted_and_does_not_come_back(folder: Path) -> None:

@@ -71,7 +71,7 @@ def test_small_sets_of_a_request_are_one_work_of_a_thread(folder: Path, monkeypa
     async def work(broker: Broker, peer: Peer) -> None:
         sets = [(index, made(b"%d" % index)) for index in range(PARTITIONS)]
         assert await produce(peer, sets) == [(0, 0)] * PARTITIONS  # their logs are made
-        for name in ("soon", "run"):
+        for name in ("run_short", "run"):
             does = getattr(Threads, name)
 
             async def noted(self: Threads, *arguments: Any, name: str = name, does: Any = does) -> Any:
@@ -86,7 +86,7 @@ def test_small_sets_of_a_request_are_one_work_of_a_thread(folder: Path, monkeypa
         ]
 
     run(serving(folder, work))
-    assert works.count("soon") <= 1
+    assert works.count("run_short") <= 1
     assert len(works) <= 2, "that one itself may go to another thread where the first is at work"
 
 

@@ -191,7 +191,7 @@ def test_records_that_a_mirror_without_transactions_did_not_note_are_an_error(
         patch.setattr(copier._Copying, "_save_if_due", fail)
         with pytest.raises(CrashError):
             pair.mirror()
-    with pytest.raises(MirrorError, match="records at the target: let the mirror without"):
+    with pytest.raises(MirrorError, match="records at the target: run the mirror without"):
         pair.mirror(TRANSACTIONS)
     pair.mirror()
     pair.mirror(TRANSACTIONS)
