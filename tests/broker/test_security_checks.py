@@ -219,13 +219,13 @@ def test_73_74_credentials_that_cannot_be_are_refused_and_users_told_once(tmp_pa
 
     async def work(broker: Served, peer: Peer) -> None:
         asked = rescram.AlterUserScramCredentialsRequest(
-            deletions=[rescram.ScramCredentialDeletion(name="both", mechanism=2)],
+            deletions=[rescram.ScramCredentialDeletion(name=each, mechanism=2) for each in ("both", "..")],
             upsertions=[row("many", iterations=16_385), row("other", mechanism=3), row("both"), row("good")],
         )
         told = await peer.ask(asked, 0, rescram.AlterUserScramCredentialsResponse)
         assert {each.user: each.error_code for each in told.results} == {
             "many": ErrorCode.UNACCEPTABLE_CREDENTIAL, "other": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            "both": ErrorCode.RESOURCE_NOT_FOUND, "good": 0,
+            "both": ErrorCode.RESOURCE_NOT_FOUND, "..": ErrorCode.UNKNOWN_SERVER_ERROR, "good": 0,
         }  # fmt: skip
         assert broker.metadata.exists(layout.config_path("users", "both")) is None
         names = [scram.UserName(name=each) for each in ("good", "good", "absent")]

@@ -118,7 +118,11 @@ async def alter(
     async for gone in request.turns.over(message.deletions, _STEPS):
         if gone.name in faults:
             continue
-        own = await services.runtime.reading.run(settings_of, services.metadata, USERS, sanitised(gone.name))
+        try:
+            own = await services.runtime.reading.run(settings_of, services.metadata, USERS, sanitised(gone.name))
+        except MetadataError as error:
+            faults[gone.name] = error.code, str(error)
+            continue
         if _MECHANISMS[gone.mechanism] not in own:
             why = "Attempt to delete a user credential that does not exist"
             faults[gone.name] = ErrorCode.RESOURCE_NOT_FOUND, why
