@@ -102,6 +102,7 @@ def _opened(url: str, access: PageAccess | None) -> Any:
         urllib.request.HTTPSHandler(context=context),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.UnknownHandler(),
     ):
         opener.add_handler(handler)
     return opener.open(urllib.request.Request(url, headers=headers), timeout=_PATIENCE_S)
