@@ -1,6 +1,6 @@
-"""Compaction of a stopped broker's logs: what its own cleaner would do, at once and to the end.
+"""Compaction of a stopped broker's logs, as by its own cleaner, in one run.
 
-Lock, mark of a clean shutdown and crashes: as retain.py has it. `docs/commands/compact.md` says what is promised.
+Lock, clean shutdown marker and crashes are as in retain.py. `docs/commands/compact.md` has the guarantees.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class CompactOptions:
 
 @dataclass(slots=True)
 class Compacted:
-    """What became, or would become, of one log. `size` and `size_after` in bytes; `error`: why it was left as it was.
+    """The result for one log, or that of a dry run. `size` and `size_after` in bytes; `error`: why it is unchanged.
 
-    `rounds`: one, or as many as the memory for keys asked for.
+    `rounds`: one, or as many as the memory for keys required.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Compacted:
     error: CorruptRecordError | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte compact --format json` has for a partition."""
+        """Return a partition as in `magicbyte compact --format json`."""
         return {
             "partition": self.name,
             "path": self.path,
@@ -116,7 +116,7 @@ def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[Partition
 
 
 def unkeyed(partition: PartitionDirectory, options: CompactOptions) -> int:
-    """Return how many records without a key there are in what would be compacted. Raises CorruptRecordError."""
+    """Return the number of records without a key in the range to compact. Raises CorruptRecordError."""
     with looked_at(partition, options) as (_, selection):
         end = selection.first_uncleanable
     count, decoding = 0, DecodeOptions(values=False, headers=False)
@@ -152,9 +152,9 @@ def compact_logs(
     dry_run: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Compacted]:
-    """Compact log after log, and yield what became of each. `dry_run`: nothing is changed.
+    """Compact log after log, and yield the result of each. `dry_run`: nothing is changed.
 
-    `progress` is called with bytes that were read and written. A damaged log is left as it is, and `error` says why.
+    `progress` is called with the bytes read and written. A damaged log is not changed, and `error` is the reason.
     Raises LogDirectoryError for a log directory that is in use, or was not closed.
     """
     above: dict[str, list[PartitionDirectory]] = {}
@@ -178,9 +178,9 @@ def compact_logs(
 
 
 def exchange(partition: PartitionDirectory, options: CompactOptions, change: Callable[[PartitionLog], int]) -> None:
-    """Open a log as `compact_logs` does and have `change`, which says where what is clean ends, happen to it.
+    """Open a log as `compact_logs` does and call `change` on it, which returns the end of the clean part.
 
-    Raises as that, and CorruptRecordError.
+    Raises as `compact_logs`, and CorruptRecordError.
     """
     files = LocalFiles()
     with held(files, _above(partition), dry_run=False):
@@ -200,7 +200,7 @@ def mend(partition: PartitionDirectory, options: CompactOptions) -> None:
 def looked_at(
     partition: PartitionDirectory, options: CompactOptions
 ) -> Iterator[tuple[PartitionLog, CleanableOffsets]]:
-    """Give a log as it is, and what of it can be compacted; nothing is changed. Raises CorruptRecordError."""
+    """Yield an unchanged log, and the range of it that can be compacted. Raises CorruptRecordError."""
     with _opened(LocalFiles(), partition, options, dry_run=True) as log:
         key = None if options.from_start else _key(partition)
         checkpoint = None if key is None else _cleaner_offsets(partition).get(key)
@@ -211,7 +211,7 @@ def looked_at(
 def _opened(
     files: WritableFileSystem, partition: PartitionDirectory, options: CompactOptions, *, dry_run: bool
 ) -> Iterator[PartitionLog]:
-    """Give the log; what happens to it is durable at the end."""
+    """Yield the log. Changes to it are durable at the end."""
     config = LogConfig(
         segment_bytes=options.segment_bytes,
         file_delete_delay_ms=0,
@@ -260,7 +260,7 @@ def _compact(
     *,
     dry_run: bool,
 ) -> None:
-    """Compact in as many rounds as it takes; a dry run shows the first."""
+    """Compact in as many rounds as needed; a dry run shows the first."""
     key = None if options.from_start else _key(partition)
     checkpoint = None if key is None else _cleaner_offsets(partition).get(key)
     done.log_end_offset = log.log_end_offset
@@ -289,7 +289,7 @@ def _compact(
 
 
 def _put_cleaner_offset(files: WritableFileSystem, partition: PartitionDirectory, offset: int) -> None:
-    """Write down how far the log is clean, where the log directory has such a file."""
+    """Write the end of the clean part into the log directory's checkpoint, if it has one."""
     path, key = f"{_above(partition)}/{checkpoints.CLEANER}", _key(partition)
     if key is not None and exists(files, path):
         offsets = parse_file(files, path, checkpoints.parse_offset_checkpoint)

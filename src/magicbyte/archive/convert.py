@@ -1,8 +1,8 @@
 """Converting whole logs: to another message format, another codec, or only to a sound LZ4 header checksum.
 
-The records are converted by `records/convert.py`, chunk by chunk, and written by `archive/writer.py`. Partitions are
-finished one after the other. A file in the new log directory, STATE, says what the conversion is and what it did so
-far, so that another run of the same conversion goes on where one was interrupted. Memory: some chunks of a few MiB.
+`records/convert.py` converts the records, chunk by chunk, and `archive/writer.py` writes them. Partitions are finished
+one after the other. A file in the new log directory, STATE, has the conversion and its progress, so that another run of
+the same conversion continues after an interruption. Memory: some chunks of a few MiB.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from magicbyte.releases import FIRST_WITH_MAGIC
 from magicbyte.workers import in_order
 
 STATE = "conversion.jsonl"
-"""Name of the file that says what was converted, and how; brokers pay no attention to it.
+"""Name of the file with the conversion and its results. Brokers ignore it.
 
 A JSON object per line: the first one is the conversion, each of the others a partition.
 """
 
 DEFAULT_VERSIONS = {Format.V0: "0.9.0.1", Format.V1: "0.10.2.2", Format.V2: "4.3", Format.ENRICHED: "4.3"}
-"""The Kafka whose index files are written, unless another one is asked for."""
+"""The default Kafka version of the index files."""
 DIFFERENCES = 10
-"""Differences of a partition to its source that are kept."""
+"""The number of differences between a partition and its source that are kept."""
 _STATE_VERSION = 1
 _NO_ENTRIES = memoryview(b"")
 
@@ -105,11 +105,11 @@ class ConvertOptions:
 
     @property
     def name(self) -> str:
-        """The target as it is called: v0, v1, v2 or enriched."""
+        """The target's name: v0, v1, v2 or enriched."""
         return "enriched" if self.target is Format.ENRICHED else f"v{self.target.value}"
 
     def identity(self) -> dict[str, Any]:
-        """Return what decides over the bytes that come out."""
+        """Return the options that decide the output's bytes."""
         return {
             "to": self.name,
             "codec": "keep" if self.codec is None else self.codec.name.lower(),
@@ -122,11 +122,11 @@ class ConvertOptions:
 
 @dataclass(slots=True)
 class PartitionConversion:
-    """What became of one partition.
+    """The result for one partition.
 
-    `error` says why it was not converted, and nothing of it is in the new log directory then; or that what was written
+    `error` is the reason why it was not converted (the new log directory then has nothing of it), or why the output
     cannot be read for `verify`. `resumed`: an earlier run finished it. `comparison` is that of `verify`, with its first
-    DIFFERENCES described; None where it was not asked for, or an earlier run did it.
+    DIFFERENCES described; None without `verify`, or if an earlier run did it.
     """
 
     name: TopicPartition
@@ -136,7 +136,7 @@ class PartitionConversion:
     lz4_headers: int = 0
     """Wrappers whose LZ4 header checksum was repaired."""
     ended_transactions: int = 0
-    """Transactions that were open at the log's end, and are ended for a new cluster; none where `resumed`."""
+    """Transactions that were open at the log's end, and were ended for a new cluster; none if `resumed`."""
     verified: bool = False
     """Compared with its source, in this run or an earlier one, and found to be the same."""
     resumed: bool = False
@@ -149,7 +149,7 @@ class PartitionConversion:
         return self.error is None and (self.comparison is None or self.comparison.same)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte convert --format json` has for a partition."""
+        """Return a partition as in `magicbyte convert --format json`."""
         return {
             "partition": str(self.name),
             "source": self.source,
@@ -172,9 +172,9 @@ def convert_partitions(
     yielded with its error and left out. At the end, checkpoints and the mark of a clean shutdown are written, unless a
     partition turned out to differ from its source. Sources are only read.
 
-    Where `out` holds what an interrupted run of the same conversion left, finished partitions stay as they are. Raises
-    LogDirectoryError when `out` holds anything else, and when the source of a finished one has changed; OSError for a
-    full disk, say: what was finished then stays, and a rerun goes on.
+    If `out` is from an interrupted run of the same conversion, finished partitions stay as they are. Raises
+    LogDirectoryError for any other content of `out`, and if the source of a finished partition has changed. Raises
+    OSError, such as for a full disk: finished partitions stay, and a rerun continues.
     """
     job = _Job.open(out, options, partitions)
     kernel.expect(sum(each.size for each in partitions.values()))
@@ -195,9 +195,9 @@ def convert_partitions(
 def convert_part(
     part: PartitionDirectory, name: TopicPartition, out: Path, options: ConvertOptions
 ) -> tuple[PartitionConversion, list[WrittenSegment]]:
-    """Convert some neighbouring segments of a partition into a folder of their own, for `join_parts`.
+    """Convert some adjacent segments of a partition into a folder of their own, for `join_parts`.
 
-    `options.following` says where the next part begins. An error is in the conversion, as in `convert_partitions`.
+    `options.following` is the base offset of the next part. An error is in the result, as in `convert_partitions`.
     """
     alone = replace(part, texts={}, snapshots={})
     (done,) = convert_partitions({name: alone}, out, replace(options, is_part=True))
@@ -218,8 +218,8 @@ def join_parts(
 ) -> None:
     """Make the new log directory `out` of the converted segments of one partition, in order.
 
-    What comes out is what `convert_partitions` makes, byte for byte. The parts must be on the same file system, and
-    are gone then.
+    The output is that of `convert_partitions`, byte for byte. The parts must be on the same file system, and are
+    removed.
     """
     directory = LogDirectoryWriter(out, options.rules)
     with partition_writer(source, name, directory, options) as writer:
@@ -284,7 +284,7 @@ class _State:
 
     @classmethod
     def read(cls, path: Path) -> _State:
-        """Return what the file says; a last line that is cut was being written when a run ended."""
+        """Return the content of the file. An incomplete last line, from an interrupted write, is ignored."""
         try:
             first, *lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
             if first["version"] != _STATE_VERSION:
@@ -455,7 +455,7 @@ class _Job:
     def write(
         self, name: TopicPartition, pieces: Iterator[_Piece], directory: LogDirectoryWriter
     ) -> PartitionConversion:
-        """Write one partition and give it its name, or take back all of it if there is an error."""
+        """Write one partition and give it its name, or remove all of it after an error."""
         source = self.partitions[name]
         done = PartitionConversion(name, source.path, self.out / str(name))
         try:
@@ -487,7 +487,7 @@ class _Job:
         return done
 
     def verify(self, done: PartitionConversion) -> None:
-        """Compare a partition with its source, record by record, unless that was done."""
+        """Compare a partition with its source, record by record, unless an earlier run did."""
         source = self.partitions[done.name]
         if done.verified:
             self.options.progress(source.size)
@@ -521,7 +521,7 @@ class _Job:
     # ---- what is known of finished partitions, and of finished segments of the one that is being written
 
     def remember(self, done: PartitionConversion, **more: int) -> None:
-        """Write into STATE what was done; `whole`: all of it, so many bytes of logs, and only the name is missing."""
+        """Write the result into STATE; `whole`: the bytes of a complete log that only lacks its name."""
         self.state.add(
             self.out,
             str(done.name),
@@ -543,7 +543,7 @@ class _Job:
         self.remember(done, through=base_offset, nextOffset=next_offset, written=written)
 
     def started(self, name: TopicPartition) -> dict[str, Any] | None:
-        """Return what STATE says of segments that an interrupted run has done, if they are there as they were."""
+        """Return the segments that an interrupted run has finished by STATE, if they still exist unchanged."""
         said = self.state.partitions.get(str(name))
         temporary = temporary_name(self.out / str(name))
         if said is None or "through" not in said or said["source"] != _identity(self.partitions[name]):
@@ -553,7 +553,7 @@ class _Job:
         return self.resumed[name]
 
     def recalled(self, name: TopicPartition) -> PartitionConversion:
-        """Return what an earlier run did."""
+        """Return the result of an earlier run."""
         said = self.state.partitions[str(name)]
         return PartitionConversion(
             name,
@@ -577,7 +577,7 @@ def _written(folder: Path, below: int | None = None) -> int:
 
 
 def last_epoch(source: PartitionDirectory) -> int | None:
-    """Return the last leader epoch that is noted beside a log, which may have no records."""
+    """Return the last leader epoch in a log's checkpoint. It may have no records."""
     try:
         noted = source.leader_epochs()
     except CorruptRecordError:  # a broker does without, and `verify` reports it
@@ -608,5 +608,5 @@ def add_report(total: ConversionReport, part: ConversionReport) -> None:
 
 
 def _identity(partition: PartitionDirectory) -> dict[str, int]:
-    """Return what tells the source of a finished partition from another one: its segments and their sizes."""
+    """Return the identity of a finished partition's source: its segments and their sizes."""
     return {segment.log.name: segment.log.size for segment in partition.segments}

@@ -1,7 +1,7 @@
-"""Comparing logs: do two hold the same records, however they store them?
+"""Comparing the records of two logs, independently of their storage.
 
 Both are read once, in offset order, a few chunks at a time, so memory does not grow with them. Records are compared by
-the hashes of `records/digest.py`, as arrays; an object is made only of the first of neighbours that differ.
+the hashes of `records/digest.py`, as arrays. Only the first of adjacent differing records becomes an object.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from magicbyte.records.scan import BatchTable
 from magicbyte.workers import in_order
 
 SHOWN = 60
-"""Bytes of a key or value that a report has."""
+"""The most bytes of a key or value in a report."""
 
 
 class What(enum.IntFlag):
-    """What differs: the record is in one log only, or fields of it differ."""
+    """Kinds of differences: the record is in one log only, or fields of it differ."""
 
     ONLY_IN_A = 1
     ONLY_IN_B = 2
@@ -52,12 +52,12 @@ class What(enum.IntFlag):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of what is set, such as ("key", "timestamp type")."""
+        """The names of the set flags, such as ("key", "timestamp type")."""
         return tuple(each.name.lower().replace("_", " ") for each in What if each in self and each.name)
 
 
 class Ignored(enum.Enum):
-    """What a comparison may leave out. `timestamps` are times and types; `control` the records of control batches."""
+    """Fields that a comparison may ignore. `timestamps`: times and types; `control`: records of control batches."""
 
     TIMESTAMPS = "timestamps"
     HEADERS = "headers"
@@ -66,9 +66,9 @@ class Ignored(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Neighbouring records that differ in the same way: `records` of them, from `first_offset` to `last_offset`.
+    """Adjacent records that differ in the same way: `records` of them, from `first_offset` to `last_offset`.
 
-    `a` and `b` are the first of them in each log, None where it is not there. `partition` names both logs' partition.
+    `a` and `b` are the first of them in each log, None if the log lacks it. `partition` names both logs' partition.
     """
 
     partition: str
@@ -80,7 +80,7 @@ class Difference:
     b: Record | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte diff --format json` has for a difference: of keys and values how they begin."""
+        """Return a difference as in `magicbyte diff --format json`, with the first bytes of keys and values."""
         return {
             "what": list(self.what.names),
             "firstOffset": self.first_offset,
@@ -141,22 +141,21 @@ class Side:
 
     @classmethod
     def of(cls, log: Log, dialect: Dialect | None = None) -> Side:
-        """Return a partition from where it begins for a reader."""
+        """Return a partition from its log start offset on."""
         return cls(log, dialect, log_start_offset(log) if isinstance(log, PartitionDirectory) else log.first)
 
     @property
     def size(self) -> int:
-        """Bytes to be read, 0 where nobody knows."""
+        """Bytes to read, 0 if unknown."""
         return self.partition.size if isinstance(self.partition, PartitionDirectory) else 0
 
 
 @dataclass(slots=True)
 class PartitionComparison:
-    """What comparing one partition found. A path is None where the partition is in the other log only.
+    """The result for one partition. A path is None if the partition is in the other log only.
 
-    `compared`: records at an offset that both hold. `differing`: records, by what differs. `not_held`: of the records
-    that one log holds, how many say something for which the other's format has no place, by what that is.
-    `differences`: the first ones, as many as the caller wanted described.
+    `compared`: records at an offset that both hold. `differing`: records by kind of difference. `not_held`: records by
+    the kind of data that the other log's format cannot hold. `differences`: the first ones, up to the caller's limit.
     """
 
     partition: str
@@ -175,7 +174,7 @@ class PartitionComparison:
         return not self.differing and self.path_a is not None and self.path_b is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte diff --format json` has for a partition."""
+        """Return a partition as in `magicbyte diff --format json`."""
         return {
             "partition": self.partition,
             "same": self.same,
@@ -208,7 +207,7 @@ class DiffReport:
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """How to compare: what not to look at, the bytes that a batch may have or decompress to, threads."""
+    """Options of a comparison: ignored fields, the maximum bytes of a batch, threads."""
 
     ignore: frozenset[Ignored] = frozenset()
     limit: int = DEFAULT_MAX_BATCH_BYTES
@@ -221,7 +220,7 @@ DEFAULT_OPTIONS = DiffOptions()
 
 
 class Pair(NamedTuple):
-    """A partition as both logs have it; None where one has not."""
+    """A partition of both logs; None if a log lacks it."""
 
     name: str
     a: Log | None
@@ -264,10 +263,10 @@ def diff_logs(
 ) -> Iterator[Difference]:
     """Yield how the records of the partitions `a` and `b` differ, partition by partition, in offset order.
 
-    Records below a partition's log start offset do not count. Records are the same when keys, values, timestamps with
-    their types, and headers are, as far as the formats of both have a place for them; `report` counts what one holds
-    and the other has no place for. A control record that the other's format cannot hold is no difference. A partition
-    that one side lacks is told by the report alone.
+    Records below a partition's log start offset are ignored. Records are the same if keys, values, timestamps with
+    their types, and headers are, as far as both formats can hold them. `report` counts the data that one format cannot
+    hold. A control record that the other format cannot hold is no difference. A partition that one side lacks is only
+    in the report.
 
     Raises LogDirectoryError for a name that comes twice, and what `options.on_damage` raises.
     """
@@ -330,7 +329,7 @@ _LOWEST = -(1 << 63)
 
 
 class _Holds(NamedTuple):
-    """What a format has a place for. `control`: the kind of control records."""
+    """Fields that a format can hold. `control`: the kind of control records."""
 
     timestamps: bool
     types: bool
@@ -410,7 +409,7 @@ def _pieces(side: Side, options: DiffOptions) -> Iterator[_DiffPiece]:
 
 
 def _chunks(side: Side, options: DiffOptions) -> Iterator[Chunk]:
-    """Yield the entries of one side. What is fetched has positions as if it were one file."""
+    """Yield the entries of one side. Fetched entries have positions as if they were one file."""
     log = side.partition
     if isinstance(log, PartitionDirectory):
         reader = SegmentReader(log, side.dialect)
@@ -452,11 +451,11 @@ class _Cursor:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that is at hand; _NO_MORE behind the end."""
+        """Offset of the last buffered record; _NO_MORE at the end."""
         return _NO_MORE if self._piece is None else int(self._piece.hashes.offset[-1])
 
     def take(self, limit: int) -> _DiffPart:
-        """Return the records at hand up to offset `limit`, which is not above `last_offset`, and go on behind them."""
+        """Return the buffered records up to offset `limit`, which is at most `last_offset`, and continue after them."""
         piece = self._piece
         if piece is None:
             return _DiffPart(None, self._taken)
@@ -550,7 +549,7 @@ class _Matching:
             self.comparison.not_held[name] += count
 
     def _excuse(self, what: Array, piece: _DiffPiece, alone: Array, rows: Array, other: _DiffPart) -> None:
-        """Let control records pass that the other side's format has no place for."""
+        """Ignore control records that the other side's format cannot hold."""
         if other.near is not None and other.near.holds.control is piece.holds.control:
             return
         control = alone[piece.control[rows[alone]]]

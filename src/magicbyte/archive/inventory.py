@@ -1,7 +1,7 @@
-"""What is in a log: formats, codecs, offsets, times, holes and transactions, summed up from headers.
+"""Inventory of a log: formats, codecs, offsets, times, holes and transactions, from headers.
 
-Nothing is decompressed and no checksum verified unless the inventory is `deep`; what cannot be known then is None.
-Of large entries only the headers are read at all. Memory does not grow with the log.
+Nothing is decompressed and no checksum verified unless the inventory is `deep`; unknown numbers are then None. Of large
+entries only the headers are read. Memory does not grow with the log.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LZ4_LONGEST_HEAD = 15
 
 @dataclass(slots=True)
 class PartitionInventory:
-    """What one partition folder holds."""
+    """The inventory of one partition folder."""
 
     partition: PartitionDirectory
     dialect: Dialect
@@ -85,7 +85,7 @@ class PartitionInventory:
 
 @dataclass(slots=True)
 class FetchedInventory:
-    """What a partition of a running cluster holds; without the files beside a log, and without damage."""
+    """The inventory of a partition of a running cluster, without companion files and damage."""
 
     partition: FetchedLog
     dialect: Dialect
@@ -96,7 +96,7 @@ class FetchedInventory:
 
     @property
     def folder(self) -> PartitionDirectory | None:
-        """None: there is none at hand."""
+        """None: a fetched partition has no folder."""
         return None
 
     @property
@@ -132,7 +132,7 @@ def _partition_json(found: PartitionInventory | FetchedInventory) -> Json:
 
 
 def report_of(found: Sequence[PartitionInventory | FetchedInventory], whole: Tally) -> Json:
-    """Return what `magicbyte inventory --format json` says of partitions; `whole` is `add_up` of their tallies."""
+    """Return partitions as in `magicbyte inventory --format json`; `whole` is `add_up` of their tallies."""
     folders = [each.folder for each in found if each.folder is not None]
     total = {
         "partitions": len(found),
@@ -229,7 +229,7 @@ class SentPart:
 
 
 def add_up(tallies: Iterable[Tally]) -> Tally:
-    """Return the sums over several partitions; offsets, which mean nothing then, are None."""
+    """Return the sums over several partitions. Offsets, which have no sum, are None."""
     total = Tally()
     smallest: list[int | None] = []
     for each in tallies:
@@ -264,7 +264,7 @@ def _extreme(choose: Callable[[int, int], int], one: int | None, other: int | No
 
 
 def _check_companions(partition: PartitionDirectory, result: PartitionInventory, on_damage: DamageHandler) -> None:
-    """Parse the files beside the log: what is wrong with them goes into `index_damage`."""
+    """Parse the files beside the log, and add their damage to `index_damage`."""
 
     def check(read: Callable[[], Any]) -> Any:
         try:
@@ -419,7 +419,7 @@ class _Counter:
             self._add_transactions(block, control, np.flatnonzero(transactional), on_damage)
 
     def finish(self) -> None:
-        """Say of the whole what could be said only at its end."""
+        """Set the numbers that are known only at the end."""
         if not self._deep and not self._smallest_known:
             self.tally.min_timestamp = None
         self.tally.open_transactions = sorted(self._open.values())
@@ -538,7 +538,7 @@ class _Counter:
             return b""
 
     def _add_transactions(self, block: Headers, control: Bools, rows: Int64s, on_damage: DamageHandler) -> None:
-        """Count markers, and follow which producers have a transaction open."""
+        """Count markers, and track the open transactions of producers."""
         heads = block.fields
         data, markers = rows[~control[rows]], rows[control[rows]]
         markers = markers[heads["record_count"][markers] != 0]  # not those that a cleaner emptied
@@ -569,7 +569,7 @@ class _Counter:
                 self._open[producer] = OpenTransaction(producer, start, epoch, timestamp)
 
     def _marker_type(self, block: Headers, row: int, on_damage: DamageHandler) -> int:
-        """Return the type of a control batch that is not laid out as brokers do it."""
+        """Return the type of a control batch with an unusual layout."""
         position = int(block.position[row])
         try:
             batch = RecordBatch.parse(memoryview(block.file.read_at(position, int(block.size[row]))))

@@ -1,4 +1,4 @@
-"""Recovers what is sound of damaged partitions into a new log, and says exactly what is lost.
+"""Recovers the sound entries of damaged partitions into a new log, and reports every loss.
 
 For each segment the walk of log/files/resync.py gives rows of sound entries; those with ascending offsets make the log.
 An entry out of order returns to its place if the place is free and the entry cannot be a record's content: a block that
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Loss(NamedTuple):
-    """Damaged bytes of a file. `offsets`: the first and last that nothing else holds; None where none is missing."""
+    """Damaged bytes of a file. `offsets`: the first and last missing one; None if none is missing."""
 
     path: str
     position: int
@@ -58,7 +58,7 @@ class Loss(NamedTuple):
     error: CorruptRecordError
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte salvage --format json` has for a loss."""
+        """Return a loss as in `magicbyte salvage --format json`."""
         return {
             "path": self.path,
             "position": self.position,
@@ -71,7 +71,7 @@ class Loss(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Sound entries that are not in the new log, and why."""
+    """Sound entries that are not in the new log, with the reason."""
 
     path: str
     position: int
@@ -81,7 +81,7 @@ class Aside(NamedTuple):
     why: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte salvage --format json` has for entries that were left out."""
+        """Return left-out entries as in `magicbyte salvage --format json`."""
         return {
             "path": self.path,
             "position": self.position,
@@ -94,9 +94,9 @@ class Aside(NamedTuple):
 
 @dataclass(slots=True)
 class SalvageReport:
-    """What became of one partition. `moved`: entries that were out of order and are in order now.
+    """The result for one partition. `moved`: entries that were out of order and were returned to their place.
 
-    `ended_transactions`: those that were open at the end of what is whole, in a log for a new cluster.
+    `ended_transactions`: those open at the end of the sound entries, in a log for a new cluster.
     """
 
     path: str
@@ -109,7 +109,7 @@ class SalvageReport:
     aside: list[Aside] = field(default_factory=list)
 
     def add(self, plan: SegmentPlan) -> None:
-        """Take in what became of one segment."""
+        """Add the result of one segment."""
         self.entries, self.moved = self.entries + plan.entries, self.moved + plan.moved
         self.bytes += sum(extent.end - extent.position for extent in plan.extents)
         self.lost += plan.lost
@@ -179,7 +179,7 @@ class _EntryRow:
 
 @dataclass(slots=True)
 class SegmentPlan:
-    """What to take from one segment, in the order of offsets, and what not."""
+    """The entries to take from one segment, in the order of offsets, and those to leave out."""
 
     extents: list[Extent]
     entries: int
@@ -197,10 +197,10 @@ def plan_segment(
     *,
     opens: bool = False,
 ) -> SegmentPlan:
-    """Walk a segment and decide what to take of it. `progress` is told of the bytes walked.
+    """Walk a segment and decide which entries to take. `progress` is called with the bytes walked.
 
-    `rules`: of the indexes to be written. An entry that they must look into, and that cannot be opened, is left out;
-    with `opens` every entry that cannot be opened is.
+    `rules`: of the indexes to write. An entry that they must open, and that cannot be opened, is left out; with `opens`
+    every entry that cannot be opened.
     """
     rows: list[_EntryRow] = []
     outliers: list[_EntryRow] = []
@@ -354,7 +354,7 @@ class _SalvagePlanner:
         self.aside: list[Aside] = []
 
     def plan(self) -> SegmentPlan:
-        """Return what to take."""
+        """Return the plan."""
         taken = self._chosen()
         self.aside.sort(key=lambda aside: aside.position)
         lost = [Loss(self.file.path, gap.position, gap.end, self._missing(gap, taken), gap.error) for gap in self.gaps]
@@ -555,7 +555,7 @@ class SalvagedPartition(NamedTuple):
     report: SalvageReport
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte salvage --format json` has for a partition."""
+        """Return a partition as in `magicbyte salvage --format json`."""
         report = self.report
         return {
             "partition": str(self.name),
@@ -575,10 +575,10 @@ class SalvagedPartition(NamedTuple):
 def salvage_logs(
     partitions: Mapping[TopicPartition, PartitionDirectory], out: Path, options: SalvageOptions = DEFAULT_SALVAGE
 ) -> Iterator[SalvagedPartition]:
-    """Write what is sound of `partitions` into the log directory `out`; yield each when it has its name.
+    """Write the sound entries of `partitions` into the log directory `out`; yield each when it has its name.
 
-    What an earlier run has finished stays, and is only reported. Raises LogDirectoryError for an `out` that holds
-    anything else, or overlaps a source, OSError where it cannot be written.
+    Partitions that an earlier run finished stay, and are only reported. Raises LogDirectoryError for an `out` with any
+    other content, or that overlaps a source, OSError if it cannot be written.
     """
     names = [name for key in partitions for name in (str(key), temporary_name(out / str(key)).name)]
     refuse_overlaps(out, names, inputs_of((), partitions.values()))
@@ -631,9 +631,9 @@ def _topic_id(partition: PartitionDirectory) -> uuid.UUID | None:
 def salvage_partition(
     partition: PartitionDirectory, writer: PartitionWriter | None, options: SalvageOptions = DEFAULT_SALVAGE
 ) -> SalvageReport:
-    """Write what is sound of `partition` with `writer`, which is left open; segments begin where those of it did.
+    """Write the sound entries of `partition` with `writer`, which stays open. Segments keep their base offsets.
 
-    Without a writer it only reports. Raises OSError where the new log cannot be written.
+    Without a writer it only reports. Raises OSError if the new log cannot be written.
     """
     report = SalvageReport(partition.path, len(partition.segments))
     dialect = options.dialect or partition.dialect

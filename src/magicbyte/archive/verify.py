@@ -1,4 +1,4 @@
-"""Proves that logs are sound, or says what is not: each entry, each file beside it, and whether they fit together.
+"""Checks of logs: each entry, each file beside the log, and whether they fit together.
 
 Damage does not end the check: the walk of log/files/resync.py continues. Nothing is written, and no damage raises an
 exception. Memory does not grow with the log.
@@ -123,7 +123,7 @@ class _Run(NamedTuple):
 
 @dataclass(slots=True)
 class _Segment:
-    """What is known of one segment while it is walked."""
+    """The state of the walk over one segment."""
 
     path: str
     findings: list[Finding] = field(default_factory=list)
@@ -136,7 +136,7 @@ class _Segment:
     lz4: dict[str, list[int]] = field(default_factory=dict)  # by finding: positions
 
     def displace(self, row: int, last: int) -> None:
-        """Report the runs from row number `row` on: what follows them goes on behind offset `last`."""
+        """Report the runs from row number `row` on. The entries after them continue after offset `last`."""
         while self.main and self.main[-1].row >= row:
             run = self.main.pop()
             expected = f"> {last}, and below those behind it"
@@ -177,7 +177,7 @@ class PartitionCheck:
             yield from self.beside()
 
     def follow(self, end_offset: int, epochs: LeaderEpochs, *, ends_with_batch: bool | None) -> None:
-        """Take in the next segments, which somebody else has checked."""
+        """Apply the results of the next segments, which were checked elsewhere."""
         self.end_offset = max(self.end_offset, end_offset)
         self.epochs.follow(epochs)
         if ends_with_batch is not None:
@@ -255,7 +255,7 @@ class PartitionCheck:
                 state.findings += pending.popleft().result()
 
     def _headers(self, state: _Segment, position: int, table: BatchTable) -> None:
-        """Check what the headers of v2 batches say, and the header checksums of LZ4 frames."""
+        """Check the header fields of v2 batches, and the header checksums of LZ4 frames."""
         magic = np.asarray(table.magic, np.int64)
         batches = np.flatnonzero(magic == 2)
         if len(batches):
@@ -282,7 +282,7 @@ class PartitionCheck:
         self._lz4_headers(state, position, table, magic)
 
     def _leader_epochs(self, state: _Segment, position: int, table: BatchTable, batches: Int64s) -> None:
-        """Find leader epochs that fall: no checksum covers them. The odd one of three is the one that is wrong."""
+        """Find decreasing leader epochs, which no checksum covers. Of three in a row the odd one is wrong."""
         epochs = table.gather(PARTITION_LEADER_EPOCH, batches)
         before = state.epoch
         if (epochs >= np.maximum.accumulate(np.concatenate(([before], epochs[:-1])))).all():
@@ -329,7 +329,7 @@ class PartitionCheck:
                 state.lz4.setdefault("lz4 header checksum of magic 0", []).append(position + start)
 
     def _close_gaps(self, state: _Segment, gaps: list[Gap], last: int | None, *, is_last: bool) -> None:
-        """Make findings of `gaps`; the log goes on behind offset `last`, or not at all."""
+        """Make findings of `gaps`; the log continues after offset `last`, or ends."""
         for gap in gaps:
             error = gap.error
             offsets = error.offsets if last is None else (gap.last + 1, last) if gap.last < last else None
@@ -383,7 +383,7 @@ class PartitionCheck:
                 yield Finding(Severity.WARNING, segment.log.path, "offset index", "one", found, REBUILD)
 
     def _epoch_file(self) -> Iterator[Finding]:
-        """Compare the leader epochs that are noted with those of the batches."""
+        """Compare the leader epochs of the checkpoint with those of the batches."""
         partition = self.partition
         entry = partition.texts.get(checkpoints.LEADER_EPOCHS)
         if entry is None:
@@ -457,7 +457,7 @@ class _Indexes:
         self.largest_timestamp = max(self.largest_timestamp, int(timestamps.max()))
 
     def findings(self, state: _Segment) -> list[Finding]:
-        """Return what does not fit, when all entries have been taken in."""
+        """Return the findings, after all entries."""
         found = self.found
         for path in self.unclosed:
             found.append(
@@ -605,9 +605,9 @@ def _out_of_order(path: str, expected: str, position: int, end: int, offsets: tu
 
 
 def _disorder(file: ReadableFile, state: _Segment, dialect: Dialect, limit: int) -> Iterator[Finding]:
-    """Yield a finding for each block that is out of order: of two that changed places the smaller one.
+    """Yield a finding for each block that is out of order: of two swapped blocks the smaller one.
 
-    Entries whose offsets are there already are a block that was written twice.
+    Entries whose offsets exist already are a duplicated block.
     """
     rows: dict[int, _Run] = {}
     for run in state.back:
