@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import ssl
 import urllib.error
 import urllib.request
@@ -73,8 +74,12 @@ async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
                 text = response.read(_MOST_BYTES + 1)
                 if len(text) > _MOST_BYTES:
                     raise NetworkError(f"{url}: more than {_MOST_BYTES} bytes: expected a page of numbers")
+                if missing := getattr(response, "length", None):  # which only what comes over HTTP has
+                    raise NetworkError(f"{url}: the response ends {missing} bytes early")
                 return str(text.decode())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             raise NetworkError(f"{url}: {reason}") from error
 
@@ -89,7 +94,7 @@ async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
 
 
 def _opened(url: str, access: PageAccess | None) -> Any:
-    """Return the response for a page. Raises OSError, ValueError."""
+    """Return the response for a page. Raises OSError, ValueError, HTTPException."""
     if access is None:
         return urllib.request.urlopen(url, timeout=_PATIENCE_S)
     context = ssl.create_default_context(cafile=access.authority)
