@@ -25,7 +25,13 @@ PLACES = {  # where the tools are
         "GetOffsetShell": "kafka.tools",
         "ProducerPerformance": NEW,
     },
-    "3.9.1": {"ReassignPartitionsCommand": f"{NEW}.reassign"},
+    "3.9.1": {
+        "ConfigCommand": "kafka.admin",
+        "ConsoleProducer": "kafka.tools",
+        "ConsoleConsumer": f"{NEW}.consumer",
+        "ConsumerGroupCommand": f"{NEW}.consumer.group",
+        "ReassignPartitionsCommand": f"{NEW}.reassign",
+    },
     "4.3.1": {
         "ConfigCommand": "kafka.admin",
         "ConsoleConsumer": f"{NEW}.consumer",
