@@ -12,7 +12,11 @@ from magicbyte.client.replicas import Reassignment, list_reassignments
 from magicbyte.errors import BrokerError, ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.ports import TopicPartition
 
-_NOT_TOLD: Final = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NOT_CONTROLLER)
+_NOT_TOLD: Final = (
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.UNSUPPORTED_VERSION,  # of a controller, before 0.10
+)
 _STILL: Final = Reassignment((), (), ())
 
 
