@@ -49,8 +49,15 @@ def main(folder: Path, names: list[str]) -> None:
 
 def make(folder: Path, level: Any) -> None:
     """Write a level's shared object into `folder`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        # Kernels that others call are taken from Numba's cache: that of this machine has them for its own processor.
+        os.environ["MAGICBYTE_CACHE_DIR"] = scratch
+        _make(folder, level, Path(scratch))
+
+
+def _make(folder: Path, level: Any, scratch: Path) -> None:
     os.environ["NUMBA_OPT"] = "0"  # Numba then leaves to LLVM, and the level, what depends on the processor
-    warnings.simplefilter("ignore")  # of Numba's cache, which nothing is read from here
+    warnings.simplefilter("ignore")  # of Numba's cache
     from llvmlite import binding as llvm
 
     from magicbyte.compiled import kernel, shipped
@@ -65,15 +72,14 @@ def make(folder: Path, level: Any) -> None:
     target = llvm.Target.from_triple(f"{level.machine}-unknown-linux-gnu").create_target_machine(
         cpu=level.cpu, features=level.features, opt=SPEED, reloc="pic", codemodel="default"
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        objects = []
-        for number, each in enumerate(kernel.kernels()):
-            path = Path(scratch) / f"{number}.o"
-            path.write_bytes(code_of(each, level, target))
-            objects.append(path)
-        made = Path(scratch) / "made.so"
-        subprocess.run(["ld.lld", *LINK, "-o", made, *objects], check=True)
-        (folder / shipped.file_name(level)).write_bytes(shipped.with_checksum(made.read_bytes()))
+    objects = []
+    for number, each in enumerate(kernel.kernels()):
+        path = scratch / f"{number}.o"
+        path.write_bytes(code_of(each, level, target))
+        objects.append(path)
+    made = scratch / "made.so"
+    subprocess.run(["ld.lld", *LINK, "-o", made, *objects], check=True)
+    (folder / shipped.file_name(level)).write_bytes(shipped.with_checksum(made.read_bytes()))
 
 
 def code_of(each: Any, level: Any, target: Any) -> bytes:

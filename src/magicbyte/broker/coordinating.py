@@ -255,6 +255,11 @@ class Coordinating(ABC, Generic[S, E, L]):
             delay_ms = max(next_ms - self._runtime.clock.monotonic_ms(), 0)
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
 
+    def clock_turned(self) -> None:
+        """Set the timer anew: a timer of the event loop goes by another clock than the one that was turned."""
+        self._timer_ms = None
+        self.set_timer()
+
     def _due(self) -> None:
         self._timer = self._timer_ms = None
         self.perform(self._decider.due(Moment.of(self._runtime.clock)))

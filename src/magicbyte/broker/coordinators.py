@@ -96,6 +96,12 @@ class Coordinators:
         if topic == STATE_TOPIC:
             self.transactions.topic_deleted(topic)
 
+    def clock_turned(self) -> None:
+        """Set the timers anew: a test has turned the clock."""
+        for each in (self._groups, self._transactions):
+            if each is not None:
+                each.clock_turned()
+
     def close(self) -> None:
         """Answer whoever waits; from here on requests are refused."""
         for each in (self._groups, self._transactions):

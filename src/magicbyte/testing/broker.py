@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -127,6 +128,14 @@ class Broker:
         except BaseException:
             self._clear()
             raise
+        if (watch := getattr(self._clock, "watch", None)) is not None:  # a `TurnedClock`
+            loop = asyncio.get_running_loop()
+
+            def turned() -> None:
+                with contextlib.suppress(RuntimeError):  # the loop has ended, and the broker with it
+                    loop.call_soon_threadsafe(broker.coordinators.clock_turned)
+
+            watch(turned)
         if self.security is not None:
             self.security.add_users(broker.metadata)
         self._broker = broker

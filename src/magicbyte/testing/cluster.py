@@ -60,10 +60,17 @@ class TurnedClock:
 
     def __init__(self) -> None:
         self._system, self._ahead_ms = SystemClock(), 0
+        self._watchers: list[Callable[[], None]] = []
 
     def advance(self, ms: int) -> None:
-        """Turn the clock ahead."""
+        """Turn the clock ahead. Brokers look at once what is due."""
         self._ahead_ms += ms
+        for each in list(self._watchers):
+            each()
+
+    def watch(self, turned: Callable[[], None]) -> None:
+        """Have `turned` called, in the thread of whoever turns the clock, after each turn."""
+        self._watchers.append(turned)
 
     def now_ms(self) -> int:
         """Return the date in ms since 1970."""
