@@ -97,7 +97,7 @@ def test_a_compacted_source_is_copied_with_its_holes_or_without(real: Real, tmp_
 
 def test_offsets_are_not_kept_in_kafka(real: Real) -> None:
     real.make("refused")
-    with pytest.raises(MirrorError, match="refused: offsets are kept by brokers of ours alone"):
+    with pytest.raises(MirrorError, match="refused: only magicbyte's brokers and log directories keep offsets"):
         real.mirror(only("refused", identical=True))
 
 

@@ -16,6 +16,8 @@ from magicbyte.compiled import image, kernel, shipped
 
 ROOT = Path(__file__).parents[2]
 OUTCOMES = Path(__file__).with_name("golden_outcomes.py")
+RELEASES = ("0.8.2.2", "0.11.0.3", "4.3.1")
+"""Golden logs of each format. `golden_outcomes.py` without arguments takes all: minutes for each kind of kernels."""
 
 pytestmark = pytest.mark.skipif(not image.supported(), reason="images are for Linux")
 
@@ -110,7 +112,7 @@ def outcomes(package: Path, **environment: str) -> dict[str, object]:
     """What a process makes of the golden logs with the kernels that `package` gives it."""
     path = os.pathsep.join([str(package), *(each for each in sys.path if each and Path(each) != ROOT / "src")])
     done = subprocess.run(
-        [sys.executable, "-P", OUTCOMES],
+        [sys.executable, "-P", OUTCOMES, *RELEASES],
         env=os.environ | {"PYTHONPATH": path, "MAGICBYTE_KERNELS": "compiled"} | environment,
         capture_output=True,
         check=True,
@@ -121,7 +123,7 @@ def outcomes(package: Path, **environment: str) -> dict[str, object]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ld.lld") is None, reason="needs ld.lld, which tools/images.py links with")
-def test_the_packages_code_makes_of_every_golden_log_what_numba_and_the_plain_twins_make(tmp_path: Path) -> None:
+def test_the_packages_code_makes_of_golden_logs_what_numba_and_the_plain_twins_make(tmp_path: Path) -> None:
     """Every level that this processor runs. What a wheel has is made by the same tool."""
     shutil.copytree(ROOT / "src/magicbyte", tmp_path / "magicbyte", ignore=shutil.ignore_patterns("__pycache__"))
     levels = [level.name for level in shipped.levels_here()]
