@@ -128,7 +128,7 @@ class Broker:
         except BaseException:
             self._clear()
             raise
-        if (watch := getattr(self._clock, "watch", None)) is not None:  # a `TurnedClock`
+        if (watch := getattr(self._clock, "_watch", None)) is not None:  # a `TurnedClock`
             loop = asyncio.get_running_loop()
 
             def turned() -> None:

@@ -68,7 +68,7 @@ class TurnedClock:
         for each in list(self._watchers):
             each()
 
-    def watch(self, turned: Callable[[], None]) -> None:
+    def _watch(self, turned: Callable[[], None]) -> None:
         """Have `turned` called, in the thread of whoever turns the clock, after each turn."""
         self._watchers.append(turned)
 
