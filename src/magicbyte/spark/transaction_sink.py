@@ -110,6 +110,8 @@ async def _is_committed(client: Client, group: str, batch: int) -> bool:
 
 async def _send(producer: TransactionalProducer, staged: Sequence[Staged]) -> None:
     """Send all files: those of a partition one after the other, in their order."""
+    from magicbyte.mirror.rounds import first_of
+
     files: dict[TopicPartition, list[Staged]] = {}
     for each in staged:
         files.setdefault(TopicPartition(each.topic, each.partition), []).append(each)
@@ -124,8 +126,8 @@ async def _send(producer: TransactionalProducer, staged: Sequence[Staged]) -> No
         async with asyncio.TaskGroup() as tasks:
             for key, parts in files.items():
                 tasks.create_task(send(key, parts))
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from None  # the others were ended for it
+    except ExceptionGroup as errors:
+        raise first_of(errors) from None
 
 
 async def _send_file(producer: TransactionalProducer, key: TopicPartition, path: str) -> None:
