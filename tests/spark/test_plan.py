@@ -188,9 +188,9 @@ def test_what_is_loaded_is_frozen_once_and_again_with_the_kernels(
     """Else Spark's collection of garbage after each task takes longer than the task."""
     write_partition(tmp_path, "a-0", some_records(30))
     done: list[str] = []
-    monkeypatch.setattr("magicbyte.spark.gc.collect", lambda: done.append("collect"))
-    monkeypatch.setattr("magicbyte.spark.gc.freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr("magicbyte.spark._frozen", None)
+    monkeypatch.setattr("magicbyte.spark.workers.gc.collect", lambda: done.append("collect"))
+    monkeypatch.setattr("magicbyte.spark.workers.gc.freeze", lambda: done.append("freeze"))
+    monkeypatch.setattr("magicbyte.spark.workers._frozen", None)
     for kernels in ("plain", "compiled"):
         monkeypatch.setenv("MAGICBYTE_KERNELS", kernels)
         for _ in range(3):
