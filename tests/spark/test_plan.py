@@ -175,8 +175,8 @@ def test_a_worker_loads_the_kernels_for_a_large_task_or_after_many_small_ones(
     folder = write_partition(tmp_path, "a-0", some_records(30))
     size = (folder / "00000000000000000000.log").stat().st_size
     told: list[int] = []
-    monkeypatch.setattr("magicbyte.spark.kernel.expect", told.append)
-    monkeypatch.setattr("magicbyte.spark._so_far", 0)
+    monkeypatch.setattr("magicbyte.spark.workers.kernel.expect", told.append)
+    monkeypatch.setattr("magicbyte.spark.workers._so_far", 0)
     for _ in range(4):
         read_all(reader_of(tmp_path))
     assert told == [size, 2 * size, 3 * size, 4 * size]
