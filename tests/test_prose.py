@@ -16,10 +16,12 @@ PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if "protocol" not in page.parts]  # that is generated
 TARGET: Final = (17, 30)
 """Words in a sentence at the 50th and the 90th percentile."""
-BOUND: Final = (16, 30)
+BOUND: Final = (15, 27)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
 PLAIN: Final = (
-    "README.md", "docs/README.md", "docs/broker/overview.md", "docs/commands/README.md", "docs/commands/cat.md",
+    "README.md", "docs/README.md", "docs/broker/acls.md", "docs/broker/administration.md", "docs/broker/overview.md",
+    "docs/broker/quotas.md", "docs/broker/replication.md", "docs/broker/security.md", "docs/broker/threat-model.md",
+    "docs/broker/transactions.md", "docs/commands/README.md", "docs/commands/cat.md",
     "docs/commands/cluster.md", "docs/commands/compact.md", "docs/commands/completion.md", "docs/commands/configs.md",
     "docs/commands/consume.md", "docs/commands/convert.md", "docs/commands/diff.md", "docs/commands/groups.md",
     "docs/commands/inventory.md", "docs/commands/metadata.md", "docs/commands/mirror-groups.md",
