@@ -12,37 +12,36 @@ from interop.matrix import FEATURES, FORMATS, NOT_THERE, Results, reason
 
 HERE: Final = Path(__file__).parent
 NUMBERS: Final = "¹²³⁴⁵⁶⁷⁸⁹"
-HEAD: Final = """# Clients
+HEAD: Final = """# Tested clients
 
-Fifteen clients against `magicbyte serve`, each a process of its own, all at the same time, with topics of each message
-format. Written by the run of `tests/interop/test_clients.py`; the programs are in `tests/interop/clients`.
+Which clients were tested against `magicbyte serve`, with which features. Fifteen clients run at the same time, each
+in its own process, with topics of each message format. `tests/interop/test_clients.py` runs them and writes this
+page; the programs are in `tests/interop/clients`.
 
-The same programs passed every cell of formats 0, 1 and 2 against Kafka 2.8.2 (414 cells, 675 pairs), and those of
-format 2 against Kafka 3.9.1 (160 and 225): `python -m interop.matrix 2.8.2`, in `tests/`.
+The same programs passed every cell of formats 0, 1 and 2 against Kafka 2.8.2 (414 cells, 675 pairs), and every cell
+of format 2 against Kafka 3.9.1 (160 and 225): `python -m interop.matrix 2.8.2`, in `tests/`.
 
-✓ passed, ✗ failed, — cannot be, for the reason of that number. Formats stand in the order 0, 1, 2, enriched; a cell
-with one sign is the same for all four.
+✓ passed, ✗ failed, — not possible, for the numbered reason below. A cell has one sign for each of the formats 0, 1, 2
+and enriched, or one sign for all four.
 """
 WHAT: Final = """
-- **produce**: 11 records (kcat: 7) with each codec, keys and values also empty and null, explicit times, headers in
-  format 2; acks=all; the log then holds sets of the topic's format, compressed with that codec. **idempotent**: the
-  same with a producer id.
-- **consume**: all that all clients wrote uncompressed, with gzip and with snappy; LZ4 and zstd have topics of their
-  own.
-- **commit and resume**: a member of a group reads 7 of 20 records, commits, leaves; another one reads the other 13.
-- **group**: a member has both partitions, then shares them with another, then has both again; no record is missed.
-- **admin**: a topic with a message format of its own is made, described, deleted.
+- **produce**: 11 records (kcat: 7) with each codec and acks=all: also empty and null keys and values, explicit
+  timestamps, and headers in format 2. The log must then contain sets of the topic's format and codec. **idempotent**:
+  the same with a producer id.
+- **consume**: the records of all clients, uncompressed, gzip and snappy. LZ4 and zstd have separate topics.
+- **commit and resume**: a group member reads 7 of 20 records, commits and leaves; another member reads the other 13.
+- **group**: a member has both partitions, shares them with another member, then has both again. No record is missed.
+- **admin**: a topic with a message format is created, described and deleted.
 """
 CROSS: Final = """
 ## Who reads whom
 
-Keys, values, timestamps and headers that each reader saw are those of each writer's ledger, as far as reader, writer
-and format have them: no timestamps in format 0 nor with Java 0.8 and 0.9; the time of the append in enriched topics;
-headers in format 2 from Java 0.11 on; LZ4 and zstd where the table above has a ✓. kcat writes text alone: no times of
-its own choice, no headers, nothing empty.
+Each reader's keys, values, timestamps and headers are compared with each writer's ledger, as far as reader, writer
+and format support them. Format 0 and Java 0.8 and 0.9 have no timestamps. Enriched topics have the append time.
+Headers need format 2 and Java 0.11. LZ4 and zstd are compared where the table above has a ✓. kcat writes text only:
+no explicit timestamps, no headers, no empty values.
 
-librdkafka 2.15.0 is not in the table: its consumer stalls in a log of several message formats, with real brokers as
-well as here.
+librdkafka 2.15.0 is not in the table. Its consumer stalls in a log of several message formats, with real brokers too.
 """
 
 
