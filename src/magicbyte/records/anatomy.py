@@ -1,7 +1,7 @@
-"""What each byte of an entry is: the fields of a message, wrapper or batch, named as in docs/formats/.
+"""Describe every byte of an entry: the fields of a message, wrapper or batch, named as in docs/formats/.
 
-For looking at one entry, damaged ones above all: `anatomy` raises for nothing that the bytes say, and puts every byte
-in exactly one part. Reading logs is the work of scan.py and decode.py.
+It inspects one entry, in particular a damaged one: `anatomy` raises no error about the content and puts each byte into
+exactly one part. Use scan.py and decode.py to read logs.
 """
 
 import datetime
@@ -36,7 +36,10 @@ from magicbyte.records.message import MessageView
 from magicbyte.wire.checksum import crc32, crc32c
 
 UNREADABLE = "unreadable"
-"""Type of the part that holds all bytes from where they stop making sense; its note says why."""
+"""Type of the last part of damaged input: all bytes after the last field that could be parsed.
+
+Its note gives the reason.
+"""
 
 _TYPE_NAMES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "I": "uint32"}
 _MARKER_TYPES = (ControlType.ABORT, ControlType.COMMIT)
@@ -44,10 +47,10 @@ _MARKER_KEY_SIZE, _MARKER_VALUE_SIZE = 4, 6
 
 
 class FieldPart(NamedTuple):
-    """One field: `size` bytes at `start`, counted from the first byte given.
+    """One field: `size` bytes at `start`, a position in the given bytes.
 
-    `type` is that of docs/formats/, or UNREADABLE. `value` is None for bytes. `note` says what the value means where
-    that is not plain.
+    `type` is a type name of docs/formats/, or UNREADABLE. `value` is None for bytes. `note` explains a value that is
+    not self-explanatory.
     """
 
     start: int
@@ -59,16 +62,16 @@ class FieldPart(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """What a compressed entry holds: the decompressed bytes, and their parts."""
+    """The content of a compressed entry: the decompressed bytes and their parts."""
 
     data: memoryview
     parts: list[FieldPart]
 
 
 def anatomy(entry: memoryview, dialect: Dialect = Dialect.KAFKA) -> list[FieldPart]:
-    """Return the parts of `entry`, the bytes of one entry or as many as there are; they cover it exactly, in order.
+    """Return the parts of `entry`, which may be incomplete. The parts cover the bytes exactly, in order.
 
-    What is compressed is one part: `inside` takes it apart.
+    Compressed content is one part; `inside` decompresses and splits it.
     """
     walk = _AnatomyWalk(entry)
     try:
@@ -81,9 +84,9 @@ def anatomy(entry: memoryview, dialect: Dialect = Dialect.KAFKA) -> list[FieldPa
 
 
 def inside(entry: memoryview, dialect: Dialect = Dialect.KAFKA, *, limit: int) -> Inside | None:
-    """Return what a compressed entry holds, at most `limit` bytes; None for an entry that is not compressed.
+    """Return the decompressed content of an entry, at most `limit` bytes, or None for an uncompressed entry.
 
-    Raises CorruptRecordError, also when the bytes cannot be decompressed.
+    Raises CorruptRecordError, also if decompression fails.
     """
     view = parse_entry(entry, dialect)
     if view is None or view.codec is Codec.NONE:
@@ -105,7 +108,7 @@ def inside(entry: memoryview, dialect: Dialect = Dialect.KAFKA, *, limit: int) -
 
 
 class _AnatomyWalk:
-    """A position in `data`, and the parts before it. Reading past `end` raises CorruptRecordError."""
+    """The current position in `data` and the parts before it. Reading past `end` raises CorruptRecordError."""
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
@@ -133,13 +136,13 @@ class _AnatomyWalk:
         raise CorruptRecordError(field, expected=f"a varint of at most {most} bytes", found="one that goes on")
 
     def octets(self, field: str, size: int, note: str = "") -> None:
-        """Read `size` bytes; no bytes are no part."""
+        """Read `size` bytes. A size of 0 adds no part."""
         self._need(field, size)
         if size:
             self._add(field, "bytes", size, None, note)
 
     def sized(self, field: str, length: int) -> None:
-        """Read the bytes whose length was the last part; -1 means null."""
+        """Read a field whose length is the value of the last part; -1 means null."""
         if length == -1:
             self.note("null")
         elif length < 0:
@@ -148,11 +151,11 @@ class _AnatomyWalk:
             self.octets(field, length)
 
     def note(self, text: str) -> None:
-        """Say what the last part means."""
+        """Set the note of the last part."""
         self.parts[-1] = self.parts[-1]._replace(note=text)
 
     def give_up(self, error: CorruptRecordError) -> None:
-        """Make one part of all that is left."""
+        """Add the rest of the bytes as one UNREADABLE part."""
         note = f"{error.what}: expected {error.expected}, found {error.found}"
         if self.at < len(self.data):
             self._add("?", UNREADABLE, len(self.data) - self.at, None, note)
@@ -371,7 +374,7 @@ def _control_name(number: int) -> str:
 
 
 def _time(milliseconds: int | None) -> str:
-    """Return the time in UTC; nothing where there is none or no calendar has it."""
+    """Format a timestamp in UTC; return an empty string for -1 and for times outside the calendar."""
     if milliseconds is None or milliseconds == -1:
         return ""
     try:

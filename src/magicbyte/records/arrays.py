@@ -1,4 +1,4 @@
-"""The form of the compiled kernels' inputs and outputs: numpy arrays. Apart from forms.py, as it needs numpy."""
+"""NumPy arrays as inputs and outputs of the compiled kernels. Separate from forms.py, which must not import NumPy."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from magicbyte.compiled.checksums import crc_table
 from magicbyte.compiled.kernel import Kernel
 
 _ITEM_SIZE = {"q": 8, "i": 4, "b": 1, "B": 1}
-_KEPT = 96 << 20  # bytes of memory that may wait for their next use
+_KEPT = 96 << 20  # the most bytes of free memory kept for reuse
 _UINT8, _INT64 = np.dtype(np.uint8), np.dtype(np.int64)
 _idle: defaultdict[int, list[bytearray]] = defaultdict(list)  # by size
 
 
 def arena(size: int) -> Any:
-    """Return an array of at least `size` bytes with anything in it, from memory that was used before where possible.
+    """Return an uninitialized array of at least `size` bytes, reusing memory where possible.
 
-    Fresh memory of the system costs more to page in than the kernels take to fill it. When the last array or Arrow
-    buffer that refers to an arena is gone, in whatever thread, its memory waits here for the next one.
+    Page faults of new memory cost more than the kernels need to fill it. When the last array or Arrow buffer that
+    refers to an arena is released, in any thread, its memory returns to the free list.
     """
     room = 1 << max(size - 1, 0xFFF).bit_length()
     try:
@@ -40,9 +40,10 @@ def _give_back(memory: bytearray) -> None:
 
 
 def at_each_byte(buffer: Any, kind: str, start: int = 0) -> Any:
-    """Return what `buffer` holds of a numpy type at each of its positions from `start` on, as a view: item i at byte i.
+    """Return a view whose item i is the value of NumPy type `kind` at byte `start` + i of `buffer`.
 
-    So the headers of many entries, which lie anywhere, are one index operation. Bytes are of the type `V` and a length.
+    With this view, one index operation gathers the headers of many entries at arbitrary positions. For byte strings,
+    `kind` is `V` and a length.
     """
     items = len(buffer) - start - np.dtype(kind).itemsize + 1
     return np.ndarray(max(items, 0), kind, buffer, start, (1,))
@@ -53,7 +54,7 @@ class Arrays:
 
     @staticmethod
     def form(kernel: Kernel) -> Any:
-        """Return what to call."""
+        """Return the callable form of a kernel."""
         return kernel
 
     @staticmethod
@@ -63,32 +64,32 @@ class Arrays:
 
     @staticmethod
     def int64(values: Any) -> Any:
-        """Return integers for an argument of type Int64s; not copied if they are in that form already."""
+        """Return values as an Int64s argument, without a copy if they are an int64 array already."""
         return np.ascontiguousarray(values, np.int64)
 
     @staticmethod
     def zeros(count: int) -> Any:
-        """Return zeros for an argument of type Int64s."""
+        """Return `count` zeros as an Int64s argument."""
         return np.zeros(count, _INT64)
 
     @staticmethod
     def int32(values: Any) -> Any:
-        """As `int64`, for Int32s."""
+        """Return values as an Int32s argument, as `int64` does."""
         return np.ascontiguousarray(values, np.int32)
 
     @staticmethod
     def int8(values: Any) -> Any:
-        """As `int64`, for Int8s."""
+        """Return values as an Int8s argument, as `int64` does."""
         return np.ascontiguousarray(values, np.int8)
 
     @staticmethod
     def sum(values: Any) -> int:
-        """Return the sum of integers in this form."""
+        """Return the sum of an array."""
         return int(values.sum(dtype="q"))
 
     @staticmethod
     def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
-        """Return arrays of (count, type code), not cleared: parts of one arena."""
+        """Return one uninitialized array for each pair of count and type code, all in one arena."""
         places, size = [], 0
         for count, code in wanted:
             places.append(size)
@@ -99,5 +100,5 @@ class Arrays:
     @staticmethod
     @cache
     def crc_table(polynomial: int) -> Any:
-        """Return what the kernels that compute a CRC want as `table`."""
+        """Return the `table` argument of kernels that compute a CRC."""
         return np.array(crc_table(polynomial), np.int32)

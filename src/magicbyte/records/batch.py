@@ -31,9 +31,9 @@ from magicbyte.records.layout import (
 from magicbyte.wire.checksum import Buffer, crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""The 61 bytes before the records, in one call; a test proves that it agrees with the layout."""
+"""The 61 header bytes before the records, unpacked in one call; a test compares it with the layout."""
 
-_CRC_COVERS = ATTRIBUTES.start  # and all behind it
+_CRC_COVERS = ATTRIBUTES.start  # the CRC covers all bytes from here on
 _KEPT_BITS = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
@@ -135,12 +135,12 @@ class RecordBatch:
 
     @property
     def codec(self) -> Codec:
-        """How the records section is compressed. Raises CorruptRecordError for a number that means nothing."""
+        """The compression of the records section. Raises CorruptRecordError for an undefined codec number."""
         return codec_of(self.attributes)
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps. With LogAppendTime that of every record is `max_timestamp`."""
+        """The timestamp type. With LogAppendTime, `max_timestamp` is the timestamp of every record."""
         return timestamp_type_of(self.attributes)
 
     @property
@@ -150,12 +150,16 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are Kafka's own and never given to applications (see control.py)."""
+        """Whether this is a control batch, which Kafka writes for its own use and never delivers to applications
+        (control.py).
+        """
         return self.attributes & CONTROL_BIT != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may remove the batch's tombstones or marker; None until a cleaner has set it."""
+        """The time from which compaction may remove the batch's tombstones or marker; None until a compaction has set
+        it.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -165,12 +169,12 @@ class RecordBatch:
 
     @property
     def next_offset(self) -> int:
-        """Offset of the next entry of the log, if there is no hole."""
+        """The offset after `last_offset`, where the next entry begins unless compaction left a gap."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record written, -1 without; after 2147483647 comes 0."""
+        """Sequence number of the last record written, -1 if there is none. It wraps from 2147483647 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -191,10 +195,9 @@ class RecordBatch:
         self.partition_leader_epoch = epoch
 
     def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
-        """Write type and largest timestamp (ms) in place and the CRC anew, unless both hold already.
+        """Write the timestamp type and max timestamp (ms) in place and update the CRC, unless both are set already.
 
-        Codec, transaction, control and delete horizon bits stay; bits that Kafka gives no meaning are dropped, as
-        Kafka drops them.
+        The bits for codec, transaction, control and delete horizon are kept. Undefined bits are cleared, as Kafka does.
         """
         if self.timestamp_type is timestamp_type and self.max_timestamp == max_timestamp:
             return
@@ -208,10 +211,10 @@ class RecordBatch:
     def stamped(
         self, base_offset: int, leader_epoch: int, timestamp_type: TimestampType, max_timestamp: int
     ) -> bytearray:
-        """Set these fields in the view alone; return the 61 bytes before the records that hold them, and the CRC then.
+        """Set these fields in the view only, and return a new 61-byte header that contains them, with its CRC.
 
-        As `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp`, without writing to the buffer.
-        Afterwards the view describes the batch of the returned bytes and `records_section`.
+        Has the effect of `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp` without writing to the
+        buffer. Afterwards the view describes the batch made of the returned bytes and `records_section`.
         """
         type_bit = timestamp_type_bit(timestamp_type)
         changes = self.attributes & LOG_APPEND_TIME_BIT != type_bit or self.max_timestamp != max_timestamp
@@ -275,9 +278,9 @@ def write_batch_header(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> None:
-    """Fill the first 61 bytes of `batch`, whose records section is in its place behind them already.
+    """Fill the first 61 bytes of `batch`, which already has its records section after them.
 
-    `batch` must be writable, contiguous bytes, and end where the records end: length and CRC follow from it.
+    `batch` must be writable and contiguous, and end with the last record: its length and CRC are computed from it.
     """
     view = memoryview(batch)
     HEADER.pack_into(
@@ -314,7 +317,7 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """Return a batch around `records_section`, which is encoded, and compressed as `attributes` say, already."""
+    """Return a batch around `records_section`, already encoded, and compressed with the codec in `attributes`."""
     batch = bytearray(RECORD_BATCH_OVERHEAD) + records_section
     write_batch_header(
         batch,

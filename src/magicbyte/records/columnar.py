@@ -1,4 +1,4 @@
-"""Records as Arrow IPC streams and Parquet files, with the columns of Spark's Kafka source."""
+"""Write records as Arrow IPC streams and Parquet files, with the columns of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
     Int64Array = np.ndarray[Any, np.dtype[np.int64]]
 
-ROW_GROUP_BYTES = 16 << 20  # more is written more slowly: memory that is new to the process, out of the caches
+# larger row groups are slower to write: their memory is new to the process and exceeds the caches
+ROW_GROUP_BYTES = 16 << 20
 ROW_GROUP_ROWS = 1 << 20
 _REPEATED = ("topic", "partition", "timestampType", "key", "headers.list.element.key")
-"""Columns whose cells come again: dictionaries of the others, offsets and values, cost a fifth of the time."""
+"""Columns with dictionary encoding. For the other columns a dictionary costs a fifth of the time and seldom helps."""
 _SOUGHT = ("topic", "partition", "timestampType", "key", "offset", "timestamp")
-"""Columns that have statistics: by those of the others nobody picks rows."""
+"""Columns with statistics. Queries do not filter by the others."""
 _CELLS_AT_ONCE = 16384
-_ROW_BYTES = 33  # of a record without a cell: offset, timestamp, its type, partition, ends of key and value, topic
+_ROW_BYTES = 33  # a record without key and value: offset, timestamp, type, partition, ends of key and value, topic
 
 
 class _Writer:
-    """A context: at its end the output is finished, also behind damage: what came before can be read.
+    """A context manager that finishes the output at its end, also after a CorruptRecordError: earlier records stay
+    readable.
 
-    After any other error it is abandoned, and nothing is written any more.
+    After any other error it abandons the output and writes no more.
     """
 
     def __enter__(self) -> Self:
@@ -51,11 +53,11 @@ class _Writer:
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Give the output up as it is."""
+        """Stop writing and leave the output unfinished."""
 
 
 class ArrowWriter(_Writer):
-    """Writes a stream of Arrow batches; what is in it can be read while it grows."""
+    """Write a stream of Arrow batches that can be read while it grows."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._schema = arrow_schema(headers=True)
@@ -73,17 +75,20 @@ class ArrowWriter(_Writer):
 
 
 def _names() -> pa.DataType:
-    """Return the type of a column of a few names: none of its cells is looked up again to be written."""
+    """Return the type of a column with few distinct values: a dictionary that is written without a look-up for each
+    cell.
+    """
     import pyarrow as pa
 
     return pa.dictionary(pa.int32(), pa.string())
 
 
 class ParquetWriter(_Writer):
-    """Writes a Parquet file in row groups of up to ROW_GROUP_BYTES; it is whole only after `close`.
+    """Write a Parquet file in row groups of up to ROW_GROUP_BYTES. It is complete only after `close`.
 
-    The same records give the same bytes, however many of them come at a time: a row group ends where the size of its
-    records says so, and is encoded as a whole. `codec`: of its pages; none, snappy, gzip, lz4 or zstd.
+    The same records give the same bytes, however they are divided between calls: the end of a row group depends only on
+    the size of its records, and each row group is encoded as a whole. `codec` compresses the pages: none, snappy, gzip,
+    lz4 or zstd.
     """
 
     def __init__(self, stream: BinaryIO, *, codec: str = "zstd") -> None:
@@ -100,7 +105,7 @@ class ParquetWriter(_Writer):
             use_dictionary=list(_REPEATED),
             write_statistics=list(_SOUGHT),
             write_batch_size=_CELLS_AT_ONCE,
-            store_schema=False,  # a topic is a string to who reads it
+            store_schema=False,  # readers see a plain string column for topics, not a dictionary
         )
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = self._rows = 0
@@ -116,7 +121,7 @@ class ParquetWriter(_Writer):
         else:
             names = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array([topic], pa.string()))
         batch = batch.add_column(self._at, "topic", names)
-        ends = np.cumsum(_row_bytes(columns))  # behind each row
+        ends = np.cumsum(_row_bytes(columns))  # cumulative size after each row
         first = before = 0
         while first < count:
             full = int(np.searchsorted(ends, before + ROW_GROUP_BYTES - self._bytes)) + 1
@@ -131,7 +136,7 @@ class ParquetWriter(_Writer):
         import pyarrow as pa
 
         if self._waiting:
-            # In one piece: pages end at the end of a piece, too.
+            # Combined into one chunk, because a page ends where a chunk ends.
             self._writer.write_table(pa.Table.from_batches(self._waiting).combine_chunks(), row_group_size=self._rows)
         self._waiting, self._bytes, self._rows = [], 0, 0
 
@@ -141,13 +146,13 @@ class ParquetWriter(_Writer):
         self._writer.close()
 
     def abandon(self) -> None:
-        """Give the output up as it is."""
+        """Stop writing and leave the output unfinished."""
         self._waiting = []
-        self._writer.is_open = False  # else it would be finished when it is collected
+        self._writer.is_open = False  # otherwise the writer's finalizer would write a footer
 
 
 def _row_bytes(columns: RecordColumns) -> Int64Array:
-    """Return about how much memory each record takes: its cells, and the numbers beside them. Shape (n,)."""
+    """Return the approximate memory of each record in bytes, with its share of fixed-width columns. Shape (n,)."""
     import numpy as np
 
     size = np.full(len(columns), _ROW_BYTES, np.int64)

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-_MOST_MILLIS = ((1 << 63) - 1) // 1000  # that fit in int64 as microseconds
+_MOST_MILLIS = ((1 << 63) - 1) // 1000  # the largest timestamp in ms that fits in int64 as microseconds
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it. `timestamp` in ms since the epoch, -1 none; `headers` in their order.
+    """One record as a consumer sees it. `timestamp` is in ms since the epoch, -1 if it has none; `headers` keep their
+    order.
 
-    `timestamp_type` has Kafka's numbers: 0 CreateTime, 1 LogAppendTime, -1 none. `topic` and `partition` are None where
-    nothing names them, and where the caller knows them anyway.
+    `timestamp_type` has Kafka's numbers: 0 CreateTime, 1 LogAppendTime, -1 none. `topic` and `partition` are None if
+    the source does not name them.
     """
 
     offset: int
@@ -56,7 +57,7 @@ class BytesColumn:
         start, length = _as_list(self.start), _as_list(self.length)
         if not length:
             return []
-        low = min(start)  # the data may be a whole segment, and the cells a small part of it
+        low = min(start)  # the cells may be a small part of the data, which can be a whole segment
         high = max(at + size for at, size in zip(start, length, strict=False))
         data = bytes(memoryview(self.data)[low:high])
         return [
@@ -92,7 +93,7 @@ class BytesColumn:
         return BytesColumn(out, out_start, length, packed=True)
 
     def to_arrow(self, kind: pa.DataType | None = None) -> pa.Array:
-        """Return the cells as an Arrow array of binary (or of `kind`, string say), without a copy if packed."""
+        """Return the cells as an Arrow array of type binary, or `kind`, without a copy if they are packed."""
         import numpy as np
         import pyarrow as pa
 
@@ -145,7 +146,7 @@ class HeaderColumns:
         names = self.key.to_arrow()
         try:
             keys = names.cast(pa.string())
-        except pa.ArrowInvalid:  # names that are no UTF-8
+        except pa.ArrowInvalid:  # a name is not valid UTF-8
             keys = pa.array([(name.as_py() or b"").decode(errors="backslashreplace") for name in names], pa.string())
         pairs = pa.StructArray.from_arrays([keys, self.value.to_arrow()], ["key", "value"])
         return pa.ListArray.from_arrays(pa.array(ends), pairs, mask=pa.array(count == 0))
@@ -153,10 +154,10 @@ class HeaderColumns:
 
 @dataclass(slots=True)
 class RecordColumns:
-    """Records in offset order: `offset`, `timestamp` (ms, -1 none) and `timestamp_type` (Kafka's numbers) by record.
+    """Records in offset order: arrays of `offset`, `timestamp` (ms, -1 none) and `timestamp_type` (Kafka's numbers).
 
-    Shapes: (n,), lists for few records and numpy arrays for many: `np.asarray` takes either. `key`, `value` and
-    `headers` are None where they were not asked for.
+    Shapes: (n,), lists for few records and NumPy arrays for many; `np.asarray` accepts both. `key`, `value` and
+    `headers` are None if they were not decoded.
     """
 
     offset: Ints
@@ -228,11 +229,12 @@ class RecordColumns:
         )
 
     def to_arrow(self, schema: pa.Schema, *, topic: str | None = None, partition: int | None = None) -> pa.RecordBatch:
-        """Return the columns that `schema` names, in its order and types, as one Arrow batch.
+        """Return the columns named in `schema`, in its order and types, as one Arrow batch.
 
-        Known names are those of ARROW_SCHEMA (`arrow_schema()`), the schema of Spark's Kafka source. Keys and values
-        that were decoded packed are not copied. A timestamp that overflows int64 in microseconds (beyond the year
-        294247, such as nanoseconds produced as milliseconds) is null, so that the rest can be read; `timestamp` has it.
+        The known names are those of `arrow_schema()`, the schema of Spark's Kafka source. Keys and values that were
+        decoded packed are not copied. A timestamp that overflows int64 in microseconds (after the year 294247, for
+        instance nanoseconds produced as milliseconds) becomes null so that the other columns stay readable; `timestamp`
+        still has it.
         """
         import numpy as np
         import pyarrow as pa
@@ -268,7 +270,7 @@ class RecordColumns:
 def arrow_schema(*, headers: bool = False) -> pa.Schema:
     """Return the schema of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
 
-    Raises MissingExtraError without pyarrow. All ways to Arrow begin here.
+    Raises MissingExtraError without pyarrow. All conversions to Arrow call this first.
     """
     require("arrow", "an Arrow or Parquet output")
     import pyarrow as pa

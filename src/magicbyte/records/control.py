@@ -13,7 +13,7 @@ from magicbyte.records.batch import RecordBatch, batch_attributes, build_batch
 from magicbyte.wire.checksum import Buffer
 
 MARKER_BYTES = 78
-"""Size of the batch of a transaction marker, as `build_marker` makes it."""
+"""Size in bytes of a transaction marker's batch, as `build_marker` writes it."""
 
 _KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
@@ -36,10 +36,10 @@ _TYPES = {int(known): known for known in ControlType if known is not ControlType
 
 
 class ControlRecord(NamedTuple):
-    """One control record; key and value as stored.
+    """One control record, with key and value as stored.
 
-    `type_id` is the number that was found, also where `type` is UNKNOWN. `coordinator_epoch` is that of a transaction
-    marker, else None. The values of KRaft's types are flexible messages and stay bytes here.
+    `type_id` is the stored number, also if `type` is UNKNOWN. `coordinator_epoch` is set for transaction markers, else
+    None. The values of KRaft's types are flexible messages and stay bytes here.
     """
 
     offset: int
@@ -57,10 +57,10 @@ class ControlRecord(NamedTuple):
 
 
 def parse_control_record(offset: int, key: Buffer | None, value: Buffer | None) -> ControlRecord:
-    """Return the content of a record of a control batch.
+    """Parse a record of a control batch.
 
-    Longer keys, later versions and unknown types are accepted, because Kafka extends the format in this way. Raises
-    CorruptRecordError for a key below 4 bytes, a marker's value below 6, a negative version.
+    Longer keys, later versions and unknown types are accepted, because Kafka extends the format in these ways. Raises
+    CorruptRecordError for a key below 4 bytes, a marker's value below 6 bytes, or a negative version.
     """
     if key is None or len(key) < _KEY.size:
         raise CorruptRecordError(
@@ -102,9 +102,10 @@ def _coordinator_epoch(offset: int, value: Buffer | None) -> int:
 
 
 def control_records(batch: RecordBatch) -> list[ControlRecord]:
-    """Return the records of a control batch: one, several in KRaft's snapshots, none after a cleaner emptied it.
+    """Return the records of a control batch: usually one, several in KRaft's snapshots, none after compaction emptied
+    it.
 
-    Control batches are never compressed, so this needs no codec. Raises CorruptRecordError. For batches of data use
+    Control batches are never compressed, so this needs no codec. Raises CorruptRecordError. For data batches use
     records/decode.py.
     """
     assert batch.is_control
@@ -124,19 +125,19 @@ def control_records(batch: RecordBatch) -> list[ControlRecord]:
 
 
 def marker_of(batch: RecordBatch) -> ControlRecord | None:
-    """Return the first control record of a batch, which ends a transaction; None for an empty batch."""
+    """Return the first control record of a batch, a transaction marker; None for an empty batch."""
     records = control_records(batch) if batch.is_control else []
     return records[0] if records else None
 
 
 def _read_record(section: memoryview, at: int) -> tuple[int, memoryview | None, memoryview | None, int]:
-    """Return offset delta, key, value of the record at `at`, and the position of the next one."""
+    """Return the offset delta, key and value of the record at `at`, and the position of the next record."""
     length, at = _read_varint(section, at)
     end = at + length
     if length < 0 or end > len(section):
         raise CorruptRecordError("record length", expected=f"0..{len(section) - at}", found=length)
     record = section[:end]
-    _, at = _read_varint(record, at + 1)  # timestamp delta, behind a byte of unused attributes
+    _, at = _read_varint(record, at + 1)  # timestamp delta, after a byte of unused attributes
     offset_delta, at = _read_varint(record, at)
     key, at = _read_bytes(record, at)
     value, _ = _read_bytes(record, at)
@@ -153,7 +154,7 @@ def _read_bytes(record: memoryview, at: int) -> tuple[memoryview | None, int]:
 
 
 def _read_varint(buffer: memoryview, at: int) -> tuple[int, int]:
-    """Return a zigzag varint of up to ten bytes and where it ends."""
+    """Return a zigzag varint of up to ten bytes and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(buffer):
@@ -176,7 +177,7 @@ def build_marker(
     coordinator_epoch: int,
     partition_leader_epoch: int = -1,
 ) -> bytes:
-    """Return the batch that ends a transaction, as a broker appends it: 78 bytes. `timestamp` in ms."""
+    """Return the batch of a transaction marker as a broker appends it: 78 bytes. `timestamp` is in ms."""
     assert control_type in (ControlType.ABORT, ControlType.COMMIT)
     key, value = _KEY.pack(0, control_type), _MARKER_VALUE.pack(0, coordinator_epoch)
     body = b"\x00\x00\x00" + bytes((2 * len(key),)) + key + bytes((2 * len(value),)) + value + b"\x00"

@@ -1,8 +1,8 @@
-"""Conversion between all formats: a slice of a log in, the same records in another format out, batch by batch.
+"""Convert a slice of a log to another format, batch by batch.
 
-What brokers do for a fetch by an old consumer, and what nobody does for them: whole logs, up as well as down, to other
-codecs, and to and from the enriched dialect. A pure generator: bytes in, bytes out, a batch or about GROUP_BYTES of
-them in memory at a time. Source: Kafka's RecordsUtil.downConvert; docs/formats/; for the enriched dialect its proposal.
+This covers down-conversion as brokers do it for old consumers, and also whole logs: up-conversion, recompression, and
+conversion to and from the enriched dialect. A pure generator: bytes in, bytes out, with one batch or about GROUP_BYTES
+of records in memory. Source: Kafka's RecordsUtil.downConvert; docs/formats/; for the enriched dialect its proposal.
 """
 
 from __future__ import annotations
@@ -47,51 +47,51 @@ DEFAULT_BATCH_BYTES = 64 << 10
 
 @dataclass(slots=True)
 class ConversionReport:
-    """What a conversion did, and what its target could not hold. Counts; sizes in bytes.
+    """Counts of converted records, and of data that the target format cannot hold. Sizes are in bytes.
 
-    An entry is a batch, a wrapper or a plain message row as it stands in the log. `records` were converted, those in
-    entries that were passed through are not counted.
+    An entry is a batch, a wrapper, or a row of plain messages. `records` counts converted records only, without those
+    in entries that passed through.
     """
 
     bytes_in: int = 0
     bytes_out: int = 0
     bytes_passed_through: int = 0
     bytes_cut: int = 0
-    """At the end of the slice, of an entry that is not whole there; left out."""
+    """Bytes of an incomplete entry at the end of the slice, left out."""
     batches: int = 0
     """Wrappers and batches that were converted; a row of plain messages counts as one."""
     records: int = 0
     records_below_fetch_offset: int = 0
-    """Left out, as consumers expect it of plain messages."""
+    """Records left out because they are below the fetch offset, as old consumers expect of plain messages."""
     timestamps: int = 0
-    """Lost, of as many records."""
+    """Records that lost their timestamp."""
     headers: int = 0
-    """Lost, of as many records."""
+    """Records that lost their headers."""
     transaction_markers: int = 0
-    """Left out: their offsets become holes, and records of aborted transactions look like any others."""
+    """Markers left out. Their offsets become gaps, and records of aborted transactions become visible."""
     control_records: int = 0
-    """Left out: other entries that a log writes for itself."""
+    """Other control records left out."""
     transactional_batches: int = 0
-    """Batches that lost the sign of belonging to a transaction."""
+    """Batches that lost the transactional flag."""
     producer_states: int = 0
     """Batches that lost producer id, epoch and sequence."""
     leader_epochs: int = 0
-    """Batches that lost the epoch of their leader."""
+    """Batches that lost their partition leader epoch."""
     delete_horizons: int = 0
-    """Batches that lost the time at which their tombstones may go."""
+    """Batches that lost their delete horizon."""
     tags: int = 0
-    """Enriched messages and wrappers that lost tags which we do not know."""
+    """Enriched messages and wrappers that lost tags of unknown meaning."""
     wrapper_keys: int = 0
-    """Wrappers that lost a key, which means nothing there."""
+    """Wrappers that lost their key, which has no meaning."""
 
     def lost(self) -> dict[str, int]:
-        """Return what the target could not hold, by name; empty for a conversion that lost nothing."""
+        """Return the nonzero counts of lost data, by name; empty for a lossless conversion."""
         names = ("timestamps", "headers", "transaction_markers", "control_records", "transactional_batches",
                  "producer_states", "leader_epochs", "delete_horizons", "tags", "wrapper_keys")  # fmt: skip
         return {name: count for name in names if (count := getattr(self, name))}
 
     def to_json(self, lz4_headers: int) -> dict[str, Any]:
-        """Return the counts as `magicbyte convert --format json` has them; `lz4_headers`: how many were repaired."""
+        """Return the counts as printed by `magicbyte convert --format json`; `lz4_headers`: repaired LZ4 headers."""
         return {
             "bytesIn": self.bytes_in,
             "bytesOut": self.bytes_out,
@@ -111,17 +111,17 @@ def _camel(name: str) -> str:
 class _Action(enum.Enum):
     PASS = enum.auto()
     DROP = enum.auto()
-    RECODE = enum.auto()  # a v2 batch: only the compression of its records section changes
+    RECODE = enum.auto()  # a v2 batch of which only the compression changes
     REBUILD = enum.auto()
 
 
 class _Kind(NamedTuple):
-    """What neighbouring rows have in common that are converted together."""
+    """The properties that neighbouring rows must share to be converted together."""
 
     action: _Action
     magic: int
     codec: int
-    """Number of the source's codec."""
+    """Codec number of the source."""
     is_control: bool
 
 
@@ -141,21 +141,22 @@ def convert(
 ) -> Iterator[memoryview]:
     """Yield the entries of `buffer`, a slice of a log in `dialect`, in the format `target`: chunks of whole entries.
 
-    Each wrapper or batch becomes one, with the same codec unless another is given; rows of plain messages become
-    batches of up to `batch_bytes`, or stay plain messages where the target has those and no codec is asked for. So do
-    the records of uncompressed v2 batches. Offsets never change; v2 batches and enriched wrappers keep the start of
-    theirs. Entries that are in the target format already are passed through byte for byte, as views of `buffer`.
-    What the target cannot hold is left out and counted in `report`; a cut entry at the end is left out.
+    Each wrapper or batch becomes one wrapper or batch, with its codec unless `codec` is given. Rows of plain messages,
+    and the records of uncompressed v2 batches, become batches of up to `batch_bytes`, or plain messages if the target
+    format has them and no codec is given. Offsets never change; v2 batches and enriched wrappers keep their base
+    offset. Entries already in the target format pass through byte for byte, as views of `buffer`. Data that the target
+    cannot hold is left out and counted in `report`. An incomplete entry at the end is left out.
 
-    With `fetch_offset` the conversion is the one that brokers do for a fetch: nothing is converted up, and plain
+    With `fetch_offset` the conversion is a broker's down-conversion for a fetch: nothing is converted up, and plain
     records below that offset are skipped where they are converted. `fix_lz4` rewrites wrappers of magic 0 whose LZ4
-    header checksum is not the one that old consumers expect. With `verify` every checksum is checked, but of what is
-    passed through only the outer ones. `limit`: bytes that one batch may have or decompress to.
+    header checksum is not the one that old consumers expect. With `verify`, all checksums of converted entries are
+    checked, and only the outer ones of entries that pass through. `limit` is the maximum size of a batch in bytes, also
+    after decompression.
 
-    An enriched wrapper has one timestamp and becomes LogAppendTime; where messages inside have their own, CreateTime,
-    so that none is lost. Raises, after everything in front of it was given, CorruptRecordError for damage,
-    UnsupportedCompressionError for zstd that the target cannot hold, UnsupportedForMessageFormatError for a wrapper
-    whose offsets span more than an int32.
+    An enriched wrapper has one timestamp and becomes LogAppendTime, or CreateTime if its messages have timestamps of
+    their own. Raises, after yielding everything before: CorruptRecordError for damage, UnsupportedCompressionError for
+    zstd that the target cannot hold, UnsupportedForMessageFormatError for a wrapper whose offsets span more than an
+    int32.
     """
     view = memoryview(buffer)
     table = scan(view, dialect=dialect, merge=True)
@@ -196,7 +197,7 @@ class _Conversion:
     known: dict[tuple[int, int, bool], _Kind] = field(default_factory=dict)
 
     def kinds(self) -> Iterator[tuple[_Kind, list[int]]]:
-        """Yield neighbouring rows of one kind, with that."""
+        """Yield each kind with its neighbouring rows."""
         table = self.table
         columns = (_list(table.magic), _list(table.attributes), [count == 0 for count in _list(table.count)])
         headers = list(zip(*columns, strict=True))
@@ -204,7 +205,7 @@ class _Conversion:
             yield kind, list(rows)
 
     def _kind_of(self, row: int, magic: int, attributes: int, is_empty: bool) -> _Kind:
-        """Decide what happens to a row of the table."""
+        """Decide how a row of the table is converted."""
         kind = self.known.get((magic, attributes, is_empty))
         if kind is None:
             kind = self.known[magic, attributes, is_empty] = self._kind(magic, attributes, is_empty=is_empty)
@@ -245,7 +246,7 @@ class _Conversion:
         return self.table.buffer[position : position + int(self.table.size[row])]
 
     def steps(self, kind: _Kind, rows: list[int]) -> Iterator[memoryview]:
-        """Yield what becomes of neighbouring rows of one kind."""
+        """Yield the converted entries of neighbouring rows of one kind."""
         match kind.action:
             case _Action.PASS:
                 yield from self._pass_through(rows)
@@ -262,7 +263,7 @@ class _Conversion:
                 self.target.check_codec(codec or Codec.NONE)
                 yield from self._rebuild(kind, rows, codec or Codec.NONE)
 
-    # ---- entries that stay as they are, or go
+    # ---- entries that pass through or are dropped
 
     def _pass_through(self, rows: list[int]) -> Iterator[memoryview]:
         table = self.table
@@ -322,7 +323,7 @@ class _Conversion:
     # ---- v2 to v2
 
     def _recode(self, row: int) -> memoryview:
-        """Return a v2 batch with its records section, unchanged, in another compression."""
+        """Return a v2 batch with its records section recompressed and otherwise unchanged."""
         self._verify(row)
         batch = RecordBatch(self._entry(row))
         assert self.codec is not None
@@ -375,14 +376,15 @@ class _Conversion:
                     if old is not None:
                         old = old.of([row - from_rows[0] for row, _, _ in spans])
                     yield writer.write(writer.form.int64(batches), codec, [DEFAULT_HEADER] * len(spans), old)
-            except CorruptRecordError as error:  # offsets that no batch can hold: of the first of these rows, or behind
+            # offsets that no batch can hold, from the first of these rows or a later one
+            except CorruptRecordError as error:
                 error.position = int(self.table.position[from_rows[0]])
                 raise
 
     def _decoded(
         self, kind: _Kind, rows: list[int], codec: Codec
     ) -> Iterator[tuple[Sequence[int], Ints, RecordColumns, OldFrames | None]]:
-        """Yield what `decode_entries` does, and the old frames if they help with the new ones."""
+        """Yield the result of `decode_entries`, and the old LZ4 frames if the encoder can reuse their matches."""
         lz4 = kind.codec == Codec.LZ4 == codec and self.level is None and kind.magic != self.target.magic
         if lz4 and self.table.dialect is not Dialect.ENRICHED and self.target is not Format.ENRICHED:
             yield from decode_lz4(self.table, rows, self.options)
@@ -391,7 +393,7 @@ class _Conversion:
                 yield *found, None
 
     def _fields(self, writer: RowWriter, row: int, first: int, end: int) -> list[int]:
-        """Return the batch that a source wrapper or batch becomes."""
+        """Return the batch fields for a converted wrapper or batch."""
         fields = writer.batch_fields(first, end)
         if self.table.dialect is Dialect.ENRICHED:
             if self.target in (Format.V2, Format.ENRICHED):
@@ -427,7 +429,7 @@ class _Conversion:
             report.headers += sum(1 for count in counts if count)
 
     def _count_losses(self, kind: _Kind, row: int) -> None:
-        """Count what the header of a source entry says and the target does not."""
+        """Count the header fields of a source entry that the target format does not have."""
         report = self.report
         report.batches += 1
         if kind.magic == 2:
@@ -447,10 +449,10 @@ class _Conversion:
 
 
 def _spans(rows: Sequence[int], counts: Any, total: int) -> list[tuple[int, int, int]]:
-    """Return row of the table, first record, record behind the last, for each row that has records."""
+    """Return (row of the table, first record, end) for each row that has records."""
     spans, at = [], 0
     for row, count in zip(rows, _list(counts), strict=False):
-        end = min(at + count, total)  # of a damaged row of messages the sound ones are there
+        end = min(at + count, total)  # of a damaged row of messages only the sound ones before the damage were decoded
         if end > at:
             spans.append((row, at, end))
         at = end

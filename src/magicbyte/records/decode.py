@@ -47,22 +47,22 @@ from magicbyte.wire.checksum import crc32, crc32c
 DEFAULT_MAX_BATCH_BYTES = 64 << 20
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii").unpack_from
 _WRAPPER_HEADER = struct.Struct(">Ibb").unpack_from
-_WINDOW = 4 * GROUP_BYTES  # that is scanned, and then decoded
-_STEP = 2 << 20  # bytes of uncompressed batches in one kernel's call: what it writes stays in the caches
-_STRETCH = 8  # uncompressed batches in a row that are worth reading their headers at once
-_PADDING = 64  # behind what is decompressed, so that short copies may read and write on
-_KINDS = 8  # codecs that a kind of entries can have
+_WINDOW = 4 * GROUP_BYTES  # bytes scanned at a time before they are decoded
+_STEP = 2 << 20  # bytes of uncompressed batches per kernel call: the output stays in the caches
+_STRETCH = 8  # the shortest run of uncompressed batches whose headers are read together
+_PADDING = 64  # spare bytes after decompressed data, for wide copies that read and write past the end
+_KINDS = 8  # codecs per kind of entry
 _PLAIN = 2 * _KINDS  # the kind of uncompressed v2 batches
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeOptions:
-    """The parts to decode, and the rules.
+    """Which parts to decode, and which checks to make.
 
-    `keys`, `values`, `headers`: whether to decode them. `packed`: copy them without gaps, as Arrow needs them (with
-    compiled kernels; otherwise they refer to the decompressed bytes). `verify`: check every CRC, outer and inner.
-    `limit`: the maximum bytes of a batch, also after decompression. `control`: include the records of control batches.
-    `any_lz4_header`: accept LZ4 frames of magic 1 with the broken header checksum.
+    `keys`, `values`, `headers`: whether to decode them. `packed`: copy cells without gaps, as Arrow needs them
+    (compiled kernels only; the plain twins refer to the decompressed bytes). `verify`: check every CRC, outer and
+    inner. `limit`: the maximum size of a batch in bytes, also after decompression. `control`: include the records of
+    control batches. `any_lz4_header`: accept LZ4 frames of magic 1 with the broken header checksum.
     """
 
     keys: bool = True
@@ -93,7 +93,7 @@ def decode(
             at = yield from _plain_batches(buffer, at, options)
             if at == len(buffer):
                 return
-        # Piece by piece: what the scan has walked is still in the caches when it is decoded.
+        # In windows: the bytes that the scan has walked are still in the caches when they are decoded.
         table = scan(buffer[: at + window], start=at, dialect=dialect, merge=True)
         yield from decode_rows(table, range(len(table)), options)
         if table.damage is not None:
@@ -105,9 +105,10 @@ def decode(
 
 
 def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Generator[RecordColumns, None, int]:
-    """Yield the records of the uncompressed v2 batches from `at` on; return the position of another entry or damage.
+    """Yield the records of uncompressed v2 batches from `at` on; return the position of the first other or damaged
+    entry.
 
-    Headers are read in the same walk: a walk over headers alone would miss the cache at each of them.
+    Headers are read in the same walk: a separate walk over headers would cost a cache miss for each of them.
     """
     make = form_for(compiled=True)
     data, crcs, run = make.bytes_of(buffer), make.crc_table(CASTAGNOLI), make.zeros(RUN)
@@ -119,7 +120,7 @@ def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Gener
         if magic != 2 or attributes & NOT_PLAIN or not 0 <= count * RECORD_MINIMUM < size <= len(buffer) - at:
             break
         most = min(max(_STEP, size), len(buffer) - at)
-        rows = count + count * most // size * 5 // 4  # if the batches behind are like this one
+        rows = count + count * most // size * 5 // 4  # estimated from this batch, with a quarter to spare
         room = _Room(options, make)
         outputs = room.take(rows, most)
         state[:] = 0
@@ -129,7 +130,7 @@ def _plain_batches(buffer: memoryview, at: int, options: DecodeOptions) -> Gener
         at = int(state[AT])
         if len(columns := room.columns(data, state)):
             yield columns
-        del columns, outputs, room  # their memory is used again for what comes next, while it is in the caches
+        del columns, outputs, room  # so that the arena is reused for the next columns while it is in the caches
     return at
 
 
@@ -144,9 +145,10 @@ def decode_rows(
 def decode_entries(
     table: BatchTable, rows: Iterable[int], options: DecodeOptions = DEFAULT_OPTIONS
 ) -> Iterator[tuple[list[int], Ints, RecordColumns]]:
-    """As `decode_rows`, and with the columns the rows of `table` that they are of, and how many records each row has.
+    """Yield the rows of `table` that were decoded, the record count of each, and the columns, as `decode_rows` does.
 
-    If a row is damaged the columns before the error end in front of it, or of the damaged one of a row of messages.
+    If a row is damaged, the columns before the error end before that row, or, in a row of messages, before the damaged
+    message.
     """
     group = _Group(table, options)
     try:
@@ -170,9 +172,10 @@ def decode_entries(
 def decode_opened(
     table: BatchTable, rows: list[int], options: DecodeOptions, opened: Any, runs: Any, *, compiled: bool
 ) -> Iterator[tuple[list[int], Ints, RecordColumns]]:
-    """As `decode_entries` for rows of one magic whose payloads lie decompressed in `opened`, where `runs` say.
+    """Decode rows of one magic whose payloads are already decompressed in `opened`, at the positions in `runs`.
 
-    Checksums of the entries are not verified again. `compiled` tells the form of `opened` and `runs`.
+    Yields as `decode_entries`. Checksums of the entries are not verified again. `compiled` is the form of `opened` and
+    `runs`.
     """
     group = _Group(table, options)
     group.compiled, group.scratch = compiled, opened
@@ -184,16 +187,16 @@ _NO_CELLS = BytesColumn(b"", [0], [], packed=True)
 
 
 def _kind(magic: int, attributes: int) -> int:
-    """Return the kind of an entry: magic * _KINDS + codec if many are taken in together, else 0."""
+    """Return the kind of an entry: magic * _KINDS + codec if such entries are worth reading together, else 0."""
     codec = attributes & CODEC_MASK
     together = codec <= Codec.ZSTD and not attributes & CONTROL_BIT if magic == 2 else 0 < codec <= Codec.LZ4
     return magic * _KINDS + codec if together else 0
 
 
 class _Group:
-    """Runs of records of one family (v2 batches, or messages) and one source, collected to be worth a kernel call.
+    """Collected runs of records of one family (v2 batches, or messages) and one source, decoded in one kernel call.
 
-    The source is the table's buffer, or `scratch`, where payloads are decompressed one behind the other.
+    The source is the table's buffer, or `scratch`, which holds decompressed payloads one after the other.
     """
 
     def __init__(self, table: BatchTable, options: DecodeOptions) -> None:
@@ -201,12 +204,12 @@ class _Group:
         self.options = options
         self.compiled = worth_compiling(len(table.buffer))
         self.runs: list[int] = []
-        self.rows: list[int] = []  # of the table, one for each run
+        self.rows: list[int] = []  # a row of the table for each run
         self.batches = self.from_scratch = False
         self.size = 0
         self.filled = 0
         self.scratch: Any = bytearray()
-        self.decoded: tuple[list[int], Ints] = [], []  # rows of the latest columns, and how many records each has
+        self.decoded: tuple[list[int], Ints] = [], []  # rows of the latest columns, and the record count of each
 
     def add(self, row: int) -> Iterator[RecordColumns]:
         """Add one row, and yield complete columns. Raises CorruptRecordError for a damaged row."""
@@ -262,14 +265,16 @@ class _Group:
             part = chosen = np.array(list(rows), np.int64)
         magic, attributes = (np.asarray(each, np.int64)[part] for each in (self.table.magic, self.table.attributes))
         other = (attributes[1:] != attributes[:-1]) | (magic[1:] != magic[:-1])
-        if len(chosen) >= _STRETCH and not other.any():  # nearly always
+        if len(chosen) >= _STRETCH and not other.any():  # the usual case
             kind = _kind(int(magic[0]), int(attributes[0]))
             yield kind, chosen if kind else chosen.tolist()
             return
-        starts = np.flatnonzero(np.concatenate((np.ones(min(len(chosen), 1), np.bool_), other)))  # few
+        # the arrays here are short
+        starts = np.flatnonzero(np.concatenate((np.ones(min(len(chosen), 1), np.bool_), other)))
         values = zip(magic[starts].tolist(), attributes[starts].tolist(), strict=True)
         kinds = np.array([_kind(*each) for each in values], np.int64)
-        for _ in range(2):  # neighbours of a kind together; what is too short is 0, and together with what is around
+        # merge neighbours of a kind; a run that is too short becomes kind 0 and merges with its neighbours
+        for _ in range(2):
             firsts = np.flatnonzero(np.diff(kinds, prepend=-1))
             starts, kinds = starts[firsts], kinds[firsts]
             kinds[np.diff(starts, append=len(chosen)) < _STRETCH] = 0
@@ -278,7 +283,7 @@ class _Group:
             yield kind, chosen[start:end] if kind else chosen[start:end].tolist()
 
     def add_plain_batches(self, rows: Any) -> Iterator[RecordColumns]:
-        """Do what `add` does, for many uncompressed batches: their headers are read together."""
+        """Add many uncompressed batches, as `add` does, reading their headers together."""
         import numpy as np
 
         yield from self.finish()
@@ -288,7 +293,8 @@ class _Group:
         crcs = make.crc_table(CASTAGNOLI)
         good = open_batches(data, position, size, verify, limit, RECORD_MINIMUM, crcs, runs)
         ends = np.cumsum(size)
-        most = int(ends[-1]) // max(round(int(ends[-1]) / GROUP_BYTES), 1) + 1  # no small rest: each has its price
+        # equal groups: a small last one would cost a whole kernel call
+        most = int(ends[-1]) // max(round(int(ends[-1]) / GROUP_BYTES), 1) + 1
         groups = ends // most
         first = 0
         for end in [*(np.flatnonzero(groups[1:good] != groups[: max(good - 1, 0)]) + 1).tolist(), good]:
@@ -297,10 +303,10 @@ class _Group:
                 yield from self.decode(part, rows[first:end].tolist(), batches=True, from_scratch=False)
             first = end
         if good < len(rows):
-            yield from self.add(int(rows[good]))  # raises, saying why
+            yield from self.add(int(rows[good]))  # raises with the reason
 
     def add_compressed(self, rows: Any, magic: int, codec: int) -> Iterator[RecordColumns]:
-        """Do what `add` does, for many batches or wrappers of one magic and codec.
+        """Add many batches or wrappers of one magic and codec, as `add` does.
 
         Unusual or damaged entries go through `add`, which handles or reports them.
         """
@@ -332,9 +338,9 @@ class _Group:
             rows = rows[done + 1 :]
 
     def _decompress_many(self, codec: Codec, magic: int, runs: Any) -> int:
-        """Decompress payloads to the end of `scratch`, and their places there into `runs`.
+        """Decompress payloads to the end of `scratch`, and set their positions there in `runs`.
 
-        Returns the number: up to the first payload that does not fit, is unusual or is damaged.
+        Returns how many payloads were decompressed: it stops at the first that does not fit, is unusual or is damaged.
         """
         make, limit = form_for(compiled=True), self.options.limit
         cells = runs.reshape(-1, RUN)
@@ -349,13 +355,13 @@ class _Group:
             places = []
             with memoryview(self.scratch) as view:
                 for start, stop in cells[:, :2].tolist():
-                    if end - at < most:  # the next one will hardly be smaller
+                    if end - at < most:  # the next payload is likely as large
                         break
                     payload = self.table.buffer[start:stop]
                     try:
                         written = decompress_into(codec, payload, view[at : min(at + limit, end)], lz4_header=header)
                     except (OutputFull, CorruptRecordError):
-                        break  # found again by whoever takes that row alone
+                        break  # `add` will decompress that row again and raise with the details
                     places.append((at, at + written))
                     at, most = at + written, max(most, written)
             done = len(places)
@@ -370,15 +376,15 @@ class _Group:
         return done
 
     def _places(self, rows: Any) -> tuple[Any, Any]:
-        """Return positions and sizes of some rows."""
+        """Return positions and sizes of rows."""
         import numpy as np
 
         return np.asarray(self.table.position, np.int64)[rows], np.asarray(self.table.size, np.int64)[rows]
 
-    # ---- one row: header, checksum, where its records are
+    # ---- one row: header, checksum, position of its records
 
     def _at(self, row: int, error: CorruptRecordError) -> CorruptRecordError:
-        """Add the place of the damage: the entry's position, and the offsets that its header claims."""
+        """Complete the error with the entry's position and the offsets that its header claims."""
         table = self.table
         error.position = int(table.position[row]) if error.position is None else error.position
         if int(table.magic[row]) == 2:
@@ -439,7 +445,7 @@ class _Group:
                 view.verify()
             base_offset, timestamp, honor = view.base_offset, view.timestamp, int(view.honor_ship)
         except CorruptRecordError as error:
-            error.position = position  # the view counts from its own beginning
+            error.position = position  # until here it counted from the start of the view
             raise self._at(row, error) from None
         if view.is_control:
             return run_of(position, position + size, magic=1, kind=OWN, count=1)
@@ -472,11 +478,11 @@ class _Group:
         return Codec(number), entry[at + 4 :], header
 
     def _usual_room(self) -> int:
-        """Return the usual size of a new scratch in bytes: small for small input."""
+        """Return the size in bytes of a new scratch buffer: small for small input."""
         return min(GROUP_BYTES, 16 * len(self.table.buffer))
 
     def _room(self, wanted: int) -> int:
-        """Return how many bytes are free in the scratch, made larger if nothing refers to it yet."""
+        """Return the free bytes in the scratch buffer. It grows only if nothing refers to it."""
         room = len(self.scratch) - self.filled - _PADDING
         if room < wanted and not self.runs:
             least = max(self._usual_room() if self.compiled else 0, wanted) + _PADDING
@@ -485,7 +491,7 @@ class _Group:
         return max(room, 0)
 
     def _decompress(self, row: int, run: list[int]) -> Iterator[RecordColumns]:
-        """Decompress a row's payload to the end of `scratch`, and its place there into `run`."""
+        """Decompress a row's payload to the end of `scratch`, and set its position there in `run`."""
         size, limit = int(self.table.size[row]), self.options.limit
         wanted = min(max(4 * size, 1024), limit)
         while True:
@@ -496,14 +502,16 @@ class _Group:
                 yield from self.finish()
             else:
                 wanted = min(2 * room, limit)
-        self.compiled = self.compiled or worth_compiling(written)  # of a few bytes there may come millions of records
+        self.compiled = self.compiled or worth_compiling(written)  # a few compressed bytes may hold millions of records
         run[START], run[END] = self.filled, self.filled + written
         if int(self.table.magic[row]) == 2:
             self._check_count(row, run)
         self.filled += written
 
     def _decompressed(self, row: int, room: int) -> int | None:
-        """Decompress a row's payload to the next `room` bytes of the scratch; return its size, None if it has more."""
+        """Decompress a row's payload to the next `room` bytes of the scratch; return its size, or None if it needs
+        more.
+        """
         position, size, limit = int(self.table.position[row]), int(self.table.size[row]), self.options.limit
         error: CorruptRecordError
         try:
@@ -520,7 +528,9 @@ class _Group:
         raise self._at(row, error)
 
     def _append(self, run: list[int]) -> Iterator[RecordColumns]:
-        """Copy uncompressed records after the decompressed ones, so that one call decodes both."""
+        """Copy uncompressed records to the end of the scratch, so that one call decodes them with the decompressed
+        ones.
+        """
         size = run[END] - run[START]
         if self._room(size) < size:
             yield from self.finish()
@@ -533,20 +543,23 @@ class _Group:
     # ---- all collected rows: kernels, columns
 
     def finish(self) -> Iterator[RecordColumns]:
-        """Decode the collected runs, and clear them. Raises as `decode`."""
+        """Decode the collected runs and clear them. Raises as `decode`."""
         if self.runs:
             runs, rows, batches, from_scratch = self.runs, self.rows, self.batches, self.from_scratch
             self.rows, self.runs, self.size, self.from_scratch = [], [], 0, False
             yield from self.decode(runs, rows, batches=batches, from_scratch=from_scratch)
 
     def decode(self, runs: Any, rows: list[int], *, batches: bool, from_scratch: bool) -> Iterator[RecordColumns]:
-        """Decode `runs`, one for each of `rows`. Raises for the first damaged row, after what is before it."""
+        """Decode `runs`, one for each of `rows`.
+
+        Raises for the first damaged row after yielding everything before it.
+        """
         source = self.scratch if from_scratch else self.table.buffer
-        runs = form_for(compiled=self.compiled).int64(runs)  # in which `measure_messages` sets the counts
+        runs = form_for(compiled=self.compiled).int64(runs)  # `measure_messages` sets the counts in this copy
         columns, status, failed, state = self._run_kernels(source, runs, batches=batches)
         self.decoded = rows, runs[COUNT::RUN]
         if self.options.packed and self.compiled:
-            self.filled = 0  # the columns have their own buffers
+            self.filled = 0  # the columns own their buffers, so the scratch is free again
         elif from_scratch:
             self.scratch, self.filled = bytearray(), 0
         if len(columns):
@@ -561,7 +574,7 @@ class _Group:
         raise self._at(rows[failed], error)
 
     def _run_kernels(self, source: Any, runs: Any, *, batches: bool) -> tuple[RecordColumns, int, int, Any]:
-        """Return the columns, the kernels' status, and for a bad one the index of the run and the kernel's state."""
+        """Return the columns, the kernel's status, and for an error the index of the run and the kernel's state."""
         options, make = self.options, form_for(compiled=self.compiled)
         room = _Room(options, make)
         data = make.bytes_of(source)
@@ -589,7 +602,7 @@ _SUMMED = COUNT, START, END
 
 
 class _Room:
-    """Output arrays of the kernels for one group, and the columns of them."""
+    """Output arrays of the kernels for one group, and the columns made of them."""
 
     def __init__(self, options: DecodeOptions, make: Form) -> None:
         self.options = options
@@ -608,7 +621,7 @@ class _Room:
         return self.arrays
 
     def columns(self, data: Any, state: Any) -> RecordColumns:
-        """Return what a kernel has decoded from `data`: as much as its `state` says."""
+        """Return the columns that a kernel has decoded from `data`, with the counts in its `state`."""
         rows = int(state[ROWS])
         offset, timestamp, timestamp_type = self.arrays[:3]
         header_start, header_count = self.arrays[9:]
@@ -629,7 +642,7 @@ class _Room:
         self.make.form(read_headers)(data, start, count, 0, len(count), 0, *cells)
         keys, values = BytesColumn(data, key_start, key_length), BytesColumn(data, value_start, value_length)
         if self.packed:
-            keys, values = keys.pack(), values.pack()  # the scratch is used again
+            keys, values = keys.pack(), values.pack()  # the scratch will be overwritten
         return HeaderColumns(count, keys, values)
 
 

@@ -1,8 +1,8 @@
-"""Digests of records: what tells quickly whether two logs hold the same ones, however they store them.
+"""Digests of records, to compare the content of logs independent of format, batching and order.
 
-Each cell is hashed (XXH64), so that records are compared as arrays of integers; the sum over records of one hash each
-is a digest of them all, in whatever order and pieces they come. No proof against somebody who makes collisions on
-purpose: the hash is not cryptographic.
+Each cell is hashed with XXH64, so that records are compared as arrays of integers. A digest is the sum of one hash per
+record, so it does not depend on order or division. It does not resist deliberate collisions: the hash is not
+cryptographic.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_KEY, _VALUE, _NAME, _HEADER = range(1, 5)  # seeds: a key is no value
-_NULL = 0x4E554C4C  # in place of the hash of a null, which is no empty cell
+_KEY, _VALUE, _NAME, _HEADER = range(1, 5)  # seeds, so that equal bytes as a key and as a value hash differently
+_NULL = 0x4E554C4C  # stands for the hash of null, which differs from that of an empty cell
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Digest(NamedTuple):
-    """Of any number of records, whatever their order: equal for equal ones. Each part goes over the offsets, too.
+    """Digest of a set of records, independent of their order. Each part includes the offsets.
 
     `body`: keys and values. `timestamps`: of the records that have one, without the type. `headers`: of the records
-    that have some.
+    that have headers.
     """
 
     records: int = 0
@@ -41,7 +41,7 @@ class Digest(NamedTuple):
     headers: int = 0
 
     def plus(self, other: Digest) -> Digest:
-        """Return the digest of both sets of records together."""
+        """Return the digest of the union of two disjoint sets of records."""
         sums = ((mine + its) & 0xFFFFFFFFFFFFFFFF for mine, its in zip(self[1:], other[1:], strict=True))
         return Digest(self.records + other.records, *sums)
 
@@ -56,9 +56,9 @@ NOTHING = Digest()
 
 @dataclass(slots=True)
 class RecordHashes:
-    """Records as integers. Shapes: (n,); int64 offsets and timestamps, int8 types, uint64 hashes.
+    """Hashes of records. Shapes: (n,); int64 offsets and timestamps, int8 types, uint64 hashes.
 
-    `headers` is 0 for a record without any.
+    `headers` is 0 for a record without headers.
     """
 
     offset: Array
@@ -104,7 +104,7 @@ class RecordHashes:
 
 
 def hash_records(columns: RecordColumns) -> RecordHashes:
-    """Return the hashes of records that were decoded with keys, values and headers."""
+    """Return the hashes of records decoded with keys, values and headers."""
     assert columns.key is not None
     assert columns.value is not None
     assert columns.headers is not None
@@ -119,7 +119,7 @@ def hash_records(columns: RecordColumns) -> RecordHashes:
 
 
 def _hash_cells(cells: BytesColumn, seed: int) -> Array:
-    """Return the hash of each cell. Raises CorruptRecordError for one that does not lie in the column's data."""
+    """Return the hash of each cell. Raises CorruptRecordError for a cell outside the column's data."""
     length = np.asarray(cells.length, np.int32)
     total = int(np.maximum(length, 0).sum(dtype=np.int64))
     make = form_for(compiled=worth_compiling(total))
@@ -134,13 +134,13 @@ def _hash_cells(cells: BytesColumn, seed: int) -> Array:
 
 
 def _hash_headers(headers: HeaderColumns) -> Array:
-    """Return a hash of each record's headers, in their order; 0 where there are none."""
+    """Return a hash of each record's headers, dependent on their order; 0 for none."""
     count = np.asarray(headers.count, np.int64)
     found = np.zeros(len(count), np.uint64)
     if not len(headers.key):
         return found
     end = np.cumsum(count)
-    place = np.arange(len(headers.key)) - np.repeat(end - count, count)  # among the headers of its record
+    place = np.arange(len(headers.key)) - np.repeat(end - count, count)  # index of each header within its record
     names, values = _hash_cells(headers.key, _NAME), _hash_cells(headers.value, _HEADER)
     each = _mixed(_mixed(names + place.astype(np.uint64) * _ODD) + values)
     sums = np.zeros(len(each) + 1, np.uint64)
@@ -150,7 +150,7 @@ def _hash_headers(headers: HeaderColumns) -> Array:
 
 
 def _mixed(values: Array) -> Array:
-    """Return each integer with all its bits stirred: the finalizer of SplitMix64, one to one."""
+    """Return each integer with its bits mixed by the finalizer of SplitMix64, a bijection."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     stirred: Array = values ^ (values >> np.uint64(31))

@@ -6,12 +6,12 @@ from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, kernel
 from magicbyte.compiled.xxh64 import xxh64_of
 
 DONE = 0
-BAD_CELL = 1  # a cell does not lie in its data
+BAD_CELL = 1  # a cell lies outside the data
 
 
 @kernel
 def hash_cells(data: Bytes, start: Int32s, length: Int32s, seed: int, null: int, out: Int64s) -> int:
-    """Put the XXH64 of each cell into `out`, `null` for a null (length -1), and return DONE, or BAD_CELL.
+    """Store the XXH64 of each cell in `out`, or `null` for a null cell (length -1). Return DONE or BAD_CELL.
 
     Shapes: start, length, out (n,); start may have more elements.
     """

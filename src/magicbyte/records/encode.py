@@ -1,7 +1,8 @@
-"""Encoding: records, as columns or as objects, to bytes of any format, in batches or wrappers or message by message.
+"""Encode records, as columns or as objects, in any format: batches, wrappers or plain messages.
 
-Uncompressed output is what Kafka's own builders write, byte for byte. Small input takes the plain twins of the kernels,
-large input the compiled ones. Bytes: docs/formats/. Source: Kafka's MemoryRecordsBuilder, DefaultRecord, LegacyRecord.
+Uncompressed output equals that of Kafka's own builders, byte for byte. Small input takes the plain twins of the
+kernels, large input the compiled ones. Bytes: docs/formats/. Source: Kafka's MemoryRecordsBuilder, DefaultRecord,
+LegacyRecord.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from magicbyte.records.layout import (
 from magicbyte.records.message import build_wrapper
 
 DEFAULT_BATCH_BYTES = 16384
-GROUP_BYTES = 1 << 21  # of records per chunk: the kernels are worth their call, the buffer stays in the caches
+GROUP_BYTES = 1 << 21  # of records per chunk: enough to amortize a kernel call, small enough for the caches
 _MOST_ROWS = 0x7FFFFFFF
-_FEW_ROWS: Final = 64  # whose lengths are added up sooner than a batch of memory is filled with zeros
-_RECORD_OVERHEAD = 36  # upper bound of what a v2 record has beside key, value and headers
+_FEW_ROWS: Final = 64  # for so few rows, adding up their lengths is cheaper than zeroing memory for a whole batch
+_RECORD_OVERHEAD = 36  # upper bound of a v2 record's size without key, value and headers
 _HEADER_OVERHEAD = 10
 _TAG_BYTES = 9
 
@@ -60,10 +61,10 @@ class Format(enum.Enum):
 
     magic: int
     dialect: Dialect
-    __hash__ = object.__hash__  # Enum's own is Python, and a broker looks things up by formats with each request
+    __hash__ = object.__hash__  # Enum's own is slow Python code, and brokers look up formats in dicts at each request
 
     def __init__(self, value: str) -> None:
-        """Know the magic byte, and the dialect that a reader must be told."""
+        """Set the magic byte, and the dialect in which such a log is read."""
         self.magic = 1 if value == "enriched" else int(value)
         self.dialect = Dialect.ENRICHED if value == "enriched" else Dialect.KAFKA
 
@@ -74,16 +75,17 @@ class Format(enum.Enum):
 
 
 KAFKA_FORMATS: Final = (Format.V0, Format.V1, Format.V2)
-"""By magic, and so the oldest first."""
+"""In the order of their magic, so the oldest first."""
 
 
 class BatchHeader(NamedTuple):
-    """Header fields of a batch or wrapper that do not follow from its records. None: the value that follows from them.
+    """Header fields of a batch or wrapper that its records do not determine. None means the value that follows from
+    them.
 
-    Times in ms. `max_timestamp` with a `timestamp_type` of LogAppendTime is the time of the append, which then holds
-    for all records: v2 keeps the records' own as deltas, the other formats write it into every message. From
-    `base_timestamp` on v2 counts the deltas; with `has_delete_horizon` it is the horizon. All but the timestamps is
-    for v2, but `base_offset` is also the starting offset of an enriched wrapper.
+    Times are in ms. With LogAppendTime as `timestamp_type`, `max_timestamp` is the append time and applies to all
+    records: v2 keeps the records' own timestamps as deltas, the other formats write it into every message.
+    `base_timestamp` is the base of v2's deltas, and the delete horizon with `has_delete_horizon`. All fields except
+    timestamps are for v2 only, but `base_offset` is also the starting offset of an enriched wrapper.
     """
 
     base_offset: int | None = None
@@ -105,16 +107,16 @@ DEFAULT_HEADER = BatchHeader()
 
 @dataclass(frozen=True, slots=True)
 class OldFrames:
-    """What is known of the LZ4 frames that entries were in before, of which the columns of a `RowWriter` were decoded.
+    """The matches of the LZ4 frames from which the columns of a `RowWriter` were decoded.
 
-    `places`: PLACES integers (see repack_kernels.py) for each batch or wrapper that is written; `matches` of all.
+    `places`: PLACES integers (see repack_kernels.py) for each batch or wrapper to write; `matches` of all of them.
     """
 
     places: Any
     matches: Any
 
     def of(self, chosen: Sequence[int]) -> OldFrames:
-        """Return the same for some of the entries, in their order."""
+        """Return the matches of some of the entries, in their order."""
         count, places = repack.PLACES, _flat(self.places)
         if len(chosen) * count == len(places):
             return self
@@ -132,7 +134,7 @@ def encode(
     header: BatchHeader = DEFAULT_HEADER,
     batches: Sequence[tuple[int, BatchHeader]] | None = None,
 ) -> memoryview:
-    """Return the records as one buffer of whole entries: `encode_chunks`, joined."""
+    """Encode the records into one buffer of whole entries: the chunks of `encode_chunks`, joined."""
     options: dict[str, Any] = {"level": level, "batch_bytes": batch_bytes, "batch_rows": batch_rows}
     chunks = list(encode_chunks(columns, target, codec, header=header, batches=batches, **options))
     return chunks[0] if len(chunks) == 1 else memoryview(b"".join(chunks))
@@ -151,14 +153,14 @@ def encode_chunks(
 ) -> Iterator[memoryview]:
     """Yield the records in `target`, compressed with `codec`, in chunks of whole entries of about GROUP_BYTES.
 
-    V2 gives batches, another format wrappers, or messages if `codec` is NONE. A batch ends before it would have more
-    than `batch_bytes` (uncompressed) or `batch_rows`, and where the timestamp type or the time of the append changes;
-    all get `header`, whose base_sequence is that of the first record. `batches` gives the numbers of records and the
-    headers instead. The columns must hold keys and values; headers are written where the target has them.
+    V2 gives batches; the other formats give wrappers, or plain messages if `codec` is NONE. A batch ends before it
+    would exceed `batch_bytes` (uncompressed) or `batch_rows`, and where the timestamp type or the append time changes.
+    All get `header`, whose base_sequence is that of the first record. `batches`, if given, sets the record counts and
+    headers instead. The columns must hold keys and values; headers are written if the target has them.
 
-    Raises UnsupportedCompressionError for zstd before magic 2; CorruptRecordError for columns that contradict
-    themselves and for offsets that descend in a batch; UnsupportedForMessageFormatError for offsets that span more
-    than an int32 holds; BatchTooLargeError for more bytes than that.
+    Raises UnsupportedCompressionError for zstd before magic 2, CorruptRecordError for inconsistent columns and for
+    offsets that descend within a batch, UnsupportedForMessageFormatError for offsets that span more than an int32, and
+    BatchTooLargeError for a batch of more bytes than an int32 can count.
     """
     target.check_codec(codec)
     writer = RowWriter(columns, target, level)
@@ -180,7 +182,7 @@ def encode_records(
     level: int | None = None,
     header: BatchHeader = DEFAULT_HEADER,
 ) -> bytes:
-    """Return the records as one batch or wrapper, or as messages: the light way for a few. Errors: `encode_chunks`."""
+    """Encode a few records as one batch or wrapper, or as plain messages. Errors: see `encode_chunks`."""
     target.check_codec(codec)
     columns = columns_of(records)
     if not len(columns):
@@ -214,9 +216,9 @@ def _column(cells: list[bytes | None]) -> BytesColumn:
 
 
 class RowWriter:
-    """Writes the rows of some columns, from the first on, in groups of batches, wrappers or plain messages.
+    """Write the rows of some columns in order, in groups of batches, wrappers or plain messages.
 
-    Batches are given as the kernels take them: an array or list with kernels.BATCH integers for each.
+    Batches have the form that the kernels take: an array or list of kernels.BATCH integers for each.
     """
 
     def __init__(self, columns: RecordColumns, target: Format, level: int | None = None) -> None:
@@ -249,7 +251,7 @@ class RowWriter:
         return form.bytes_of(column.data), form.int32(column.start), form.int32(column.length)
 
     def batch(self, first: int, end: int) -> Any:
-        """Return one batch of the rows `first` to `end`. The caller has checked that they fit into one batch."""
+        """Return one batch of the rows `first` to `end`. The caller must have checked that they fit into one batch."""
         return self.form.int64(self.batch_fields(first, end))
 
     def batch_fields(self, first: int, end: int) -> list[int]:
@@ -268,7 +270,7 @@ class RowWriter:
         batch_rows: int | None = None,
         header: BatchHeader = DEFAULT_HEADER,
     ) -> Iterator[memoryview]:
-        """Yield the rows `first` to `end` as `encode_chunks` says, about GROUP_BYTES of them at a time."""
+        """Yield the rows `first` to `end` in chunks of about GROUP_BYTES, with the parameters of `encode_chunks`."""
         form, batched = self.form, self.target is Format.V2
         plain = codec is Codec.NONE and not batched
         room = 1 if plain else max(GROUP_BYTES // max(batch_bytes, 1), 1)
@@ -280,7 +282,8 @@ class RowWriter:
                 gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
                 limits = batch_bytes - RECORD_BATCH_OVERHEAD + gap, most_rows
                 size = room * (batch_bytes + 1) + _RECORD_OVERHEAD
-                if end - row <= _FEW_ROWS:  # room for a whole batch of what may be one record costs more than they do
+                # a batch of room for what may be one record would cost more than adding up these lengths
+                if end - row <= _FEW_ROWS:
                     size = min(size, self._bound(row, end) + (end - row) * gap)
                 size = max(size, need)
                 out, status = self._encode_batches(batches, gap, state, row, end, *limits, size)
@@ -298,7 +301,7 @@ class RowWriter:
             yield self._finish_batches(batches, out, codec, headers) if batched else self.write(batches, codec, headers)
 
     def headers_of(self, batches: Any, header: BatchHeader, first_offset: int) -> list[BatchHeader]:
-        """Return the headers of `batches`: `header`, whose base_sequence is that of the record at `first_offset`."""
+        """Return a header for each batch: `header`, whose base_sequence belongs to the record at `first_offset`."""
         count = len(batches) // kernels.BATCH
         if header is DEFAULT_HEADER:
             return [header] * count
@@ -312,9 +315,9 @@ class RowWriter:
     def write(
         self, batches: Any, codec: Codec, headers: Sequence[BatchHeader], old: OldFrames | None = None
     ) -> memoryview:
-        """Return the entries of `batches`, one header for each. Raises as `encode_chunks` does.
+        """Encode the entries of `batches`, one header for each. Raises as `encode_chunks` does.
 
-        With `old` LZ4 repeats what those repeated, and searches for nothing: about twice as fast.
+        With `old`, LZ4 reuses the matches of the old frames instead of searching: about twice as fast.
         """
         old = old if old is not None and self._can_reuse(codec, headers) else None
         if self.target is Format.V2:
@@ -348,7 +351,7 @@ class RowWriter:
     def _encode_batches(
         self, batches: Any, gap: int, state: Any, first: int, cut_end: int, most_bytes: int, most_rows: int, size: int
     ) -> tuple[memoryview, int]:
-        """Run the kernel with `size` bytes of room; return its output and DONE or FULL. Raises for other statuses."""
+        """Run the kernel with `size` bytes of output; return the output and DONE or FULL. Raises for other statuses."""
         form, out = self.form, self._room(size)
         state[kernels.HEADERS], state[kernels.ROW] = self._headers_in_front(first), first
         status = form.form(kernels.encode_batches)(
@@ -363,10 +366,10 @@ class RowWriter:
     def _finish_batches(
         self, batches: Any, out: memoryview, codec: Codec, headers: Sequence[BatchHeader]
     ) -> memoryview:
-        """Complete what the kernel wrote: compress the sections, write headers other than the default."""
+        """Complete the kernel's output: compress the sections, and write headers that differ from the default."""
         gap = RECORD_BATCH_OVERHEAD if codec is Codec.NONE else 0
         if gap and all(header is DEFAULT_HEADER for header in headers):
-            return out  # the kernel wrote such headers
+            return out  # the kernel wrote these headers
         flat, pieces = _flat(batches), []
         for at, header in enumerate(headers):
             first, end, base, base_timestamp, kind, start, stop, latest, last = flat[at * kernels.BATCH :][
@@ -450,12 +453,15 @@ class RowWriter:
         return _joined(pieces)
 
     def _can_reuse(self, codec: Codec, headers: Sequence[BatchHeader]) -> bool:
-        """Say whether `close_entries` can write these entries."""
+        """Return whether `close_entries` can write these entries."""
         plain = codec is Codec.LZ4 and self.level is None and all(header is DEFAULT_HEADER for header in headers)
         return plain and self.target is not Format.ENRICHED and not len(self.header_count)
 
     def _close(self, batches: Any, data: memoryview, old: OldFrames) -> memoryview | None:
-        """Compress the encoded records in `data`, and complete the entries. None if these are not in the old frames."""
+        """Compress the encoded records in `data` and complete the entries.
+
+        Return None if the old frames do not fit them.
+        """
         form, flat, places = self.form, _flat(batches), _flat(old.places)
         rows = max(end - first for first, end in zip(flat[:: kernels.BATCH], flat[1 :: kernels.BATCH], strict=True))
         moves, leads = form.outputs([(max(places[repack.SIZE :: repack.PLACES]), "i"), (2 * rows + 1, "i")])
@@ -476,7 +482,7 @@ class RowWriter:
         return self._headers_before
 
     def _bound(self, first: int, end: int) -> int:
-        """Return an upper bound of the bytes of rows, without headers of batches and wrappers."""
+        """Return an upper bound of the encoded bytes of rows, without batch and wrapper headers."""
         size = (end - first) * (self._overhead + 2) + _RECORD_OVERHEAD
         size += self.form.sum(self.key[2][first:end]) + self.form.sum(self.value[2][first:end])
         if len(self.header_count):
@@ -517,7 +523,7 @@ class RowWriter:
 
 
 def header_time(timestamp: int) -> tuple[int, int | None]:
-    """Return seconds (-1: not set) and tag 0 (None: left out) of an enriched message for `timestamp`, in ms."""
+    """Return an enriched message's seconds (-1: not set) and tag 0 (None: left out) for a timestamp in ms."""
     seconds = timestamp // 1000 if 0 <= timestamp // 1000 <= MAX_SECONDS else -1
     exact = timestamp == seconds * 1000 if seconds >= 0 else timestamp == NO_TIMESTAMP
     return seconds, None if exact else timestamp

@@ -1,4 +1,4 @@
-"""The loops that write every record: cutting columns into batches, encoding them in all formats.
+"""Encoding kernels: they cut columns into batches and write every record, in all formats.
 
 `batches` holds BATCH integers for each batch, wrapper or row of plain messages to write. Kernels return a status and
 never raise; `state` receives where and why they stopped. Byte positions: records/layout.py; rules: docs/formats/.
@@ -47,42 +47,42 @@ from magicbyte.records.layout import (
 # ---- statuses
 DONE = 0
 FULL = 1  # `batches` (cutting) or `out` (encoding) is full
-BAD_CELL = 2  # a key, value or header does not lie in its data, or a header's name is null
-BAD_OFFSETS = 3  # descending, or further from the first than an int32 says
-TOO_LARGE = 4  # a record or a batch of more bytes than an int32 says
+BAD_CELL = 2  # a key, value or header lies outside its data, or a header's name is null
+BAD_OFFSETS = 3  # descending offsets, or an offset delta above an int32
+TOO_LARGE = 4  # a record or batch of more bytes than an int32 can count
 
-# ---- what `state` holds
-AT = 0  # where in `out` to begin, and the position behind what was written
-HEADERS = 1  # headers in front of the row to begin with
-ROW = 2  # where a kernel stopped
-COUNT = 3  # batches that were cut or written
-NEED = 4  # bytes that are missing in `out`
+# ---- fields of `state`
+AT = 0  # in: start position in `out`; out: position after the last byte written
+HEADERS = 1  # number of headers before the first row
+ROW = 2  # row at which a kernel stopped
+COUNT = 3  # batches cut or written
+NEED = 4  # bytes missing in `out`
 STATE = 5
 
 # ---- fields of a batch
-FIRST = 0  # row
-END = 1  # row
-OFFSET = 2  # v2: base offset. Inner messages: what is taken from their offsets
+FIRST = 0  # first row
+END = 1  # row after the last
+OFFSET = 2  # v2: base offset. Inner messages: subtracted from their offsets
 TIMESTAMP = 3  # v2: base timestamp. Inner messages of the enriched dialect: the wrapper's
 KIND = 4  # messages: timestamp type of the wrapper, OWN for plain ones
-START = 5  # set: where in `out` its records begin
-STOP = 6  # set: where they end
-MAX_TIMESTAMP = 7  # set: the largest timestamp of its records
-LAST_OFFSET = 8  # set: the offset of the last of them
+START = 5  # out: position of its records in `out`
+STOP = 6  # out: end of its records
+MAX_TIMESTAMP = 7  # out: the largest timestamp of its records
+LAST_OFFSET = 8  # out: the offset of its last record
 BATCH = 9
 
 OWN = 2
 LOG_APPEND = 1
 UNSET = -(1 << 63)
 MAX_INT32 = 0x7FFFFFFF
-ROOM = 80  # bytes behind a usual record in `out`, and behind a cell in its data, so that copies may reach further
-MOST_CALM = (1 << 63) - 1 - (1 << 32)  # offset from which on those of a batch may wrap
-MAX_SECONDS = 0xFFFFFFFE  # that the header of an enriched message holds
+ROOM = 80  # spare bytes after a record in `out` and after a cell in its data, for wide copies
+MOST_CALM = (1 << 63) - 1 - (1 << 32)  # from this offset on, the offsets of a batch may overflow
+MAX_SECONDS = 0xFFFFFFFE  # the largest value of an enriched header's seconds
 
 
 @kernel
 def code_size(code: int) -> int:
-    """Return how many bytes the varint of a zigzag code has."""
+    """Return the size of the varint of a zigzag code in bytes."""
     if 0 <= code < 128:
         return 1
     if 0 <= code < 16384:
@@ -97,7 +97,7 @@ def code_size(code: int) -> int:
 
 @kernel
 def store_code(out: MutableBytes, at: int, code: int) -> int:
-    """Write the varint of a zigzag code, and return the position behind it."""
+    """Write the varint of a zigzag code; return the position after it."""
     if 0 <= code < 128:
         out[at] = code
         return at + 1
@@ -120,7 +120,7 @@ def headers_size(
     value_start: Int32s,
     value_length: Int32s,
 ) -> int:
-    """Return the bytes of a record's headers, or -1 if one does not lie in its data or has no name."""
+    """Return the bytes of a record's headers, or -1 if a cell lies outside its data or a name is null."""
     size = 0
     for i in range(first, first + count):
         name_size, cell_size, name_at, cell_at = key_length[i], value_length[i], key_start[i], value_start[i]
@@ -148,12 +148,13 @@ def cut_wrappers(
     batches: Int64s,
     state: Int64s,
 ) -> int:
-    """Cut rows `first` to `end` into wrappers of at most `most_bytes` of records (but one at least) and `most_rows`.
+    """Cut rows `first` to `end` into wrappers of at most `most_rows` and `most_bytes` of records, with at least one
+    record.
 
-    Unless they are to be `plain` messages, a wrapper has one timestamp type and, where that is LogAppendTime, one
-    timestamp, and its offsets span an int32. A record counts `least` bytes, its key and its value. Shapes: batches
-    (k * BATCH,). Sets FIRST, END, OFFSET and TIMESTAMP to those of the first row, KIND to its type. state[COUNT]
-    batches are cut. Returns DONE, or FULL: go on with row state[ROW].
+    Unless the rows become `plain` messages, a wrapper has one timestamp type, one timestamp if that is LogAppendTime,
+    and offsets that span at most an int32. A record counts `least` bytes, its key and its value. Shapes: batches (k *
+    BATCH,). Sets FIRST, END, OFFSET and TIMESTAMP from the first row, KIND to its type. state[COUNT] is the number of
+    batches. Returns DONE, or FULL: then continue at row state[ROW].
     """
     room, count = len(batches) // BATCH, 0
     begin, total = first, 0
@@ -189,9 +190,9 @@ def cut_wrappers(
 def store_batch_header(
     batches: Int64s, batch: int, codec: int, out: MutableBytes, at: int, end: int, table: Int32s
 ) -> None:
-    """Write the header of the v2 batch from `at` to `end`, whose records section is there, and its CRC.
+    """Write the header and CRC of the v2 batch from `at` to `end`, whose records section is already written.
 
-    `batch` is where its integers begin in `batches`; there is no producer and no leader epoch in it.
+    `batch` is the index of its first integer in `batches`. The header has no producer and no leader epoch.
     """
     base_offset = batches[batch + OFFSET]
     store_i64(out, at, base_offset)
@@ -215,7 +216,7 @@ def store_batch_header(
 def store_wrapper_header(
     batches: Int64s, batch: int, magic: int, codec: int, out: MutableBytes, at: int, end: int, table: Int32s
 ) -> None:
-    """Write the header of the wrapper of `magic` 0 or 1 from `at` to `end`, whose value is there, and its CRC."""
+    """Write the header and CRC of the wrapper of `magic` 0 or 1 from `at` to `end`, whose value is already written."""
     store_i64(out, at, batches[batch + LAST_OFFSET])
     store_i32(out, at + SIZE_AT, end - at - LOG_OVERHEAD)
     store_i8(out, at + MAGIC_AT, magic)
@@ -258,18 +259,19 @@ def encode_batches(
     out: MutableBytes,
     state: Int64s,
 ) -> int:
-    """Write the records sections of v2 batches into `out`; with a `gap` of 61 each behind a header.
+    """Write the records sections of v2 batches into `out`; with a `gap` of 61, each after its header.
 
-    The header says what follows from the records and KIND; there is no producer and no leader epoch in it. `table` is
-    crc_table(CASTAGNOLI). Shapes: batches (k * BATCH,), whose rows follow one another; offset … header_count (n,), but
-    header_count may be empty: no headers then.
+    The header has the fields that follow from the records and KIND; it has no producer and no leader epoch. `table` is
+    crc_table(CASTAGNOLI). Shapes: batches (k * BATCH,), with consecutive rows; offset … header_count (n,); an empty
+    header_count means no headers.
 
-    With a `cut_end` above 0 the batches are not given but cut, from row state[ROW] to that one: as `cut_wrappers`
-    does, and each with its `gap` of at most `most_bytes`. It ends when `batches` is filled, or in front of a batch that
-    does not fit into `out`: FULL if it is the first.
+    With a `cut_end` above 0 the kernel cuts the batches itself, from row state[ROW] to `cut_end`: as `cut_wrappers`
+    does, each of at most `most_bytes` with its `gap`. It stops when `batches` is full, or before a batch that does not
+    fit into `out`: FULL if that is the first.
 
-    state[COUNT] batches are written, state[ROW] is the row behind them, state[AT] where in `out` they end. Returns
-    DONE, FULL (state[NEED] more bytes), BAD_CELL, BAD_OFFSETS or TOO_LARGE (with the row in state[ROW]).
+    state[COUNT] is the number of batches written, state[ROW] the row after them, state[AT] the end of the output.
+    Returns DONE, FULL (state[NEED] more bytes are needed), BAD_CELL, BAD_OFFSETS or TOO_LARGE (with the row in
+    state[ROW]).
     """
     at, header, row = state[AT], state[HEADERS], state[ROW]
     for batch in range(0, len(batches), BATCH):
@@ -293,7 +295,7 @@ def encode_batches(
         kind = batches[batch + KIND]
         latest, least_delta = UNSET, 0
         row = first
-        # What makes a record usual in this batch: positions and rows up to these, and no other kind of timestamp.
+        # A record is usual up to these positions and rows, and with no other kind of timestamp.
         most_at, most_row = len(out) - ROOM, end
         if cut_end > 0:
             most_at, most_row = min(most_at, start - gap + most_bytes), min(first + most_rows, end)
@@ -312,7 +314,7 @@ def encode_batches(
             unusual |= time_code | (16383 - time_code) | (key_size + 1) | (63 - key_size) | (value_size + 1)
             unusual |= (8180 - size) | key_at | (key_room - key_at - key_size) | value_at
             unusual |= (value_room - value_at - value_size) | (most_at - at - 5 - size)
-            if likely(unusual >= 0):  # everything in front of the key is one integer, its first bytes uppermost
+            if likely(unusual >= 0):  # all bytes before the key form one integer, stored as one big-endian word
                 long_time, long_delta, long_value = time_code > 127, delta_code > 127, value_code > 127
                 size += long_time + long_delta + long_value
                 head, used = size << 1, 4
@@ -444,12 +446,12 @@ def encode_messages(
     out: MutableBytes,
     state: Int64s,
 ) -> int:
-    """Write rows as messages of magic 0 or 1, or enriched ones: plain messages, or the insides of wrappers.
+    """Write rows as messages of magic 0 or 1, or enriched ones: plain messages, or the content of wrappers.
 
-    Plain messages (KIND OWN) have the timestamp types of their rows, inner ones that of their wrapper. Enriched, in
-    both: a timestamp goes where offline conversion puts it, into the header's seconds or tag 0; inner messages have
-    neither where they inherit the wrapper's. Shapes as in `encode_batches`; `table` is crc_table(IEEE). Returns DONE,
-    FULL, BAD_CELL, BAD_OFFSETS or TOO_LARGE.
+    Plain messages (KIND OWN) have the timestamp types of their rows, inner messages that of their wrapper. In the
+    enriched dialect a timestamp goes into the header's seconds or tag 0, as in offline conversion; inner messages omit
+    both if they inherit the wrapper's. Shapes as in `encode_batches`; `table` is crc_table(IEEE). Returns DONE, FULL,
+    BAD_CELL, BAD_OFFSETS or TOO_LARGE.
     """
     at = state[AT]
     least = V1_OVERHEAD if enriched or magic == 1 else V0_OVERHEAD

@@ -37,22 +37,22 @@ from magicbyte.wire.checksum import Buffer, crc32
 log = logger(__name__)
 
 HEADER = struct.Struct(">qiIbbii")
-"""Offset to length of the tags, in one call; a test proves that it agrees with the layout."""
+"""The fields from offset to tags length, unpacked in one call; a test compares it with the layout."""
 _BEFORE_BODY, _HEADER_BODY = struct.Struct(">qiI"), struct.Struct(">bbii")
 NO_TAGS = -1
 MAX_SECONDS = 0xFFFF_FFFE
-"""The last second that the header holds: it is read as unsigned, and all ones mean that it is not set."""
+"""The largest seconds of the header, an unsigned field in which all ones mean "not set"."""
 
 
 class Tag(enum.IntEnum):
-    """The properties that we know. Ids from 32 to 63 mean something on wrappers only."""
+    """The known tags. Ids from 32 to 63 are for wrappers only."""
 
     TIMESTAMP = 0
-    """int64 ms, set by the broker on receipt; wins over the seconds of the header."""
+    """int64 ms, set by the broker on receipt; takes precedence over the seconds of the header."""
     NUM_MESSAGES = 32
-    """int32, messages inside."""
+    """int32, the number of messages inside."""
     HONOR_SHIP = 33
-    """int8: 1, the offsets inside count; 0, only the positions do."""
+    """int8: 1, the relative offsets inside are valid; 0, only the positions are."""
     NON_KEYED = 34
     """int8: 1, no message inside has a key."""
 
@@ -97,11 +97,11 @@ _TRANSACTION = struct.Struct(">qi")
 
 
 class EnrichedMessage:
-    """A view of one message, offset and size included; nothing is copied.
+    """A view of one message, from the offset field on; nothing is copied.
 
-    `offset` is that of the message; of a wrapper the *starting* offset, that of its first message (Kafka's magic 1
-    stores the last). `message_size` counts the bytes after it, `size` all. `seconds` since 1970, -1 when not set.
-    `tags_length` is -1 without tags.
+    `offset` is the message's offset, or for a wrapper the *starting* offset, that of its first message (Kafka's magic 1
+    stores the last). `message_size` counts the bytes after itself, `size` all bytes. `seconds` since 1970, -1 if not
+    set. `tags_length` is -1 without tags.
     """
 
     __slots__ = ("_known", "_tags", "_tags_end", "attributes", "buffer", "crc", "magic", "message_size", "offset",
@@ -131,16 +131,16 @@ class EnrichedMessage:
             HEADER.unpack_from(buffer)
         )
         self.seconds = seconds if seconds >= -1 else seconds & 0xFFFF_FFFF
-        self._tags: dict[int, tuple[int, int]] | None = None  # id to position and value; read when first asked for
-        self._known = ENRICHED_TAGS_START  # where the tags that we know end
+        self._tags: dict[int, tuple[int, int]] | None = None  # id to position and value, parsed at first use
+        self._known = ENRICHED_TAGS_START  # end of the known tags
         self._tags_end = ENRICHED_TAGS_START + max(self.tags_length, 0)
 
     @classmethod
     def parse(cls, buffer: memoryview) -> "EnrichedMessage | None":
         """Return the message at the start of `buffer`, or None while some of its bytes are missing.
 
-        Raises CorruptRecordError for a size that no message has, another magic than 1, or tags that pass the end of
-        the message. Tags, key and value are looked at when they are asked for.
+        Raises CorruptRecordError for an impossible size, another magic than 1, or tags that extend past the end of the
+        message. Tags, key and value are checked when they are read.
         """
         have = len(buffer)
         if have < ENRICHED_OVERHEAD:
@@ -164,7 +164,10 @@ class EnrichedMessage:
         return message
 
     def verify(self) -> None:
-        """Raise CorruptRecordError unless the CRC holds. Apart from `parse`: a shallow walk need not pay for it."""
+        """Raise CorruptRecordError unless the CRC holds.
+
+        Separate from `parse`, so that a shallow walk does not compute it.
+        """
         computed = crc32(self.buffer[MAGIC.start :])
         if self.crc != computed:
             raise _error(self, "crc", expected=f"{self.crc:#010x}", found=f"{computed:#010x}")
@@ -178,7 +181,7 @@ class EnrichedMessage:
 
     @property
     def is_control(self) -> bool:
-        """Whether this is the log's own message, which applications never get."""
+        """Whether this is a control message, which is never delivered to applications."""
         return self.attributes & ENRICHED_CONTROL_BIT != 0
 
     @property
@@ -188,7 +191,7 @@ class EnrichedMessage:
 
     @property
     def codec(self) -> Codec:
-        """How `value` is compressed. Raises CorruptRecordError for a number that means nothing."""
+        """The compression of `value`. Raises CorruptRecordError for an undefined codec number."""
         return Codec.NONE if self.is_control else codec_of(self.attributes)
 
     @property
@@ -200,26 +203,26 @@ class EnrichedMessage:
 
     @property
     def tags_area(self) -> memoryview:
-        """The tags as stored, with unknown ones, for an intermediary to copy."""
+        """The tags as stored, unknown ones included, for intermediaries that must copy them."""
         return self.buffer[ENRICHED_TAGS_START : self._tags_end]
 
     @property
     def unknown_tags(self) -> memoryview:
-        """The area from the first unknown tag on. A tag has no size, so later tags cannot be read."""
+        """The tags area from the first unknown tag on. Tags have no size field, so no later tag can be parsed."""
         _positions(self)
         return self.buffer[self._known : self._tags_end]
 
     @property
     def tags(self) -> dict[int, int]:
-        """The known tags, id to value, in stored order; of an id that comes twice the first.
+        """The known tags, id to value, in stored order. Of a repeated id the first one counts.
 
-        Raises CorruptRecordError for a known tag that the end of the area cuts.
+        Raises CorruptRecordError for a known tag cut off by the end of the area.
         """
         return {tag: value for tag, (_, value) in _positions(self).items()}
 
     @property
     def num_messages(self) -> int | None:
-        """The message count in a wrapper's tag; None without the tag. Raises CorruptRecordError below 1."""
+        """The message count in a wrapper's tag; None without the tag. Raises CorruptRecordError for a count below 1."""
         count = _wrapper_tag(self, Tag.NUM_MESSAGES, None)
         if count is not None and count < 1:
             raise _error(self, "num_messages", expected=">= 1", found=count)
@@ -227,32 +230,35 @@ class EnrichedMessage:
 
     @property
     def honor_ship(self) -> bool:
-        """Whether offsets inside a wrapper count, or only positions. Without the tag offsets count."""
+        """Whether relative offsets inside a wrapper are valid, or only positions. True without the tag."""
         return _wrapper_tag(self, Tag.HONOR_SHIP, 1) != 0
 
     @property
     def non_keyed(self) -> bool:
-        """Whether a wrapper promises that no message inside has a key. Without the tag there is no promise."""
+        """Whether a wrapper declares that no message inside has a key. False without the tag."""
         return _wrapper_tag(self, Tag.NON_KEYED, 0) != 0
 
     @property
     def body(self) -> memoryview:
-        """The bytes after the tags: lengths and bytes of key and value."""
+        """The bytes after the tags: key and value with their lengths."""
         return self.buffer[self._tags_end :]
 
     # ---- offsets and timestamps
 
     @property
     def base_offset(self) -> int:
-        """Offset of the message, or the starting offset of the wrapper; after compaction its first may come later."""
+        """Offset of the message, or the starting offset of the wrapper.
+
+        After compaction the first message may have a later one.
+        """
         return self.offset
 
     @property
     def last_offset(self) -> int | None:
         """Offset of the last message.
 
-        None where only the compressed bytes tell: in a wrapper without a count, and in one whose offsets count, since
-        compaction may have left holes.
+        None if it is known only after decompression: in a wrapper without a count, and in one with valid relative
+        offsets, because compaction may have left gaps.
         """
         if not self.is_wrapper:
             return self.offset
@@ -261,7 +267,7 @@ class EnrichedMessage:
 
     @property
     def next_offset(self) -> int | None:
-        """Offset of what follows in the log, if there is no hole; None where `last_offset` is."""
+        """Offset of the next entry unless compaction left a gap; None if `last_offset` is None."""
         last = self.last_offset
         return None if last is None else last + 1
 
@@ -271,14 +277,14 @@ class EnrichedMessage:
 
     @property
     def record_count(self) -> int | None:
-        """1, or a wrapper's message count; None if it has no such tag."""
+        """1, or a wrapper's message count; None if it has no count tag."""
         return self.num_messages if self.is_wrapper else 1
 
     @property
     def timestamp(self) -> int:
-        """When a broker received this, in ms, or -1: tag 0, else the header's seconds.
+        """The time at which a broker received the message, in ms, or -1: tag 0, else the header's seconds.
 
-        Wrapped messages inherit it, unless they have a tag 0 of their own.
+        Inner messages inherit the wrapper's, unless they have a tag 0 of their own.
         """
         precise = _positions(self).get(Tag.TIMESTAMP)
         if precise is not None:
@@ -287,12 +293,12 @@ class EnrichedMessage:
 
     @property
     def max_timestamp(self) -> int:
-        """The timestamp: there is one for all."""
+        """The timestamp: a wrapper has only one."""
         return self.timestamp
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """LogAppendTime: brokers set it. CreateTime where there is none, as in Kafka's formats."""
+        """LogAppendTime, as brokers set the timestamp. CreateTime if there is none, as in Kafka's formats."""
         return TimestampType.LOG_APPEND_TIME if self.timestamp >= 0 else TimestampType.CREATE_TIME
 
     # ---- key, value, control payload
@@ -344,14 +350,15 @@ class EnrichedMessage:
     # ---- changes
 
     def set_offset(self, offset: int) -> None:
-        """Write the offset, of a wrapper the starting one, in place; no checksum covers it."""
+        """Write the offset in place (for a wrapper, the starting offset); no checksum covers it."""
         OFFSET.write(self.buffer, offset)
         self.offset = offset
 
     def set_metadata(self, *, seconds: int | None = None, tags: Mapping[int, int] | None = None) -> None:
-        """Write the header's seconds (-1: not set) and the values of tags that are there, in place; the CRC anew.
+        """Write the header's seconds (-1: not set) and the values of existing tags in place, and update the CRC.
 
-        Nothing moves, and the wrapped content does not change. A missing tag is a KeyError: `with_tags` adds tags.
+        Bytes keep their positions, and the wrapped content does not change. A missing tag is a KeyError: `with_tags`
+        adds tags.
         """
         if seconds is not None:
             ENRICHED_SECONDS.type.pack_into(self.buffer, ENRICHED_SECONDS.start, _signed(seconds))
@@ -364,10 +371,10 @@ class EnrichedMessage:
         MESSAGE_CRC.write(self.buffer, self.crc)
 
     def stamped(self, offset: int, timestamp_ms: int, *, honor_ship: bool | None = None) -> bytearray:
-        """Return the bytes before the key's length as a broker appends them; nothing is changed.
+        """Return a copy of the header up to the key's length as a broker appends it; the view is not changed.
 
-        Offset, the second of `timestamp_ms`, tag 0 where there is one, `honor_ship` where it is given (added if it is
-        missing), and the CRC that holds then. Raises CorruptRecordError where `with_tags` does.
+        It contains the offset, the second of `timestamp_ms`, tag 0 if the message has it, `honor_ship` if it is given
+        (added if missing), and the new CRC. Raises CorruptRecordError where `with_tags` does.
         """
         message, tags = self, {Tag.TIMESTAMP: timestamp_ms}
         if honor_ship is not None:
@@ -384,10 +391,10 @@ class EnrichedMessage:
         return head
 
     def with_tags(self, tags: Mapping[int, int]) -> bytes:
-        """Return a copy in which `tags` have these values: the missing ones added, each at its place by ascending id.
+        """Return a copy in which `tags` have these values. Missing tags are added in ascending order of ids.
 
-        They come before unknown tags. Raises CorruptRecordError if the ids would then not ascend: a reader that stops
-        at an unknown tag would lose ours.
+        They are inserted before unknown tags. Raises CorruptRecordError if the ids would then not ascend, because a
+        reader that stops at an unknown tag would miss the known ones after it.
         """
         values = self.tags | dict(tags)
         order = list(self.tags)
@@ -408,7 +415,7 @@ def _error(message: EnrichedMessage, what: str, *, expected: object, found: obje
 
 
 def _positions(message: EnrichedMessage) -> dict[int, tuple[int, int]]:
-    """Return the known tags, id to position and value, read when they are first asked for."""
+    """Return the known tags, id to position and value, parsed at first use."""
     if message._tags is None:
         message._tags, message._known = _read_tags(message)
     return message._tags
@@ -422,7 +429,7 @@ def _wrapper_tag(message: EnrichedMessage, tag: Tag, missing: int | None) -> int
 
 
 def _read_tags(message: EnrichedMessage) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the known tags, id to position and value, and where they end. Raises CorruptRecordError."""
+    """Return the known tags, id to position and value, and the position after them. Raises CorruptRecordError."""
     at, end = ENRICHED_TAGS_START, message._tags_end
     found: dict[int, tuple[int, int]] = {}
     while at < end:
@@ -441,7 +448,7 @@ def _read_tags(message: EnrichedMessage) -> tuple[dict[int, tuple[int, int]], in
 
 
 def encode_tags(tags: Mapping[int, int]) -> bytes:
-    """Return the tag area: known ids, ascending."""
+    """Return the encoded tags, in ascending order of ids."""
     return b"".join(_encode_tag(tag, tags[tag]) for tag in sorted(tags))
 
 
@@ -454,7 +461,7 @@ def build_enriched_message(
     tags: bytes = b"",
     control_type: EnrichedControl | None = None,
 ) -> bytes:
-    """Return one uncompressed message. `seconds` since 1970, -1 not set; `tags` as `encode_tags` gives them."""
+    """Build one uncompressed message. `seconds` since 1970, -1 not set; `tags` as `encode_tags` returns them."""
     rest = b"".join(
         part for data in (key, value) for part in (INT32.pack(-1 if data is None else len(data)), data or b"")
     )
@@ -473,9 +480,9 @@ def build_enriched_wrapper(
     honor_ship: bool = True,
     level: int | None = None,
 ) -> bytes:
-    """Return `inner`, whole enriched messages with relative offsets, compressed in one message.
+    """Build a wrapper of `inner`, whole enriched messages with relative offsets.
 
-    `timestamp_ms` becomes tag 0, which is left out when None. The defaults are what a producer sends.
+    `timestamp_ms` becomes tag 0, or is left out if None. The defaults are those of a producer.
     """
     assert codec is not Codec.NONE
     tags: dict[int, int] = {
@@ -498,7 +505,7 @@ def _signed(seconds: int) -> int:
 
 
 def _build(offset: int, attributes: int, seconds: int, tags: bytes, key_and_value: Buffer) -> bytes:
-    """Return a message; `key_and_value` begins with the key's length."""
+    """Build a message; `key_and_value` begins with the key's length."""
     head = _HEADER_BODY.pack(1, attributes, _signed(seconds), len(tags) or NO_TAGS)
     body = b"".join((head, tags, key_and_value))
     return _BEFORE_BODY.pack(offset, MESSAGE_CRC.type.size + len(body), crc32(body)) + body

@@ -1,4 +1,4 @@
-"""A log is a sequence of entries: messages, wrappers and batches, of any mix of magics, without separators."""
+"""Walk the entries of a log: messages, wrappers and batches of any mix of magics, without separators."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
@@ -29,7 +29,7 @@ YEAR_2200_MS = 7_258_118_400_000
 def parse_entry(buffer: memoryview, dialect: Dialect = Dialect.KAFKA) -> Entry | None:
     """Return a view of the entry at the start of `buffer`, or None while some of its bytes are missing.
 
-    Raises CorruptRecordError for a size that no entry has and for an unknown magic.
+    Raises CorruptRecordError for an impossible size and for an unknown magic.
     """
     if len(buffer) < HEADER_TO_MAGIC:
         if len(buffer) >= LOG_OVERHEAD:
@@ -47,7 +47,7 @@ def parse_entry(buffer: memoryview, dialect: Dialect = Dialect.KAFKA) -> Entry |
 
 
 class Tail(NamedTuple):
-    """An incomplete entry at the end of a buffer: a torn write, or the cut of a fetch.
+    """An incomplete entry at the end of a buffer: a torn write, or the end of a fetched slice.
 
     `needed` is the size of the whole entry in bytes, None if its size field is incomplete.
     """
@@ -58,10 +58,10 @@ class Tail(NamedTuple):
 
 
 class Entries(Iterator[tuple[int, Entry]]):
-    """The entries of `buffer` with their positions in it, in order.
+    """Iterates over the entries of `buffer` in order, with their positions.
 
     A CorruptRecordError has the position, and ends the walk. After a complete walk `tail` is the incomplete entry at
-    the end, or None. `position` is always that of the next entry.
+    the end, or None. `position` is that of the next entry.
     """
 
     def __init__(self, buffer: Buffer, dialect: Dialect = Dialect.KAFKA) -> None:
@@ -88,15 +88,15 @@ class Entries(Iterator[tuple[int, Entry]]):
 
 
 def entries(buffer: Buffer, dialect: Dialect = Dialect.KAFKA) -> Entries:
-    """Walk the entries of a log, a fetched record set or a decompressed wrapper. Nothing is copied or verified."""
+    """Walk the entries of a log, a fetched record set or a decompressed wrapper, without copying or verifying."""
     return Entries(buffer, dialect)
 
 
 def dialect_doubt(entry: memoryview, dialect: Dialect) -> str | None:
-    """Return why the entry at the start of `entry` looks like the other dialect, or None. For warnings only.
+    """Return why the entry at the start of `entry` seems to be of the other dialect, or None. For warnings only.
 
-    An enriched message read as Kafka's shows timestamps far in the future, Kafka's read as enriched impossible
-    lengths of tags. Neither proves anything, and many entries fit both.
+    An enriched message parsed as Kafka's shows timestamps far in the future; Kafka's parsed as enriched shows
+    impossible tag lengths. Neither is proof, and many entries fit both dialects.
     """
     if len(entry) < ENRICHED_TAGS_LENGTH.start + 4 or entry[MAGIC.start] != 1:
         return None

@@ -1,4 +1,4 @@
-"""The offsets and the largest timestamp of each entry of a table: by headers, and by the content of wrappers.
+"""Offsets and max timestamp of each entry of a table, from headers or from the content of wrappers.
 
 For a single entry use `header.extent_of`, or the properties of its view.
 """
@@ -22,14 +22,14 @@ OFFSETS_AND_TIMES = DecodeOptions(keys=False, values=False, headers=False, verif
 
 
 def first_offset(table: BatchTable, row: int) -> int:
-    """Return the offset of the first message inside a wrapper: it must be decompressed."""
+    """Return the offset of the first message inside a wrapper, which is decompressed for it."""
     for columns in decode_rows(table, [row], OFFSETS_AND_TIMES):
         return int(columns.offset[0])
     return int(table.offset[row])
 
 
 def max_timestamps(table: BatchTable) -> Int64Array:
-    """Return the largest timestamp (ms) of each row by its header, -1 if there is none."""
+    """Return the max timestamp (ms) of each row from its header, -1 if there is none."""
     import numpy as np
 
     timestamps = np.full(len(table), NO_TIMESTAMP, np.int64)
@@ -46,7 +46,10 @@ def max_timestamps(table: BatchTable) -> Int64Array:
 
 
 def header_lasts(table: BatchTable) -> Int64Array:
-    """Return the last offset of each row by its header. For an enriched wrapper this is its first one."""
+    """Return the last offset of each row from its header.
+
+    For an enriched wrapper the header has the first offset only.
+    """
     import numpy as np
 
     last = np.array(table.offset, np.int64)

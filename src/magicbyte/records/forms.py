@@ -1,6 +1,6 @@
-"""The two forms in which kernels run: plain twins take lists, machine code takes numpy arrays.
+"""The two forms in which kernels run: plain twins take lists, machine code takes NumPy arrays.
 
-Both have the same methods, so that callers of kernels need one version only.
+Both classes have the same methods, so that callers of kernels are written once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Lists:
-    """Inputs and outputs of the plain twins: lists, and anything with bytes in it."""
+    """Lists, and any buffers, as inputs and outputs of the plain twins."""
 
     @staticmethod
     def form(kernel: Kernel) -> Any:
@@ -29,14 +29,14 @@ class Lists:
 
     @staticmethod
     def int64(values: Any) -> Any:
-        """Return integers for an argument of type Int64s; not copied if they are in that form already."""
+        """Return values as an Int64s argument, without a copy if they are a list already."""
         return values if isinstance(values, list) else values.tolist()
 
     int32 = int8 = int64
 
     @staticmethod
     def zeros(count: int) -> Any:
-        """Return zeros for an argument of type Int64s."""
+        """Return `count` zeros as an Int64s argument."""
         return [0] * count
 
     @staticmethod
@@ -46,7 +46,7 @@ class Lists:
 
     @staticmethod
     def outputs(wanted: list[tuple[int, str]]) -> list[Any]:
-        """Return room for (count, type code): lists of zeros, and a bytearray for code B."""
+        """Return zeros for each pair of count and type code: lists, and a bytearray for code B."""
         return [bytearray(count) if code == "B" else [0] * count for count, code in wanted]
 
     @staticmethod
@@ -59,12 +59,12 @@ Form = type[Lists] | type["Arrays"]
 
 
 def form_for(*, compiled: bool) -> Form:
-    """Return the form to use."""
+    """Return the form for compiled kernels or for plain twins."""
     return _arrays() if compiled else Lists
 
 
 @cache
 def _arrays() -> type[Arrays]:
-    from magicbyte.records.arrays import Arrays  # which needs numpy
+    from magicbyte.records.arrays import Arrays  # it imports NumPy
 
     return Arrays

@@ -1,4 +1,4 @@
-"""Batches of magic 2 that go to another cluster closed, many at a time: what is new in them is their headers."""
+"""Forward many v2 batches to another cluster without decompressing them: only their headers change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magicbyte.records.forms import Lists, form_for
 from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from magicbyte.records.scan import BatchTable
 
-MOST = 256  # batches at a time
+MOST = 256  # batches per kernel call
 NO_LIMIT = 1 << 62
 _POWERS = 32
 
@@ -20,8 +20,8 @@ _POWERS = 32
 class Forwarded(NamedTuple):
     """Neighbouring batches of `data` with new headers.
 
-    `rows` has what each is at the source: position, size in bytes, base offset, the offset behind it, how many records,
-    the codec's number. `heads` has the headers, kernels.HEADER bytes each. `sequence`: of the record behind them.
+    `rows` has the source facts of each batch: position, size in bytes, base offset, next offset, record count, codec
+    number. `heads` has the new headers, kernels.HEADER bytes each. `sequence` is that of the record after them.
     """
 
     data: memoryview
@@ -31,7 +31,7 @@ class Forwarded(NamedTuple):
 
     @property
     def following(self) -> int:
-        """The offset behind the last one."""
+        """The next offset after the last batch."""
         return self.rows[-1][kernels.R_FOLLOWING]
 
 
@@ -45,12 +45,13 @@ def forward_batches(
     *,
     transactional: bool = True,
 ) -> Forwarded:
-    """Return the batches from a row of a table on that can stay closed, up to the first that cannot, or to MOST.
+    """Return the batches from a row of a table on that need not be decompressed, up to the first that must be, or to
+    MOST.
 
-    Such a batch is data, without holes, of one of `codecs` (a bit for each), lies between the offsets `first` and
-    `stable`, and is of no transaction unless `transactional`. `identity`: producer id, epoch and sequence of the
-    first, -1 each for nobody. Offsets in the headers count from 0. No checksum is verified, and none is wrong that was
-    right, or right that was wrong.
+    Such a batch holds data, has no offset gaps, uses one of `codecs` (a bit for each), lies between the offsets `first`
+    and `stable`, and belongs to no transaction unless `transactional`. `identity`: producer id, epoch and sequence of
+    the first batch, or -1 each. Offsets in the new headers count from 0. Checksums are not verified: a wrong CRC stays
+    wrong, a right one stays right.
     """
     start, count = int(table.position[row]), min(len(table) - row, MOST)
     form = form_for(compiled=worth_compiling(table.end - start))
@@ -67,7 +68,7 @@ def forward_batches(
 
 @cache
 def powers() -> list[int]:
-    """Return x^(8 * 2^k) modulo the polynomial of CRC-32C, for k from 0 on, as the kernel wants them."""
+    """Return x^(8 * 2^k) modulo the polynomial of CRC-32C for k from 0 on, as the kernel takes them."""
     found = [1 << 23]
     while len(found) < _POWERS:
         found.append(kernels.times.py_func(found[-1], found[-1]))

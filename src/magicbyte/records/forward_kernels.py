@@ -1,7 +1,8 @@
-"""Batches of magic 2 on their way to another cluster: new headers for many of them, the records not even read.
+"""Write new headers for many v2 batches on their way to another cluster, without reading their records.
 
-What a producer's header says otherwise than a leader's is at known places, and a CRC is linear. So the new CRC is the
-old one, xor that of the bytes that change, moved on by what is behind them: a damaged batch stays damaged.
+A producer's header differs from a leader's in known bytes, and a CRC is linear. So the new CRC is the old one, xor the
+CRC of the changed bits, shifted by the number of bytes after them. A damaged batch stays damaged, because the
+difference between its stored and its computed CRC is kept.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from magicbyte.records.layout import (
 HEADER = RECORD_BATCH_OVERHEAD
 POLYNOMIAL = 0x82F63B78  # of CRC-32C, reflected
 
-# ---- what `state` holds
-AT = 0  # position of the batch that is next
-FIRST = 1  # the least offset that it may begin with
-STABLE = 2  # batches end at this offset, or before
-CODECS = 3  # a bit for each codec that the target knows
-OPENED = 4  # bits of the attributes, none of which may be set
-PRODUCER_ID = 5  # -1: nobody
+# ---- fields of `state`
+AT = 0  # position of the next batch
+FIRST = 1  # the smallest allowed base offset
+STABLE = 2  # batches must end at this offset or before
+CODECS = 3  # a bit for each codec that the target supports
+OPENED = 4  # attribute bits that must all be clear
+PRODUCER_ID = 5  # -1: none
 PRODUCER_EPOCH = 6
 SEQUENCE = 7
 STATE = 8
@@ -75,12 +76,11 @@ def times(one: int, other: int) -> int:
 def forward_batches(
     data: Bytes, end: int, heads: MutableBytes, rows: Int64s, state: Int64s, powers: Int64s, table: Int32s
 ) -> int:
-    """Make a producer's header for each batch from state[AT] on that can stay closed, up to the first that cannot.
+    """Write a producer's header for each batch from state[AT] on, up to the first that must be decompressed.
 
-    Such a batch is of magic 2, whole before `end`, data, without holes, and what `state` wants. `state` is moved behind
-    those that were taken. Returns how many.
-    Shapes: heads (n, HEADER) flat; rows (n * ROW,); state (STATE,); powers (32,), x^(8 * 2^k) modulo the polynomial;
-    `table` is that of CRC-32C.
+    A batch is taken if it has magic 2, ends before `end`, holds data without offset gaps, and meets the conditions in
+    `state`. `state` is moved past the batches taken. Returns their number. Shapes: heads (n, HEADER) flat; rows (n *
+    ROW,); state (STATE,); powers (32,), x^(8 * 2^k) modulo the polynomial; `table` is that of CRC-32C.
     """
     at, first, stable, sequence = state[AT], state[FIRST], state[STABLE], state[SEQUENCE]
     codecs, opened = state[CODECS], state[OPENED]

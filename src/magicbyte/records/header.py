@@ -24,7 +24,7 @@ _CODECS = tuple(Codec)
 
 
 def _struct_of(*fields: Field) -> Struct:
-    """Return the struct that reads these fields of an entry, in their order, from its beginning on."""
+    """Return the struct that unpacks these fields of an entry, in their order."""
     at, form = 0, ">"
     for field in fields:
         form += f"{field.start - at}x{field.type.format.removeprefix('>')}"
@@ -38,10 +38,10 @@ _OF_V2 = _struct_of(OFFSET, LAST_OFFSET_DELTA, MAX_TIMESTAMP).unpack_from
 
 
 def extent_of(buffer: Buffer, at: int = 0) -> tuple[int, int, int]:
-    """Return the first and last offset and the largest timestamp (ms, -1: none) of the entry at `at`, by its header.
+    """Return the first and last offset and the max timestamp (ms, -1: none) of the entry at `at`, from its header.
 
-    For Kafka's own dialect. The header of a wrapper of magic 0 or 1 does not have its first offset: then both are the
-    last one. The offset after it is the last one plus 1.
+    For Kafka's dialect. The header of a wrapper of magic 0 or 1 has only its last offset, which is then returned as
+    both. The next offset is the last one plus 1.
     """
     offset, magic = _OF_V0(buffer, at)
     if magic == 2:

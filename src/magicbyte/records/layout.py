@@ -1,7 +1,7 @@
-"""Where each byte of every message format lives, said once; readers, writers and kernels use it.
+"""Byte positions of every field of every message format, the only place that defines them.
 
-All positions count from the first byte of the entry, that is from its offset field. Sources: docs/formats/, Kafka's
-LegacyRecord and DefaultRecordBatch, the Enriched Message Metadata proposal.
+All positions count from the first byte of the entry, its offset field. Sources: docs/formats/, Kafka's LegacyRecord and
+DefaultRecordBatch, the Enriched Message Metadata proposal.
 """
 
 import enum
@@ -12,7 +12,7 @@ INT8, INT16, INT32, INT64, UINT32 = (struct.Struct(">" + code) for code in "bhiq
 
 
 class Dialect(enum.Enum):
-    """Which of the two formats with magic byte 1 a log is written in. Never guessed: the bytes cannot tell."""
+    """Which of the two formats with magic byte 1 a log is in. It must be given: the bytes do not tell it."""
 
     KAFKA = "kafka"
     ENRICHED = "enriched"
@@ -27,7 +27,7 @@ class TimestampType(enum.IntEnum):
 
     @property
     def label(self) -> str:
-        """The name that Kafka's tools print."""
+        """The name as Kafka's tools print it."""
         return ("CreateTime", "LogAppendTime", "NoTimestampType")[self]
 
 
@@ -51,7 +51,8 @@ NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
 
 # ---- every format
-OFFSET = Field(0, INT64)  # v0, v1: of the message, of a wrapper's last; v2: base; enriched: of the first
+# v0, v1: of the message, or of a wrapper's last message; v2: base offset; enriched: of the first message
+OFFSET = Field(0, INT64)
 SIZE = Field(8, INT32)  # bytes after this field: enough to walk a file
 LOG_OVERHEAD = 12
 MAGIC = Field(16, INT8)  # byte 16 in every format, so read it first
@@ -68,7 +69,7 @@ DELETE_HORIZON_BIT = 0x40
 MESSAGE_CRC = Field(12, UINT32)
 MESSAGE_ATTRIBUTES = Field(17, INT8)
 V0_KEY_LENGTH = Field(18, INT32)
-V0_MINIMUM = 14  # of the size field: also the floor for every magic
+V0_MINIMUM = 14  # the smallest size field, for every magic
 V0_OVERHEAD = LOG_OVERHEAD + V0_MINIMUM
 V1_TIMESTAMP = Field(18, INT64)
 V1_KEY_LENGTH = Field(26, INT32)
@@ -99,7 +100,7 @@ RECORD_BATCH_OVERHEAD = 61
 RECORD_BATCH_MINIMUM = RECORD_BATCH_OVERHEAD - LOG_OVERHEAD
 RECORD_MINIMUM = 7  # length, attributes, two deltas, key length, value length, header count: a byte each
 
-# ---- the same positions as integers: kernels know no objects
+# ---- the same positions as integers, because kernels take no objects
 SIZE_AT, MAGIC_AT = SIZE.start, MAGIC.start
 MESSAGE_CRC_AT, MESSAGE_ATTRIBUTES_AT = MESSAGE_CRC.start, MESSAGE_ATTRIBUTES.start
 V0_KEY_LENGTH_AT, V1_TIMESTAMP_AT, V1_KEY_LENGTH_AT = V0_KEY_LENGTH.start, V1_TIMESTAMP.start, V1_KEY_LENGTH.start

@@ -1,7 +1,7 @@
-"""LZ4 wrappers whose header checksum is the one of the other message format, repaired without touching their blocks.
+"""Repair LZ4 wrappers that have the header checksum of the other message format, without touching their blocks.
 
-Magic 0 is to have the checksum that the first Kafka clients computed wrongly, magic 1 the correct one. Clients between
-the two wrote others. Source: KIP-57.
+Magic 0 must have the checksum that the first Kafka clients computed wrongly, magic 1 the correct one. Some clients
+wrote the other one. Source: KIP-57.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from magicbyte.wire.checksum import crc32
 
 
 def repair_lz4_headers(table: BatchTable) -> tuple[memoryview, int]:
-    """Return the entries of `table` with the LZ4 header checksum that their format has, and how many had another one.
+    """Return the entries of `table` with the LZ4 header checksum that their format requires, and how many were
+    repaired.
 
-    Of those one byte, the header checksum, and the CRC of the message change; where none has another one, the buffer of
-    the table is returned as it is. Neither v2 batches nor the enriched dialect ever had the problem. Raises
-    CorruptRecordError, with the position in the table's buffer, for a wrapper that fails its CRC: it is not given one.
+    A repair changes one byte, the header checksum, and the CRC of the message. If nothing needs repair, the buffer of
+    the table is returned. v2 batches and the enriched dialect never had the problem. Raises CorruptRecordError, with
+    the position in the table's buffer, for a wrapper that fails its CRC, which must not get a valid one.
     """
     entries = table.buffer[: table.end]
     if table.dialect is Dialect.ENRICHED:

@@ -33,16 +33,16 @@ from magicbyte.records.layout import (
 from magicbyte.wire.checksum import Buffer, crc32
 
 V0_HEADER = struct.Struct(">qiIbbi")
-"""Offset to key length, in one call; a test proves that it agrees with the layout."""
+"""The fields from offset to key length, unpacked in one call; a test compares it with the layout."""
 V1_HEADER = struct.Struct(">qiIbbqi")
 _BEFORE_BODY, _V0_BODY, _V1_BODY = (struct.Struct(parts) for parts in (">qiI", ">bbi", ">bbqi"))
 
 
 class MessageView:
-    """A view of one message, offset and size included; nothing is copied.
+    """A view of one message, from the offset field on; nothing is copied.
 
-    `offset` is that of the message; of a wrapper, that of the last message inside (or whatever a producer left there).
-    `message_size` counts the bytes after it, `size` all. `timestamp` is in ms, -1 when there is none.
+    `offset` is that of the message, or for a wrapper that of its last message (or an arbitrary value from a producer).
+    `message_size` counts the bytes after itself, `size` all bytes. `timestamp` is in ms, -1 if there is none.
     """
 
     __slots__ = ("attributes", "buffer", "crc", "key_length", "magic", "message_size", "offset", "timestamp")
@@ -104,7 +104,10 @@ class MessageView:
         return message
 
     def verify(self) -> None:
-        """Raise CorruptRecordError unless the CRC holds. Apart from `parse`: a shallow walk need not pay for it."""
+        """Raise CorruptRecordError unless the CRC holds.
+
+        Separate from `parse`, so that a shallow walk does not compute it.
+        """
         computed = crc32(self.buffer[MAGIC.start :])
         if self.crc != computed:
             raise CorruptRecordError("crc", expected=f"{self.crc:#010x}", found=f"{computed:#010x}", position=0).locate(
@@ -118,7 +121,7 @@ class MessageView:
 
     @property
     def codec(self) -> Codec:
-        """How `value` is compressed. Raises CorruptRecordError for a number that means nothing."""
+        """The compression of `value`. Raises CorruptRecordError for an undefined codec number."""
         return codec_of(self.attributes)
 
     @property
@@ -128,19 +131,19 @@ class MessageView:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Who set the timestamp; magic 0 has none. A wrapper's type holds for all messages in it."""
+        """The timestamp type; magic 0 has none. A wrapper's type applies to all messages in it."""
         if self.magic == 0:
             return TimestampType.NO_TIMESTAMP_TYPE
         return timestamp_type_of(self.attributes)
 
     @property
     def max_timestamp(self) -> int:
-        """The message's own timestamp: of a wrapper, the largest inside or the time of the append."""
+        """The message's timestamp; for a wrapper, the largest inside or the append time."""
         return self.timestamp
 
     @property
     def base_offset(self) -> int | None:
-        """Offset of the first message; None for a wrapper, where only its decompressed content has it."""
+        """Offset of the first message; None for a wrapper, where it is known only after decompression."""
         return None if self.is_wrapper else self.offset
 
     @property
@@ -150,12 +153,12 @@ class MessageView:
 
     @property
     def next_offset(self) -> int:
-        """Offset of the next entry of the log, if there is no hole."""
+        """The offset after `last_offset`, where the next entry begins unless compaction left a gap."""
         return self.offset + 1
 
     @property
     def record_count(self) -> int | None:
-        """1; None for a wrapper, where only its decompressed content has it."""
+        """1; None for a wrapper, where the count is known only after decompression."""
         return None if self.is_wrapper else 1
 
     @property
@@ -191,7 +194,8 @@ class MessageView:
         self.offset = offset
 
     def set_max_timestamp(self, timestamp_type: TimestampType, timestamp: int) -> None:
-        """Write type and timestamp (ms) of a magic-1 message in place and its CRC anew, unless both hold already.
+        """Write the timestamp type and timestamp (ms) of a magic-1 message in place and update its CRC, unless both are
+        set.
 
         The content of a wrapper does not change: the wrapper's type and, for LogAppendTime, its timestamp apply to it.
         """
@@ -206,9 +210,10 @@ class MessageView:
         MESSAGE_CRC.write(self.buffer, self.crc)
 
     def stamped(self, offset: int, timestamp_type: TimestampType, timestamp: int) -> bytearray:
-        """Return the bytes before the key's length with these fields, and the CRC that holds then; nothing is changed.
+        """Return a copy of the header up to the key's length with these fields and the new CRC; the view is not
+        changed.
 
-        The same as `set_offset` and, for magic 1, `set_max_timestamp`, without writing to the buffer.
+        Has the effect of `set_offset` and, for magic 1, `set_max_timestamp`, without writing to the buffer.
         """
         start = (V0_KEY_LENGTH if self.magic == 0 else V1_KEY_LENGTH).start
         head = bytearray(self.buffer[:start])
@@ -230,7 +235,7 @@ def build_message(
     value: Buffer | None,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Return one uncompressed message of magic 0 or 1. Magic 0 drops timestamp (ms) and type."""
+    """Build one uncompressed message of magic 0 or 1. Magic 0 ignores the timestamp (ms) and its type."""
     return _build(magic, offset, timestamp, key, value, timestamp_type_bit(timestamp_type))
 
 
@@ -244,11 +249,11 @@ def build_wrapper(
     *,
     level: int | None = None,
 ) -> bytes:
-    """Return `inner`, whole messages of the same magic, compressed in one message.
+    """Build a wrapper of `inner`, whole messages of the same magic.
 
     `last_offset` is the last inner message's absolute offset. Inner offsets are absolute for magic 0, relative to the
-    first for magic 1; `timestamp` is the largest inside, or the time of the append. LZ4 frames of magic 0 get the
-    header checksum that old Kafka clients expect. Raises UnsupportedCompressionError for zstd.
+    first for magic 1; `timestamp` is the largest inside, or the append time. LZ4 frames of magic 0 get the header
+    checksum that old Kafka clients expect. Raises UnsupportedCompressionError for zstd.
     """
     assert codec is not Codec.NONE
     if codec is Codec.ZSTD:

@@ -1,4 +1,4 @@
-"""Which entries of a table are sound in all that lies inside, found out without keeping anything of it."""
+"""Find the entries whose records are provably sound, without decoding them into columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from magicbyte.records.scan import BatchTable
 
 
 def doubtful_rows(table: BatchTable, limit: int) -> list[int]:
-    """Return the rows of `table` that are to be decoded to know whether they are sound; all others are.
+    """Return the rows of `table` that must be decoded to decide whether they are sound; the others are sound.
 
     Sound, apart from checksums, are batches of at most `limit` bytes, compressed or not, whose records can be decoded,
-    with offsets that rise within those of the header, and the header's largest timestamp.
+    with ascending offsets within the header's range, and with the header's max timestamp.
     """
     if table.dialect is Dialect.ENRICHED or not worth_compiling(len(table.buffer)):
         return list(range(len(table)))

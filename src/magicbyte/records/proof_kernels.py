@@ -1,6 +1,6 @@
-"""The loop that looks at every record of v2 batches and keeps none: verification, where nearly all of them are sound.
+"""Check every record of v2 batches without keeping any, for verification, where nearly all batches are sound.
 
-It says only which batches are beyond doubt. Of the others those who can describe damage say what is wrong.
+The kernels only report which batches are certainly sound. The usual decoder examines the others and describes damage.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ IS_STORED = 2
 CONTENT_END = 3
 JOB = 4
 
-# ---- where the content of a batch is: its first slot and the one behind its last, PLAIN for both, or DOUBTFUL
+# ---- where a batch's content is: its first slot and the slot after its last; PLAIN for both; or DOUBTFUL
 PLAIN = -1
 DOUBTFUL = -2
 
-MOST_RECORDS = 1 << 16  # of a batch that is looked at
-SLOTS = 64  # blocks that there is room for
+MOST_RECORDS = 1 << 16  # the most records of a batch that is checked here
+SLOTS = 64  # the most LZ4 blocks at a time
 ROOM = SLOTS * BLOCK + SPARE
-AT_ONCE = 8  # blocks that are decompressed before their records are looked at: they stay in the second cache
+AT_ONCE = 8  # blocks decompressed before their records are checked, so that they stay in the L2 cache
 
 
 @kernel
 def open_frame(data: Bytes, at: int, end: int, slot: int, jobs: Int64s) -> int:
-    """Note the blocks of an LZ4 frame like those of Kafka's writers in `jobs`, from `slot` on.
+    """Store the blocks of an LZ4 frame in `jobs` from `slot` on, if it is like those of Kafka's writers.
 
-    Returns the slot behind them, DOUBTFUL if it is no such frame or there are too few.
+    Returns the slot after them, or DOUBTFUL for another frame or too few slots.
     """
     at = first_block(data, at, end, CORRECT, CORRECT)
     while at >= 0 and slot < SLOTS:
@@ -60,7 +60,7 @@ def open_frame(data: Bytes, at: int, end: int, slot: int, jobs: Int64s) -> int:
 
 @kernel
 def read_one(data: Bytes, job: int, jobs: Int64s, room: MutableBytes) -> None:
-    """Put the content of a block into its slot of `room`, and where it ends into its job."""
+    """Decompress a block into its slot of `room`, and store its end in its job."""
     into, to = job * JOB, job * BLOCK
     at, end = jobs[into + SOURCE], jobs[into + SOURCE_END]
     if jobs[into + IS_STORED]:
@@ -72,8 +72,9 @@ def read_one(data: Bytes, job: int, jobs: Int64s, room: MutableBytes) -> None:
 
 @kernel
 def read_jobs(data: Bytes, count: int, jobs: Int64s, room: MutableBytes, ends: Int64s) -> None:
-    """Do what `read_one` does for jobs 0 to `count`, two at a time where that can be; from first to last, since a copy
-    may spill over into the next slot.
+    """Decompress jobs 0 to `count` as `read_one` does, two at a time if possible.
+
+    In ascending order, because a wide copy may spill over into the next slot.
     """
     for job in range(0, count, 2):
         into, to = job * JOB, job * BLOCK
@@ -115,10 +116,10 @@ def prove_records(
     cells: Int32s,
     state: Int64s,
 ) -> int:
-    """Say whether the batch whose header is at `at` of `head` has its records from `start` to `end` of `data`.
+    """Return whether the batch with the header at `at` of `head` is sound; its records are `start` to `end` of `data`.
 
-    All of them can be decoded, none is too many, offsets rise and are those of the header, and so is the largest
-    timestamp. Shapes: run (RUN,); offset, timestamp, timestamp_type, cells (MOST_RECORDS,).
+    Sound means that exactly the claimed records can be decoded, and that offsets ascend and match the header, as does
+    the max timestamp. Shapes: run (RUN,); offset, timestamp, timestamp_type, cells (MOST_RECORDS,).
     """
     attributes, last_delta, count = (
         load_i16(head, at + ATTRIBUTES_AT),
@@ -146,7 +147,7 @@ def prove_records(
         most = max(most, timestamp[record])
     if rise == 0 or last_delta < 0 or before - base > last_delta:
         return 0
-    is_free = attributes & 72 != 0  # the broker's own time, or a delete horizon in place of a timestamp
+    is_free = attributes & 72 != 0  # LogAppendTime, or a delete horizon in place of a base timestamp
     return 1 if is_free or most == largest else 0
 
 
@@ -168,11 +169,11 @@ def prove_batches(
     state: Int64s,
     proven: Int8s,
 ) -> int:
-    """Put 1 into `proven` for each v2 batch that is sound beyond doubt, 0 for others, and return how many those are.
+    """Set `proven` to 1 for each v2 batch that is certainly sound and to 0 for the others; return how many are 0.
 
-    The checksums were verified before. Beyond doubt are only uncompressed ones and those with LZ4 frames like those
-    of Kafka's writers, of MOST_RECORDS, SLOTS blocks and `limit` bytes at most. `table` is that of CRC-32C. Shapes:
-    position, size, proven (n,); slots (2 * n,); room (ROOM,); jobs (SLOTS * JOB,); state (STATE,); and as above.
+    Checksums must have been verified. Only uncompressed batches and those with LZ4 frames like Kafka's are considered,
+    of at most MOST_RECORDS records, SLOTS blocks and `limit` bytes. `table` is that of CRC-32C. Shapes: position, size,
+    proven (n,); slots (2 * n,); room (ROOM,); jobs (SLOTS * JOB,); state (STATE,); the others as above.
     """
     row, doubtful = 0, 0
     while row < len(position):
@@ -186,7 +187,7 @@ def prove_batches(
             elif codec == 3 and size[row] <= limit:
                 behind = open_frame(data, at + RECORD_BATCH_OVERHEAD, at + size[row], slot, jobs)
                 if behind < 0 and slot > 0:
-                    break  # once more, with all slots
+                    break  # again, with all slots free
                 slot = max(slot, behind)
             slots[2 * row], slots[2 * row + 1] = begin, behind
             row += 1

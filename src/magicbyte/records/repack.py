@@ -1,6 +1,7 @@
-"""From LZ4 to LZ4 with less work: entries are opened many at a time, and what repeats in their frames is kept in mind.
+"""Convert LZ4 to LZ4 with less work: decompress many entries at a time, and keep the matches of their frames.
 
-Whoever writes the same records in another format then has nothing to search for: see `OldFrames` of encode.py.
+An encoder of the same records in another format can reuse these matches instead of searching: see `OldFrames` of
+encode.py.
 """
 
 from __future__ import annotations
@@ -20,18 +21,19 @@ from magicbyte.records.kernels.runs import RUN
 from magicbyte.records.scan import BatchTable
 
 GROUP_BYTES = 2 << 20  # of decompressed entries
-_ROOM = 4 << 20  # for them and the last entry of a group
-_MOST_ENTRIES = 4096  # in a group
-_PLAIN_COSTS = 8  # times what other plain twins cost for a byte
+_ROOM = 4 << 20  # for these and the last entry of a group
+_MOST_ENTRIES = 4096  # per group
+_PLAIN_COSTS = 8  # how many times the cost per byte of other plain twins
 
 
 def decode_lz4(
     table: BatchTable, rows: Sequence[int], options: DecodeOptions
 ) -> Iterator[tuple[Sequence[int], Ints, RecordColumns, OldFrames | None]]:
-    """As `decode_entries` for neighbouring rows of one magic, compressed with LZ4, and with their frames.
+    """Decode neighbouring rows of one magic compressed with LZ4, as `decode_entries` does, and yield their frames as
+    well.
 
-    Not for the enriched dialect. Entries that are damaged, very large or framed in an unusual way take the usual path,
-    one by one, and give no frames.
+    Not for the enriched dialect. Entries that are damaged, very large or framed in an unusual way are decoded one by
+    one, without frames.
     """
     compiled = worth_compiling(_PLAIN_COSTS * len(table.buffer))
     form = form_for(compiled=compiled)

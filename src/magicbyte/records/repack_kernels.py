@@ -1,6 +1,6 @@
-"""The loops of conversion from LZ4 to LZ4: entries are opened many at a time, and closed again without a search.
+"""Convert LZ4 to LZ4: decompress many entries at a time, and compress them again without a search for matches.
 
-How: magicbyte.codecs.lz4_kernels, of which the statuses are, too. Byte positions: records/layout.py.
+Method and statuses: magicbyte.codecs.lz4_kernels. Byte positions: records/layout.py.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from magicbyte.records.layout import (
     V1_OVERHEAD,
 )
 
-# ---- fields of a place: what is known of an entry's content
-CONTENT = 0  # its position where it was decompressed to
+# ---- fields of a place: the content of an entry
+CONTENT = 0  # position of the decompressed content
 SIZE = 1
-MATCHES = 2  # the first and the one behind the last match
+MATCHES = 2  # the first match and the one after the last
 MATCHES_END = 3
 PLACES = 4
 
 LZ4 = 3
-LEAST_RECORD = 7  # bytes of a v2 record
+LEAST_RECORD = 7  # smallest v2 record in bytes
 
 
 @kernel
@@ -62,12 +62,12 @@ def open_entries(
     places: Int64s,
     state: Int64s,
 ) -> int:
-    """Decompress wrappers or batches of one magic into `out`, one behind the other, until there is `enough`, in bytes.
+    """Decompress wrappers or batches of one magic into `out`, one after the other, until there are `enough` bytes.
 
-    With `verify` their checksums are computed; `table` is that of the CRC of `magic`. `limit`: bytes that an entry may
-    have or decompress to. Shapes: position, size (n,): of the entries, as a scan found them; runs (n * RUN,) for the
-    decoding kernels; places (n * PLACES,); matches (m * MATCH,); state of magicbyte.codecs.lz4_kernels, zeros.
-    Returns DONE, or FULL or ODD for the entry behind the last that `runs` has; state[LEAD] of them are opened.
+    With `verify` their checksums are computed; `table` is that of the CRC of `magic`. `limit`: the maximum size of an
+    entry in bytes, also after decompression. Shapes: position, size (n,), from a scan; runs (n * RUN,) for the decoding
+    kernels; places (n * PLACES,); matches (m * MATCH,); state of magicbyte.codecs.lz4_kernels, zeros. Returns DONE, or
+    FULL or ODD for the entry after the last in `runs`; state[LEAD] entries are decompressed.
     """
     opened = 0
     while opened < len(position):
@@ -116,7 +116,7 @@ def open_entries(
 
 @kernel
 def note_moves(moves: Int32s, start: int, cell: int, end: int, move: int) -> None:
-    """Note for old bytes that those from `start` to `cell` are gone, and those from there to `end` moved by `move`."""
+    """Mark old bytes `start` to `cell` as removed and `cell` to `end` as moved by `move`."""
     for at in range(start, cell):
         moves[as_index(at)] = GONE - (cell - at)
     for at in range(cell, end):
@@ -139,11 +139,12 @@ def note_cells(
     moves: Int32s,
     leads: Int32s,
 ) -> int:
-    """Fill `moves` for the old bytes, `total` from position `base` on, of which the columns' rows `first` to `end` are.
+    """Fill `moves` for `total` old bytes from position `base` on, which hold rows `first` to `end` of the columns.
 
-    In `data` the same records lie from `at` on, in v2 without headers, or in magic 0 or 1: of those the begins go into
-    `leads`, and of magic 1 the begins of magic, attributes and timestamp. Shapes: key_start … value_length (n,); moves
-    (total,); leads (2 * (end - first) + 1,). Returns DONE, or ODD if the columns contradict `total`.
+    `data` holds the same records from `at` on: v2 without headers, or magic 0 or 1. For these, `leads` receives the
+    start of each message and, for magic 1, the starts of magic, attributes and timestamp. Shapes: key_start …
+    value_length (n,); moves (total,); leads (2 * (end - first) + 1,). Returns DONE, or ODD if the columns contradict
+    `total`.
     """
     old, lead = 0, 0
     for row in range(first, end):
@@ -195,13 +196,14 @@ def close_entries(
     out: MutableBytes,
     state: Int64s,
 ) -> int:
-    """Write batches or wrappers of the records in `data`, as `batches` of encode_kernels say, compressed with LZ4.
+    """Write the records in `data` as the batches or wrappers that `batches` of encode_kernels describes, compressed
+    with LZ4.
 
-    The matches come from the frames that the same records were in before, each opened to a place of `places`; keys and
-    values are there, where the columns say. `table` is that of the CRC of `magic`. Shapes: batches (k * BATCH,), places
-    (k * PLACES,), matches as `open_entries` left it; key_start … value_length (n,); moves, leads for the largest batch,
-    see `note_cells`; state of magicbyte.codecs.lz4_kernels; `out` has room. state[AT] is where the entries begin, and
-    then end. Returns DONE, or ODD for columns that are not those of the frames.
+    The matches come from the old frames of the same records, each decompressed to a place of `places`; keys and values
+    are there, at the columns' positions. `table` is that of the CRC of `magic`. Shapes: batches (k * BATCH,), places (k
+    * PLACES,), matches from `open_entries`; key_start … value_length (n,); moves, leads for the largest batch, see
+    `note_cells`; state of magicbyte.codecs.lz4_kernels; `out` has enough room. state[AT] is the start of the output,
+    and afterwards its end. Returns DONE, or ODD for columns that do not belong to the frames.
     """
     at = state[AT]
     for batch in range(0, len(batches), BATCH):

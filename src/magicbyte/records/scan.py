@@ -41,7 +41,7 @@ from magicbyte.records.layout import CODEC_MASK, LOG_OVERHEAD, SIZE_AT, Dialect,
 if TYPE_CHECKING:
     import numpy as np
 
-GROUP_BYTES = 4 << 20  # of records per RecordColumns: large enough that Python between the kernels does not count
+GROUP_BYTES = 4 << 20  # of records per RecordColumns: enough that the Python code between kernel calls does not matter
 _ROWS_AT_FIRST = 1024
 
 
@@ -49,12 +49,12 @@ _ROWS_AT_FIRST = 1024
 class BatchTable:
     """One row per entry of `buffer`: v0 or v1 message, wrapper, v2 batch, enriched message or wrapper.
 
-    Each column is a list (small slices) or an int64 array: `position` and `size` in bytes, size with the 12 bytes of
+    Each column is a list (small slices) or an int64 array: `position` and `size` in bytes, including the 12 bytes of
     offset and size field; `magic`; `attributes`; `offset`, the header's first field; `count`: 1 for a plain message
-    (more where `scan` merged a row of them), the header's record count for a v2 batch, -1 for a wrapper.
+    (more if `scan` merged several), the header's record count for a v2 batch, -1 for a wrapper.
 
-    `end` is the position where the walk ended. If that is before the end of the buffer, `damage` is the reason. None
-    means that the last entry is incomplete, and then `need` is its size (or 17, to learn it).
+    `end` is the position where the walk ended. If that is before the end of the buffer, `damage` is the reason. If
+    `damage` is None the last entry is incomplete, and `need` is its size (or 17, enough to parse the size).
     """
 
     buffer: memoryview
@@ -73,7 +73,7 @@ class BatchTable:
         return len(self.position)
 
     def gather(self, field: Field, rows: Any = slice(None)) -> np.ndarray[Any, Any]:
-        """Return a header field of the given rows (all of one format that has it) as an int64 array."""
+        """Return a header field of the given rows (which must have this field) as an int64 array."""
         import numpy as np
 
         from magicbyte.records.arrays import at_each_byte
@@ -87,7 +87,7 @@ class BatchTable:
 
     @property
     def codec(self) -> np.ndarray[Any, Any]:
-        """The codec number of each row; for the enriched dialect's control messages 0."""
+        """The codec number of each row; 0 for control messages of the enriched dialect."""
         import numpy as np
 
         attributes = np.asarray(self.attributes, np.int64)
@@ -99,7 +99,7 @@ class BatchTable:
 def scan(buffer: memoryview, *, start: int = 0, dialect: Dialect = Dialect.KAFKA, merge: bool = False) -> BatchTable:
     """Walk the entries of `buffer` from position `start`. Never raises: see BatchTable.damage.
 
-    `merge` makes one row of neighbouring plain messages of one magic, up to about GROUP_BYTES, for decoding.
+    `merge` joins neighbouring plain messages of one magic into one row of up to about GROUP_BYTES, for decoding.
     """
     enriched = int(dialect is Dialect.ENRICHED)
     plain = not worth_compiling(len(buffer) - start)

@@ -1,4 +1,4 @@
-"""The loops that walk a log whose bytes cannot be trusted, and that find its entries again behind damage.
+"""Walk a log whose bytes cannot be trusted, and find its entries again after damage.
 
 As in records/kernels/: flat buffers, a status, nothing raised, every position checked before it is read.
 """
@@ -41,21 +41,21 @@ from magicbyte.records.layout import (
 )
 
 # ---- statuses of `follow`, beside DONE, SHORT, BAD_SIZE, BAD_MAGIC and BAD_CRC
-BACK = 30  # the entry is sound, its offset not above the one before it
-OUTSIDE = 31  # the entry is sound, its offsets are not those of the segment
+BACK = 30  # the entry is sound, but its offset is not above the one before it
+OUTSIDE = 31  # the entry is sound, but its offsets are outside the segment
 REJOINED = 32  # the entry is sound, and the first above `rejoin`
 UNSURE = 33  # no credit left to compute the entry's checksum
 
-# ---- what `state` holds for `follow`, beside AT, NEED, EXPECTED and FOUND
-ENTRIES = 1  # sound ones followed in this call
-FIRST = 5  # first offset of the first of them, last offset of the last
+# ---- fields of `state` for `follow`, besides AT, NEED, EXPECTED and FOUND
+ENTRIES = 1  # sound entries in this call
+FIRST = 5  # first offset of the first one, last offset of the last one
 LAST = 6
-BEFORE = 7  # last offset of the entry before the last one followed, over calls
-PREVIOUS_AT = 8  # position and first offset of the last one followed, over calls
+BEFORE = 7  # last offset of the entry before the last one, across calls
+PREVIOUS_AT = 8  # position and first offset of the last one, across calls
 PREVIOUS_FIRST = 9
 NEXT_FIRST = 10  # offsets of the entry at AT, for BACK, OUTSIDE and REJOINED
 NEXT_LAST = 11
-CREDIT = 12  # bytes that checksums that fail may still cost
+CREDIT = 12  # how many more bytes of failing checksums may be computed
 FOLLOW = 13
 
 NO_OFFSET = -(1 << 62)
@@ -76,10 +76,10 @@ def follow(
     castagnoli: Int32s,
     state: Int64s,
 ) -> int:
-    """Follow sound entries from `start` on: sizes, magic bytes and checksums hold, offsets rise above `last`.
+    """Follow sound entries from `start` on: sizes, magic bytes and checksums hold, offsets ascend above `last`.
 
-    Offsets outside `low` to `high` end the row, and so does the first offset above `rejoin`. `ieee` and `castagnoli`
-    are the tables of the two CRCs. state[AT] is where the row ends, and the status says why.
+    It stops at offsets outside `low` to `high` and at the first offset above `rejoin`. `ieee` and `castagnoli` are the
+    tables of the two CRCs. state[AT] is where it stopped; the status is the reason.
     """
     at, entries, status = start, 0, DONE
     state[FIRST] = NO_OFFSET
@@ -134,10 +134,10 @@ def follow(
 
 @kernel
 def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: int) -> int:
-    """Return the size of the entry whose header seems to be at `at`, -1 if none does. No checksum is computed.
+    """Return the size of the entry whose header may be at `at`, or -1 if no header fits. No checksum is computed.
 
-    `room` is how many bytes there are from `at` to the end of the file, `end` where `data` ends. Every field that an
-    entry of its magic restricts is looked at, as far as it lies in `data`.
+    `room` is the number of bytes from `at` to the end of the file; `data` ends at `end`. Every field that its magic
+    restricts is checked, as far as it lies in `data`.
     """
     if end - at < V0_OVERHEAD:
         return -1
@@ -195,15 +195,15 @@ def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: i
 def find_headers(
     data: Bytes, start: int, stop: int, end: int, room: int, limit: int, enriched: int, out: Int64s, state: Int64s
 ) -> int:
-    """Fill `out` with the positions from `start` to below `stop` where a header seems to be.
+    """Fill `out` with the positions from `start` to `stop` where a header may be.
 
-    `room` is how many bytes there are from position 0 of `data` to the end of the file. state[AT] is where to go on,
-    state[ENTRIES] how many were found. Returns DONE or FULL.
+    `room` is the number of bytes from position 0 of `data` to the end of the file. state[AT] is the position to
+    continue at, state[ENTRIES] the number of positions. Returns DONE or FULL.
     """
     at, found, status = start, 0, DONE
     last = min(stop, end - V0_OVERHEAD + 1)
     while at < last:
-        # the magic byte and the size first: almost everywhere else they rule a header out
+        # the magic byte and the size first, because they rule out a header at nearly all positions
         rare = data[at + MAGIC_AT] <= 2 and data[at + SIZE_AT] < 128 and data[at] < 128
         if rare and plausible(data, at, end, room - at, limit, enriched) > 0:
             if found == len(out):
@@ -219,7 +219,7 @@ def find_headers(
 
 @kernel
 def record_end(data: Bytes, at: int, end: int) -> int:
-    """Return where the record of a v2 batch at `at` ends, -1 if what is there is no whole record within `end`."""
+    """Return the end of the v2 record at `at`, or -1 if no whole record is there within `end`."""
     size, at = long_varint(data, at, end)
     if at < 0 or size < 6 or size > end - at or data[at] != 0:
         return -1
@@ -244,9 +244,9 @@ def record_end(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def follow_records(data: Bytes, start: int, end: int, most: int, state: Int64s) -> int:
-    """Return where the records of a v2 batch from `start` on cease to make sense, after `most` of them at the latest.
+    """Return the position after the last plausible record of a v2 batch from `start` on, at most `most` records.
 
-    state[ENTRIES] is how many there were.
+    state[ENTRIES] is their number.
     """
     at, count = start, 0
     while count < most:
@@ -261,7 +261,10 @@ def follow_records(data: Bytes, start: int, end: int, most: int, state: Int64s) 
 
 @kernel
 def value_start(data: Bytes, at: int, end: int) -> int:
-    """Return where the value of the record at `at` begins, -1 unless it ends one byte before the record: no headers."""
+    """Return where the value of the record at `at` begins, or -1 unless it ends one byte before the record.
+
+    That byte is the header count, 0.
+    """
     size, at = long_varint(data, at, end)
     if at < 0 or size < 6 or at >= end or data[at] != 0:
         return -1
@@ -281,12 +284,12 @@ def value_start(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def held_by_record(data: Bytes, low: int, start: int, stop: int, end: int) -> int:
-    """Return where a record ends that begins between `low` and `start` and holds all from there to `stop`; or -1.
+    """Return the end of a record that begins between `low` and `start` and contains `start` to `stop`, or -1.
 
-    The record is whole; or only its beginning is, and its value begins at `start`: then `stop` is returned.
+    The record is whole; or only its beginning is left, and its value begins at `start`: then `stop` is returned.
     """
     for at in range(start - 1, low - 1, -1):
-        # a record's length is at most five bytes, and its attributes behind them are 0
+        # a record's length has at most five bytes, and its attributes after them are 0
         size, place = long_varint(data, at, end)
         if place < 0 or size < stop - place or data[place] != 0:
             continue

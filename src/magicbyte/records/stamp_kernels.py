@@ -1,4 +1,4 @@
-"""Many plain messages appended in place: offsets, and the time of the append, in one walk over a copy of them."""
+"""Set offsets and the append time of many plain messages in place, in one walk over a copy of them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from magicbyte.records.layout import (
 
 @kernel
 def stamp_messages(out: MutableBytes, offset: int, append_time: int, sets_time: int, table: Int32s) -> int:
-    """Give the messages in `out`, whole ones of magic 0 or 1, the offsets from `offset` on. Returns how many there are.
+    """Set the offsets of the messages in `out`, whole ones of magic 0 or 1, from `offset` on. Returns their number.
 
-    With `sets_time` each of magic 1 says LogAppendTime and `append_time`, in ms, and has the CRC that holds then.
-    Shapes: out (n,) writable; `table` is that of CRC-32.
+    With `sets_time`, messages of magic 1 get LogAppendTime and `append_time` (ms), and a new CRC. Shapes: out (n,)
+    writable; `table` is that of CRC-32.
     """
     at, count = 0, 0
     while at < len(out):

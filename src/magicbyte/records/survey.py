@@ -1,6 +1,6 @@
-"""What a log must know of a set's records before it takes them, in one walk, without columns.
+"""Collect the facts about a record set that a log needs before it appends the set, in one walk without columns.
 
-Small sets take the plain twins of the kernels, large ones the compiled kernels; results are the same.
+Small sets take the plain twins of the kernels, large ones the compiled kernels; the results are the same.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ from magicbyte.records.scan import complaint
 
 
 class Survey(NamedTuple):
-    """Facts about so many `records`. An index counts them from 0, and is -1 where there is no such record.
+    """Facts about a set of `records` records. An index counts them from 0, and is -1 if there is no such record.
 
-    `least` is the smallest timestamp but for -1, None where there is none; `latest` the largest of all, and `latest_at`
-    the first record that has it. `out_of_order`: the first whose offset field (v0, v1, enriched) or offset delta (v2)
-    is not its index. `append_bits` messages say LogAppendTime. `nested` is the first message that is not plain,
-    `other_magic` the first of another magic. `lying` says of the first message whose key or value contradicts its size.
+    `least` is the smallest timestamp other than -1, None if there is none; `latest` is the largest of all, and
+    `latest_at` the first record that has it. `out_of_order`: the first record whose offset field (v0, v1, enriched) or
+    offset delta (v2) is not its index. `append_bits`: how many messages are marked LogAppendTime. `nested`: the first
+    message that is not plain. `other_magic`: the first message of another magic. `lying`: the error of the first
+    message whose key or value length contradicts its size.
     """
 
     records: int
@@ -53,9 +54,9 @@ class Survey(NamedTuple):
 
 
 def survey_records(section: memoryview, count: int, base_timestamp: int) -> Survey:
-    """Walk the records section, decompressed, of a v2 batch that says to have `count` records, and has one at least.
+    """Walk the decompressed records section of a v2 batch that claims `count` records, at least one.
 
-    Raises CorruptRecordError, with a position in `section`, unless these are whole records and nothing else.
+    Raises CorruptRecordError, with a position in `section`, unless it consists of exactly these whole records.
     """
     if not 0 < count <= len(section) // RECORD_MINIMUM:
         state = [0] * STATE
@@ -72,17 +73,18 @@ def survey_records(section: memoryview, count: int, base_timestamp: int) -> Surv
 
 
 def first_of_time(batch: RecordBatch, timestamp: int, first_offset: int) -> tuple[int, int] | None:
-    """Return timestamp (ms) and offset of the first record that has `timestamp` or a later one.
+    """Return timestamp (ms) and offset of the first record with `timestamp` or a later one.
 
-    Offsets below `first_offset` do not count; None where the batch has no such record. Its CRC is not checked. Raises
-    CorruptRecordError for records that are not whole, as far as they were looked at, and BatchTooLargeError.
+    Offsets below `first_offset` are skipped. None if the batch has no such record. Its CRC is not checked. Raises
+    CorruptRecordError for incomplete records before the result, and BatchTooLargeError.
     """
     section = batch.records_section
     if batch.codec:
         section = decompress(batch.codec, section, limit=DEFAULT_MAX_BATCH_BYTES)
     form = form_for(compiled=worth_compiling(len(section)))
     state = form.zeros(STATE)
-    append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME  # then that of every record is the header's
+    # then the header's max timestamp is that of every record
+    append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     if append_time and batch.max_timestamp < timestamp:
         return None
     wanted = survey.LEAST_TIME if append_time else timestamp
@@ -103,10 +105,10 @@ def first_of_time(batch: RecordBatch, timestamp: int, first_offset: int) -> tupl
 def survey_messages(
     messages: memoryview, magic: int, *, dialect: Dialect = Dialect.KAFKA, limit: int | None = None
 ) -> Survey:
-    """Walk whole messages: a row of plain ones, or what a wrapper of `magic` holds. Their CRCs are checked.
+    """Walk whole messages: a row of plain ones, or the content of a wrapper of `magic`. Their CRCs are checked.
 
-    Raises CorruptRecordError for other damage, with a position in `messages`, and BatchTooLargeError for a message of
-    more than `limit` bytes.
+    Raises CorruptRecordError for damage other than `lying`, with a position in `messages`, and BatchTooLargeError for a
+    message of more than `limit` bytes.
     """
     form = form_for(compiled=worth_compiling(len(messages)))
     state = form.zeros(survey.FACTS)

@@ -1,6 +1,6 @@
-"""One walk over the records of a set, without columns: is each whole, and what must a log know before it takes them?
+"""Walk the records of a set once, without columns: check that each is whole, and collect the facts that a log needs.
 
-Statuses, the rules of a record, and what `state` holds to begin with are those of kernels/; the facts follow there.
+Statuses, the rules of a record, and the first fields of `state` are those of kernels/; the facts follow them.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ from magicbyte.records.layout import (
     V1_TIMESTAMP_AT,
 )
 
-TOO_LARGE = 32  # a status, beside those of kernels/statuses.py
+TOO_LARGE = 32  # a status, besides those of kernels/statuses.py
 
-# ---- what `state` holds behind that; an index counts records from 0, and is -1 where there is no such record
+# ---- further fields of `state`; an index counts records from 0, and is -1 if there is no such record
 COUNT = STATE
 NULL_KEYS = STATE + 1
-LEAST = STATE + 2  # of the timestamps, but for those that are -1; MOST_TIME where there are none
-LATEST = STATE + 3  # of all timestamps
-LATEST_AT = STATE + 4  # index of the first that has it
-OUT_OF_ORDER = STATE + 5  # index of the first whose offset field, or offset delta, is not its index
+LEAST = STATE + 2  # the smallest timestamp other than -1; MOST_TIME if there is none
+LATEST = STATE + 3  # the largest of all timestamps
+LATEST_AT = STATE + 4  # index of the first record with that timestamp
+OUT_OF_ORDER = STATE + 5  # index of the first record whose offset field, or offset delta, is not its index
 HEADERS = STATE + 6
-APPEND_BITS = STATE + 7  # messages that say LogAppendTime
-NESTED = STATE + 8  # index of the first that is compressed itself, or a control message
-OTHER_MAGIC = STATE + 9  # index of the first that is in another format than the set
-LYING = STATE + 10  # position of the first whose key or value length contradicts its size
-FACTS = STATE + 11  # what it has room for
+APPEND_BITS = STATE + 7  # messages marked LogAppendTime
+NESTED = STATE + 8  # index of the first message that is itself compressed, or a control message
+OTHER_MAGIC = STATE + 9  # index of the first message of another format than the set
+LYING = STATE + 10  # position of the first message whose key or value length contradicts its size
+FACTS = STATE + 11  # the length of `state`
 
 MOST_TIME = (1 << 63) - 1
 LEAST_TIME = -MOST_TIME - 1
@@ -75,7 +75,7 @@ LEAST_TIME = -MOST_TIME - 1
 
 @kernel
 def clear_facts(state: Int64s) -> None:
-    """Set the facts to those of no records."""
+    """Reset the facts to those of an empty set."""
     state[COUNT] = state[NULL_KEYS] = state[HEADERS] = state[APPEND_BITS] = 0
     state[LEAST], state[LATEST] = MOST_TIME, LEAST_TIME
     state[LATEST_AT] = state[OUT_OF_ORDER] = state[NESTED] = state[OTHER_MAGIC] = state[LYING] = -1
@@ -94,7 +94,7 @@ def survey_records(data: Bytes, at: int, end: int, count: int, base: int, state:
     for index in range(count):
         begin, usual, stop = at, 0, 0
         delta = later = key_size = many = 0
-        while at < safe:  # goes round once; what is not usual is left to `find_fields`
+        while at < safe:  # runs once: unusual records leave it for `find_fields`
             code, at = short_varint(data, at)
             if code > TWO_BYTES:
                 break
@@ -161,10 +161,10 @@ def survey_records(data: Bytes, at: int, end: int, count: int, base: int, state:
 def survey_messages(
     data: Bytes, at: int, end: int, magic: int, enriched: int, limit: int, table: Int32s, state: Int64s
 ) -> int:
-    """Walk the messages from `at` to `end`: plain ones, or the inside of a wrapper of `magic`; every CRC is checked.
+    """Walk the messages from `at` to `end`: plain ones, or the content of a wrapper of `magic`. Every CRC is checked.
 
-    Stops at what is damaged, and at a message of more than `limit` bytes. What is whole but may not be there is noted
-    among the facts and passed. Shapes: state (FACTS,); `table` is that of CRC-32.
+    Stops at damage, and at a message of more than `limit` bytes. Whole messages that are not allowed in a set are
+    recorded as facts. Shapes: state (FACTS,); `table` is that of CRC-32.
     """
     clear_facts(state)
     count = null_keys = append_bits = 0
@@ -250,9 +250,9 @@ def first_of_time(
 ) -> int:
     """Find the first of the `count` records of a v2 batch with `timestamp` or a later one.
 
-    Timestamps count from `base`; only records whose offset delta is `least_delta` or more count. Returns DONE, with the
-    timestamp in state[DELTA] and the delta in state[LATER], or why the walk ended: CUT_MESSAGE at `end` where there is
-    none. Shapes: state (STATE,).
+    Timestamps count from `base`; records with an offset delta below `least_delta` are skipped. Returns DONE, with the
+    timestamp in state[DELTA] and the delta in state[LATER], or the status with which the walk ended: CUT_MESSAGE at
+    `end` if there is no such record. Shapes: state (STATE,).
     """
     for _ in range(count):
         status = find_fields(data, at, end, state)
@@ -267,21 +267,21 @@ def first_of_time(
     return CUT_MESSAGE
 
 
-# ---- what `count_columns` tells of records
+# ---- results of `count_columns`
 WITH_KEY = 0
 TOMBSTONES = 1
 WITH_HEADERS = 2
 ALL_HEADERS = 3
-SMALLEST = 4  # of the timestamps, but for those that are -1; MOST_TIME and LEAST_TIME where there are none
+SMALLEST = 4  # the smallest timestamp other than -1; MOST_TIME and LEAST_TIME if there is none
 LARGEST = 5
-COUNTED = 6  # what it has room for
+COUNTED = 6  # the length of `counted`
 
 
 @kernel
 def count_columns(
     timestamp: Int64s, key_length: Int32s, value_length: Int32s, header_count: Int32s, counted: Int64s
 ) -> None:
-    """Sum up columns of records that were decoded. Shapes: all (n,), counted (COUNTED,)."""
+    """Summarize columns of decoded records. Shapes: all (n,), counted (COUNTED,)."""
     keys, nulls, with_headers, headers, smallest, largest = 0, 0, 0, 0, MOST_TIME, LEAST_TIME
     for i in range(len(timestamp)):
         keys += key_length[i] >= 0

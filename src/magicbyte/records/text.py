@@ -1,7 +1,6 @@
-"""Many records as lines of text, by compiled kernels: what templates and JSON lines are made of where it is much.
+"""Render many records as lines of text with compiled kernels, for templates and JSON lines.
 
-For few records there are plain renderers in `cli/`, which give the same bytes: Python writes these as fast as a kernel
-is loaded.
+For few records, the plain renderers in `cli/` give the same bytes sooner than the kernels load.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TextField(enum.Enum):
-    """What a line has of its record. Keys and values stand as they are, nothing for null, or quoted as JSON strings."""
+    """A field of a line. Keys and values appear as they are, empty for null, or quoted as JSON strings."""
 
     OFFSET = enum.auto()
     TIMESTAMP = enum.auto()
@@ -44,7 +43,7 @@ _CELLS = {
 
 
 def suits(columns: RecordColumns) -> bool:
-    """Whether a `LineWriter` is the way to write these records: they have no headers, and it is much."""
+    """Return whether a `LineWriter` should write these records: there are many, and they have no headers."""
     if columns.headers is not None and len(columns.headers.key):
         return False
     sizes = [len(memoryview(cells.data)) for cells in (columns.key, columns.value) if cells is not None]
@@ -52,7 +51,7 @@ def suits(columns: RecordColumns) -> bool:
 
 
 def min_max(numbers: Ints) -> tuple[int, int]:
-    """Return the least and the largest of some numbers, of which there is one at least."""
+    """Return the smallest and the largest of at least one number."""
     import numpy as np
 
     found = np.asarray(numbers)
@@ -60,7 +59,7 @@ def min_max(numbers: Ints) -> tuple[int, int]:
 
 
 class LineWriter:
-    """Writes records in lines made of the same parts, into memory of its own that is used again."""
+    """Write records as lines with the same fields, into a buffer that is reused."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         steps: list[int] = []
@@ -93,7 +92,7 @@ class LineWriter:
         lengths = np.maximum(keys[2], 0).sum(dtype=np.int64) + np.maximum(values[2], 0).sum(dtype=np.int64)
         room = len(columns) * self._fixed + self._stretch * int(lengths)
         if len(self._out) < room:
-            self._out = np.empty(room, np.uint8)  # what is not written to takes no memory
+            self._out = np.empty(room, np.uint8)  # pages that are never written take no memory
         of = {
             TextField.OFFSET: columns.offset,
             TextField.TIMESTAMP: columns.timestamp,
@@ -116,7 +115,7 @@ class LineWriter:
 
 
 def _cells(column: BytesColumn) -> tuple[Any, Any, Any]:
-    """Return a column as the kernel wants it: bytes, starts, sizes."""
+    """Return the bytes, starts and sizes of a column, as the kernel takes them."""
     import numpy as np
 
     start, size = (np.ascontiguousarray(each, np.int32) for each in (column.start, column.length))

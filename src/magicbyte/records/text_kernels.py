@@ -1,4 +1,4 @@
-"""The loop that writes records as text: numbers in decimal, keys and values as they are or as JSON strings.
+"""Write records as text: numbers in decimal, keys and values as they are or as JSON strings.
 
 As in records/kernels/: flat buffers, nothing raised, every position checked before it is written.
 """
@@ -8,21 +8,21 @@ from __future__ import annotations
 from magicbyte.compiled.kernel import Bytes, Int32s, Int64s, MutableBytes, kernel
 from magicbyte.compiled.primitives import copy_bytes, load_u8
 
-# ---- steps of a line, of STEP numbers each: what it is, and its two operands
-LITERAL = 0  # so many bytes of `literals`: position, size
-INTEGER = 1  # a column of `integers`: its number
-KEY = 2  # the key: 0 as it is, 1 as a JSON string, or null
+# ---- steps of a line, STEP integers each: the kind of field, and its two operands
+LITERAL = 0  # bytes of `literals`: position, size
+INTEGER = 1  # a column of `integers`: its index
+KEY = 2  # the key: 0 as it is, 1 as a JSON string or null
 VALUE = 3
 STEP = 3
 
 LONGEST_INTEGER = 20  # bytes
-LONGEST_ESCAPE = 6  # bytes of a JSON string for one byte of text
-QUOTES = 4  # bytes around a JSON string, or null
+LONGEST_ESCAPE = 6  # bytes of a JSON string per byte of text
+QUOTES = 4  # bytes around a JSON string, or of null
 
 
 @kernel
 def hex_digit(nibble: int) -> int:
-    """Return the character of 0 to 15."""
+    """Return the hexadecimal digit of 0 to 15."""
     return 48 + nibble if nibble < 10 else 87 + nibble
 
 
@@ -37,7 +37,7 @@ def write_unit(out: MutableBytes, at: int, unit: int) -> int:
 
 @kernel
 def write_escape(out: MutableBytes, at: int, byte: int) -> int:
-    """Write what stands for an ASCII character that a JSON string in ASCII cannot have as it is."""
+    """Write the escape of an ASCII character that cannot appear in a JSON string."""
     short = 0
     if byte == 34 or byte == 92:
         short = byte
@@ -59,7 +59,7 @@ def write_escape(out: MutableBytes, at: int, byte: int) -> int:
 
 @kernel
 def write_code_point(out: MutableBytes, at: int, point: int) -> int:
-    """Write a character as one \\u escape, or as two where 16 bits do not hold it."""
+    """Write a character as one \\u escape, or as two if it exceeds 16 bits."""
     if point < 0x10000:
         return int(write_unit(out, at, point))
     above = point - 0x10000
@@ -69,7 +69,7 @@ def write_code_point(out: MutableBytes, at: int, point: int) -> int:
 
 @kernel
 def utf8_width(data: Bytes, at: int, end: int) -> int:
-    """Return how many bytes the character of two bytes or more at `at` has; 0 if it is no UTF-8."""
+    """Return the size of the character of two or more bytes at `at`; 0 if it is not valid UTF-8."""
     first, second, width = load_u8(data, at), 0, 0
     if at + 1 < end:
         second = load_u8(data, at + 1)
@@ -91,7 +91,7 @@ def utf8_width(data: Bytes, at: int, end: int) -> int:
 
 @kernel
 def code_point(data: Bytes, at: int, width: int) -> int:
-    """Return the character of `width` bytes at `at`, which is UTF-8."""
+    """Return the code point of the valid UTF-8 character of `width` bytes at `at`."""
     point = load_u8(data, at) & (0xFF >> (width + 1))
     for later in range(1, width):
         point = point << 6 | load_u8(data, at + later) & 0x3F
@@ -100,7 +100,10 @@ def code_point(data: Bytes, at: int, width: int) -> int:
 
 @kernel
 def write_quoted(out: MutableBytes, at: int, data: Bytes, start: int, size: int) -> int:
-    """Write a JSON string in ASCII; return where it ends. What is no UTF-8 is shown as bytes: a backslash, x, hex."""
+    """Write a JSON string in ASCII; return the position after it.
+
+    Invalid UTF-8 appears as bytes: a backslash, x, hex.
+    """
     if size < 0:
         out[at], out[at + 1], out[at + 2], out[at + 3] = 110, 117, 108, 108  # null
         return at + 4
@@ -128,7 +131,10 @@ def write_quoted(out: MutableBytes, at: int, data: Bytes, start: int, size: int)
 
 @kernel
 def write_cell(out: MutableBytes, at: int, data: Bytes, start: int, size: int, quoted: int) -> int:
-    """Write a key or value, null if `size` is -1, and return where it ends: nothing of null unless it is `quoted`."""
+    """Write a key or value, and return the position after it.
+
+    For null (`size` -1) write nothing, or null if `quoted`.
+    """
     if quoted:
         return int(write_quoted(out, at, data, start, size))
     if size > 0:
@@ -139,7 +145,7 @@ def write_cell(out: MutableBytes, at: int, data: Bytes, start: int, size: int, q
 
 @kernel
 def write_integer(out: MutableBytes, at: int, value: int) -> int:
-    """Write an int64 in decimal; return where it ends."""
+    """Write an int64 in decimal; return the position after it."""
     rest, last = value // 10, value % 10
     if value < 0:
         out[at] = 45  # -
@@ -172,11 +178,11 @@ def write_rows(
     stretch: int,
     out: MutableBytes,
 ) -> int:
-    """Write a line for each record, and return the bytes of all of them; -1 if `out` might be too small.
+    """Write a line for each record, and return the bytes of all lines; -1 if `out` might be too small.
 
-    Shapes: steps (k * STEP,); integers (m * n,), one column of n behind the other; starts and sizes (n,), -1 for null;
-    cells lie within keys and values. `fixed`: bytes that a line may have without its keys and values; `stretch`: those
-    that it may have for one byte of them.
+    Shapes: steps (k * STEP,); integers (m * n,), columns of n one after the other; starts and sizes (n,), -1 for null;
+    cells lie within keys and values. `fixed` is the maximum size of a line without key and value; `stretch` the maximum
+    growth per byte of these.
     """
     rows, at = len(key_size), 0
     count = len(steps) // STEP

@@ -1,4 +1,4 @@
-"""Taking records out of v2 batches with LZ4, many at a time: for compaction, where that is most of the work."""
+"""Remove records from many v2 batches with LZ4 at a time, for compaction, where this is most of the work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from magicbyte.records.scan import BatchTable
 
 Array = np.ndarray[Any, Any]
 
-GROUP_BYTES = 1 << 20  # of records that stay: they are still in the caches when they are compressed
+GROUP_BYTES = 1 << 20  # of remaining records: they are still in the caches when they are compressed
 
 
 class Thinned(NamedTuple):
-    """What is left of the batches in some rows of a table: that of rows[i] is data[i], its last record has last[i]."""
+    """Batches after removal: for rows[i] of a table, data[i] is the new batch and last[i] the offset of its last
+    record.
+    """
 
     rows: list[int]
     data: list[memoryview]
@@ -29,12 +31,12 @@ class Thinned(NamedTuple):
 
 
 def thin_lz4(table: BatchTable, rows: Array, low: int, gone: Array) -> Iterator[Thinned]:
-    """Yield batches, some at a time, without the records that are gone: those of offset `low` + i where gone[i].
+    """Yield groups of batches without the removed records: those of offset `low` + i where gone[i].
 
-    `rows` are v2 batches with LZ4 and without control records, whose checksums were verified, and `gone` speaks of all
-    their offsets. Their headers keep what they say of offsets, producer and transaction; times are counted from the
-    first record that stays, as Kafka's cleaner does it. Rows that are left out, since they are damaged, framed in an
-    unusual way or lose everything, take the usual path. Shapes: rows (n,), gone (m,) uint8.
+    `rows` are v2 batches with LZ4 and without control records, whose checksums were verified, and `gone` covers all
+    their offsets. The new headers keep offsets, producer and transaction; timestamps count from the first remaining
+    record, as in Kafka's log cleaner. Rows that are damaged, framed in an unusual way, or left without records are not
+    yielded; the caller rewrites these. Shapes: rows (n,), gone (m,) uint8.
     """
     form = form_for(compiled=True)
     data, marks = form.bytes_of(table.buffer), form.bytes_of(gone)
@@ -59,7 +61,7 @@ _JOBS = proof.SLOTS * proof.JOB
 
 
 def _closed(form: Any, data: Array, rows: Array, position: Array, facts: Array, records: Array) -> Thinned:
-    """Compress the records of batches, and give them their headers."""
+    """Compress the records of batches and write their headers."""
     sections, size, count = facts[:, : kernels.STOP + 1].tolist(), int(facts[-1, kernels.STOP]), len(rows)
     (out,) = form.outputs([(count * kernels.HEADER + lz4_frame_bound(size, count), "B")])
     written = memoryview(out.data)

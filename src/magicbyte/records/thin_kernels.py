@@ -1,7 +1,7 @@
-"""The loops that take records out of v2 batches with LZ4, many batches in a call, and complete what is left of them.
+"""Remove records from v2 batches with LZ4, many batches in a call, and complete the new batches.
 
-What stays of a record is copied as it is; only its timestamp is counted from another one where the batch's first record
-goes. Which records go is told for each offset, so that nothing is decoded but lengths, timestamps and offsets.
+The remaining records are copied as bytes; only the timestamp delta changes if the batch's first record is removed. The
+removal is decided by offset, so only lengths, timestamps and offsets are decoded.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from magicbyte.records.proof_kernels import AT_ONCE, CONTENT_END, JOB, open_fram
 
 # ---- statuses
 DONE = 0
-FULL = 1  # `out` is
-ODD = 2  # a batch that is left to those who can describe it
+FULL = 1  # no room in `out`
+ODD = 2  # a batch that is left to the usual decoder
 
-# ---- what `state` holds
-AT = 0  # position behind what was written
-ROW = 1  # the batch where it stopped
+# ---- fields of `state`
+AT = 0  # position after the last byte written
+ROW = 1  # the batch at which it stopped
 STATE = 2
 
-# ---- what is found of a batch
-START = 0  # where in `out` its records begin
-STOP = 1  # where they end
+# ---- facts of a batch
+START = 0  # start of its records in `out`
+STOP = 1  # end of its records
 COUNT = 2
 BASE_TIMESTAMP = 3
 MAX_TIMESTAMP = 4
-LAST_OFFSET = 5  # of the last record that stays
+LAST_OFFSET = 5  # of the last remaining record
 FACTS = 6
 
 LOG_APPEND_TIME_BIT = 8
 DELETE_HORIZON_BIT = 64
 HEADER = RECORD_BATCH_OVERHEAD
-SPARE = 32  # bytes behind a record in `out`: what its varints may grow by
+SPARE = 32  # spare bytes after a record in `out`: the growth of its varints
 
 
 @kernel
@@ -75,10 +75,10 @@ def thin_records(
     into: int,
     state: Int64s,
 ) -> int:
-    """Copy the records that stay to `out` from state[AT] on, and fill facts[into + START] and on; see `thin_batches`.
+    """Copy the remaining records to `out` from state[AT] on, and fill facts[into + START] and the following.
 
-    The batch's header is at `at` of `head`, its records are from `start` to `end` of `data`. Moves state[AT] on if it
-    is DONE; else it returns FULL or ODD.
+    The batch's header is at `at` of `head`, its records are from `start` to `end` of `data`. Moves state[AT] if it
+    returns DONE; otherwise it returns FULL or ODD. See `thin_batches`.
     """
     attributes, count = load_i16(head, at + ATTRIBUTES_AT), load_i32(head, at + RECORD_COUNT_AT)
     base_offset, base, largest = (
@@ -144,13 +144,13 @@ def thin_batches(
     facts: Int64s,
     state: Int64s,
 ) -> int:
-    """Put the records of v2 batches that stay into `out`, from state[AT] on, and what is to be known of each batch into
-    `facts`, for the batches from state[ROW] on.
+    """Write the remaining records of v2 batches to `out` from state[AT] on, and the facts of each batch, from
+    state[ROW] on.
 
-    Those of offset `low` + i go where gone[i] is not 0; `gone` speaks of all offsets. Only batches with LZ4 frames like
-    those of Kafka's writers are taken, sound ones, of which something stays. Checksums are not verified. Shapes:
-    position, size (n,); facts (n * FACTS,); slots (2 * n,); room (ROOM,) and jobs (SLOTS * JOB,) of proof_kernels;
-    ends (2,); state (STATE,). Returns DONE, or FULL or ODD for the batch of state[ROW].
+    Records of offset `low` + i are removed where gone[i] is not 0; `gone` covers all offsets. Only sound batches with
+    LZ4 frames like Kafka's and at least one remaining record are taken. Checksums are not verified. Shapes: position,
+    size (n,); facts (n * FACTS,); slots (2 * n,); room (ROOM,) and jobs (SLOTS * JOB,) of proof_kernels; ends (2,);
+    state (STATE,). Returns DONE, or FULL or ODD for the batch of state[ROW].
     """
     row = state[ROW]
     while row < len(position):
@@ -159,7 +159,7 @@ def thin_batches(
             at = position[row]
             behind = open_frame(data, at + HEADER, at + size[row], slot, jobs)
             if behind < 0:
-                break  # if it is not the first: once more, with all slots
+                break  # unless it is the first: again, with all slots free
             slots[2 * row], slots[2 * row + 1] = slot, behind
             slot = behind
             row += 1
@@ -190,9 +190,9 @@ def thin_batches(
 def close_batches(
     data: Bytes, position: Int64s, facts: Int64s, bounds: Int64s, table: Int32s, out: MutableBytes
 ) -> None:
-    """Write the header of each batch in `out`, from bounds[i] to bounds[i + 1], whose frame is there.
+    """Write the header of each batch in `out`, whose compressed records are in place, from bounds[i] to bounds[i + 1].
 
-    It is the one at position[i] of `data`, but for sizes, times, count and CRC. `table` is crc_table(CASTAGNOLI).
+    It is the header at position[i] of `data` with new sizes, times, count and CRC. `table` is crc_table(CASTAGNOLI).
     Shapes: position (n,); bounds (n + 1,); facts (n * FACTS,).
     """
     for row in range(len(position)):

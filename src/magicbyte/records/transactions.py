@@ -1,4 +1,4 @@
-"""What a reader with isolation `read_committed` may see.
+"""Decide what a consumer with isolation `read_committed` may see.
 
 Source: Kafka's CompletedFetch (the consumer's side), ProducerAppendInfo and ProducerStateManager (the broker's side).
 """
@@ -15,7 +15,10 @@ from magicbyte.records.message import MessageView
 
 
 class BatchFacts(NamedTuple):
-    """What about a batch matters here. `marker` is the type of a control batch's first record, else None."""
+    """The facts of a batch that matter for transactions.
+
+    `marker` is the type of a control batch's first record, else None.
+    """
 
     producer_id: int
     base_offset: int
@@ -26,7 +29,7 @@ class BatchFacts(NamedTuple):
 
 
 def batch_facts(entry: RecordBatch | MessageView | EnrichedMessage) -> BatchFacts:
-    """Return the facts of an entry. Only magic 2 knows transactions; raises CorruptRecordError for a bad marker."""
+    """Return the facts of an entry. Only magic 2 has transactions. Raises CorruptRecordError for a bad marker."""
     if isinstance(entry, RecordBatch):
         record = marker_of(entry)
         return BatchFacts(
@@ -42,9 +45,10 @@ def batch_facts(entry: RecordBatch | MessageView | EnrichedMessage) -> BatchFact
 
 
 class AbortedRange(NamedTuple):
-    """A line of a `.txnindex` file; a fetch response has the first two fields only.
+    """An aborted transaction, as in a row of a `.txnindex` file; a fetch response has only the first two fields.
 
-    From the first offset of the transaction to that of its ABORT marker; `last_stable_offset` is what it was after.
+    It extends from the first offset of the transaction to that of its ABORT marker. `last_stable_offset` is the last
+    stable offset after the abort.
     """
 
     producer_id: int
@@ -54,10 +58,10 @@ class AbortedRange(NamedTuple):
 
 
 class TransactionScan(NamedTuple):
-    """What a walk over a log found.
+    """The result of a walk over a log.
 
-    `aborted` in the order of their markers, as `.txnindex` has them; `open` maps the producers of unfinished
-    transactions to where those begin; `last_stable_offset` is the smallest of these, else the end of the log.
+    `aborted` is in the order of markers, as in `.txnindex`; `open` maps the producers of open transactions to their
+    first offsets; `last_stable_offset` is the smallest of these, else the end of the log.
     """
 
     aborted: list[AbortedRange]
@@ -66,13 +70,13 @@ class TransactionScan(NamedTuple):
 
 
 class OpenTransactions:
-    """The transactions that are open at one place of a log, moved on batch by batch. `first_offsets`: by producer."""
+    """The open transactions at one offset of a log, advanced batch by batch. `first_offsets`: by producer."""
 
     def __init__(self) -> None:
         self.first_offsets: dict[int, int] = {}
 
     def append(self, batch: BatchFacts) -> AbortedRange | None:
-        """Move behind `batch`, which follows in offset order. Returns the transaction that it aborted, if it did."""
+        """Advance past `batch`, the next one in offset order. Return the transaction that it aborts, if it does."""
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         if batch.is_control:
@@ -86,16 +90,16 @@ class OpenTransactions:
         return None
 
     def last_stable_offset(self, end: int) -> int:
-        """Return where the first open transaction begins, `end` (of the log so far) when none is open."""
+        """Return the first offset of the earliest open transaction, or `end` (of the log so far) if none is open."""
         return min(self.first_offsets.values(), default=end)
 
 
 def scan_transactions(batches: Iterable[BatchFacts], log_start_offset: int = 0) -> TransactionScan:
     """Find aborted and open transactions in `batches`, which come in offset order, markers included.
 
-    The result is exact for a log read from its start, and for every transaction whose remaining data lies in
-    `batches`. A transaction that began earlier begins here at its first batch seen: what that hides or holds back is
-    the same. A marker without data hides nothing.
+    The result is exact for a log read from its start, and for every transaction whose data from the first batch on is
+    in `batches`. A transaction that began earlier is assumed to begin at its first batch here, which filters the same
+    records. A marker without data has no effect.
     """
     transactions = OpenTransactions()
     aborted = []
@@ -108,22 +112,23 @@ def scan_transactions(batches: Iterable[BatchFacts], log_start_offset: int = 0) 
 
 
 class CommittedFilter:
-    """Tells which batches a `read_committed` reader is given.
+    """Decide which batches to deliver to a `read_committed` consumer.
 
-    Promise: a batch is delivered if and only if it is data, lies wholly below `last_stable_offset`, and is not part of
-    an aborted transaction. `aborted` comes from a `.txnindex`, a fetch response or `scan_transactions` and must name
-    every aborted transaction that overlaps the batches; one that ended before them does no harm when its `last_offset`
-    is known, and is not named in a fetch response.
+    A batch is delivered if and only if it is data, lies wholly below `last_stable_offset`, and is not part of an
+    aborted transaction. `aborted` comes from a `.txnindex`, a fetch response or `scan_transactions` and must name every
+    aborted transaction that overlaps the batches. Transactions that ended before the batches do no harm if their
+    `last_offset` is known, and fetch responses do not name them.
 
-    Where every `last_offset` is known, batches may be asked about in any order and by many threads at once. A fetch
-    response names none: its batches must be asked about in offset order, as their markers end the transactions.
+    If every `last_offset` is known, batches may be tested in any order and by many threads at once. With a fetch
+    response they are unknown: batches must then be tested in offset order, because their markers end the transactions.
 
-    Records from the last stable offset on may still be aborted, so they are held back, of whichever producer.
+    Records from the last stable offset on are withheld, whoever produced them, because they may still be aborted.
     """
 
     def __init__(self, aborted: Iterable[AbortedRange], last_stable_offset: int) -> None:
-        self._ended: dict[int, tuple[list[int], list[int]]] = {}  # by producer: firsts in order, largest lasts so far
-        self._waiting: list[AbortedRange] = []  # those whose end a marker tells, the next one last
+        # by producer: first offsets in order, and the largest last offset so far
+        self._ended: dict[int, tuple[list[int], list[int]]] = {}
+        self._waiting: list[AbortedRange] = []  # transactions whose end only a marker will show, the next one last
         self._aborted_producers: set[int] = set()
         self._last_stable_offset = last_stable_offset
         for each in sorted(aborted, key=lambda one: one.first_offset):
@@ -136,7 +141,7 @@ class CommittedFilter:
         self._waiting.reverse()
 
     def delivers(self, batch: BatchFacts) -> bool:
-        """Whether the records of `batch` are given to the application."""
+        """Return whether to deliver the records of `batch` to the application."""
         if batch.last_offset >= self._last_stable_offset:
             return False
         if batch.producer_id == NO_PRODUCER_ID:

@@ -1,6 +1,6 @@
-"""The loops that touch every record: walking a slice, decoding all formats into columns.
+"""Kernels that touch every record: they walk a slice and decode all formats into columns.
 
-All of them work on flat buffers and arrays, return a status (`statuses.py`), and never raise. `runs` holds RUN integers
-for each stretch of bytes with records in it (`runs.py`), `state` receives where and why a kernel stopped. Positions:
-records/layout.py; rules: docs/formats/.
+They work on flat buffers and arrays, return a status (`statuses.py`), and never raise. `runs` holds RUN integers for
+each run of records (`runs.py`); `state` receives where and why a kernel stopped. Positions: records/layout.py; rules:
+docs/formats/.
 """

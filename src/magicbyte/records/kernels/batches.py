@@ -1,4 +1,4 @@
-"""The records of v2 batches: their varints, one record at a time, and all records of many batches."""
+"""Decode the records of v2 batches: varints, single records, and all records of many batches."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ from magicbyte.records.layout import (
     SIZE_AT,
 )
 
-NOT_PLAIN = 0x27  # attributes of a v2 batch: a codec, or control records
-LEAST_RECORD = 7  # bytes of a v2 record, with its length
+NOT_PLAIN = 0x27  # attributes that `decode_plain_log` does not take: a codec, or control records
+LEAST_RECORD = 7  # smallest v2 record in bytes, with its length field
 CHECKED_HEADER = RECORD_BATCH_OVERHEAD - ATTRIBUTES_AT  # bytes of a v2 header that its CRC covers
-LEAST_AHEAD, MOST_AHEAD = 4 << 10, 32 << 10  # bytes that are asked of memory before they are decoded
-TWO_BYTES = (1 << 14) - 1  # the most that a varint of two bytes says
-SPARE = 16  # bytes that may be read behind a record before its lengths are checked
+LEAST_AHEAD, MOST_AHEAD = 4 << 10, 32 << 10  # bounds of the distance in bytes at which data is prefetched
+TWO_BYTES = (1 << 14) - 1  # the largest value of a two-byte varint
+SPARE = 16  # bytes that may be read past a record before its lengths are checked
 
 
 @kernel
 def long_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the int32 varint at `at` and the position behind it, or -1 for that if it is cut or over 5 bytes."""
+    """Return the int32 varint at `at` and the position after it, or -1 as position if it is cut or over 5 bytes."""
     value, shift = 0, 0
     while at < end:
         byte = data[at]
@@ -98,7 +98,7 @@ def long_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def long_varlong(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the int64 varint at `at` and the position behind it, or -1 for that if it is cut or over 10 bytes."""
+    """Return the int64 varint at `at` and the position after it, or -1 as position if it is cut or over 10 bytes."""
     value, shift = 0, 0
     while at < end:
         byte = data[at]
@@ -114,7 +114,7 @@ def long_varlong(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def skip_headers(data: Bytes, at: int, end: int, count: int) -> int:
-    """Return the position behind `count` headers, or -1 if they do not lie within `end` or a key is null."""
+    """Return the position after `count` headers, or -1 if they extend past `end` or a name is null."""
     for _ in range(count):
         size, at = long_varint(data, at, end)
         if at < 0 or size < 0 or size > end - at:
@@ -132,11 +132,11 @@ def skip_headers(data: Bytes, at: int, end: int, count: int) -> int:
 def open_batches(
     data: Bytes, position: Int64s, size: Int64s, verify: int, limit: int, least: int, table: Int32s, runs: Int64s
 ) -> int:
-    """Fill `runs` from the headers of v2 batches, up to the first that is larger than `limit` or that claims more
-    records, of `least` bytes or more, than it can hold. Returns how many are filled.
+    """Fill `runs` from the headers of v2 batches. Returns the number of runs filled.
 
-    `least` 0: the batches are compressed, the runs say where their payloads are, and with `verify` a batch whose CRC is
-    wrong ends it, too; else the runs hold the CRC to check.
+    It stops at the first batch that is larger than `limit`, or that claims more records of at least `least` bytes than
+    it can hold. With `least` 0 the batches are compressed: the runs have the positions of their payloads, and with
+    `verify` a batch with a wrong CRC stops it too. Otherwise the runs contain the CRC for the decoder to check.
     """
     for row in range(len(position)):
         at = position[row]
@@ -154,9 +154,9 @@ def open_batches(
 
 @kernel
 def find_fields(data: Bytes, at: int, end: int, state: Int64s) -> int:
-    """Find the fields of the v2 record at `at`, whatever the length of its varints: state[STOP] to state[HEADER_COUNT].
+    """Find the fields of the v2 record at `at`, with varints of any length: state[STOP] to state[HEADER_COUNT].
 
-    Returns a status, and in state[AT] how far it came.
+    Returns a status, and in state[AT] the position reached.
     """
     state[AT] = begin = at
     if at >= end:
@@ -227,9 +227,9 @@ def decode_batches(
 ) -> int:
     """Decode the records of v2 batches. `keys` and `values` are LEAVE, REFER or PACK; `table` is that of CRC-32C.
 
-    Shapes: runs (k * RUN,); offset … header_count (n,), n at least state[ROWS] plus the sum of the runs' counts;
-    key_data and value_data hold at least the bytes of all runs, and CELL_SPARE more, when packed. Goes on at row
-    state[ROWS] and at bytes state[KEY_BYTES] and state[VALUE_BYTES] of the packed data.
+    Shapes: runs (k * RUN,); offset … header_count (n,), n at least state[ROWS] plus the sum of the runs' counts; packed
+    key_data and value_data hold at least the bytes of all runs and CELL_SPARE more. Continues at row state[ROWS] and at
+    bytes state[KEY_BYTES] and state[VALUE_BYTES] of the packed data.
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
     headers = state[HEADERS]
@@ -245,7 +245,8 @@ def decode_batches(
         base_offset, kind = runs[run + OFFSET], runs[run + TYPE]
         base_timestamp, own = runs[run + BASE_TIMESTAMP], -1
         if kind == LOG_APPEND:
-            base_timestamp, own = runs[run + TIMESTAMP], 0  # all records have the broker's
+            # LogAppendTime: the batch's max timestamp is that of every record
+            base_timestamp, own = runs[run + TIMESTAMP], 0
         whole = (row, key_at, value_at, headers)
         begin = at
         if runs[run + CHECK] >= 0:
@@ -255,21 +256,21 @@ def decode_batches(
         safe = min(end, len(data) - CELL_SPARE)
         reach = max(
             min(end - at, MOST_AHEAD), LEAST_AHEAD
-        )  # the same place in the next batch, if that is like this one
-        for each in range(row, row + runs[run + COUNT]):  # apart: so these are wide moves
+        )  # the corresponding position in the next batch, if that has the same layout
+        for each in range(row, row + runs[run + COUNT]):  # a loop of its own, so that it compiles to wide stores
             place = as_index(each)
             timestamp_type[place] = kind
             header_count[place] = 0
         for _ in range(runs[run + COUNT] if status == DONE else 0):
             begin, cell, usual, stop = at, as_index(row), 0, 0
             delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
-            if at < safe:  # what is not usual is left to `find_fields`
+            if at < safe:  # unusual records are left to `find_fields`
                 prefetch_two(data, at + reach)
                 word = load_word(data, at)
-                if word & mask != wanted:  # lengths of varints are not those of the record before
+                if word & mask != wanted:  # the varints' lengths differ from those of the record before
                     two = (word >> 7) & 1
                     mask, wanted, after_size, long_size = 0x81 | two << 15, two << 7, 1 + two, 0x7F00 & -two
-                    time_shift = 8 * after_size + 8  # behind the attributes, which are unused
+                    time_shift = 8 * after_size + 8  # after the attributes, which are unused
                     two = (word >> (time_shift + 7)) & 1
                     mask, wanted = mask | (0x80 | two << 15) << time_shift, wanted | two << (time_shift + 7)
                     offset_shift, long_time = time_shift + 8 + 8 * two, 0x7F00 & -two
@@ -357,7 +358,7 @@ def decode_batches(
         if status != DONE:
             state[RUN_INDEX] = run // RUN
             at = begin if at < 0 else at
-            row, key_at, value_at, headers = whole  # of a damaged batch nothing is given
+            row, key_at, value_at, headers = whole  # no record of a damaged batch is returned
             break
     state[AT] = at
     state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at
@@ -391,11 +392,12 @@ def decode_plain_log(
     header_count: Int32s,
     state: Int64s,
 ) -> int:
-    """Decode uncompressed v2 batches that lie one behind the other from `at` on, headers and all, in one walk.
+    """Decode consecutive uncompressed v2 batches from `at` on, headers included, in one walk.
 
-    Stops in front of the first that is cut off by `end`, of another kind or not sound (to be looked at by whoever can
-    say why), and before `room` records or `most` bytes are exceeded. Shapes: run (RUN,) to work with; the others as in
-    `decode_batches`. state[AT] is where it stopped, state[ROWS] and those behind it as there. Returns how many batches.
+    Stops before the first batch that is cut off by `end`, of another kind or damaged (the caller finds out why), and
+    before `room` records or `most` bytes are exceeded. Shapes: run (RUN,) as scratch; the others as in
+    `decode_batches`. state[AT] is the position where it stopped, state[ROWS] and the following fields are as there.
+    Returns the number of batches.
     """
     first, batches = at, 0
     while end - at >= RECORD_BATCH_OVERHEAD:
@@ -446,9 +448,10 @@ def read_headers(
     value_start: Int32s,
     value_length: Int32s,
 ) -> int:
-    """Give positions and lengths of the headers of rows `first` to `rows`, which `decode_batches` has walked before.
+    """Store positions and lengths of the record headers of rows `first` to `rows`, which `decode_batches` has walked.
 
-    Shapes: start, count (rows,); key_start … value_length (headers,), filled from `into` on. Returns where it ended.
+    Shapes: start, count (rows,); key_start … value_length (headers,), filled from `into` on. Returns the index after
+    the last one.
     """
     for row in range(first, rows):
         at = start[row]

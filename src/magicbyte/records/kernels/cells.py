@@ -1,4 +1,4 @@
-"""Keys and values: what the decoding kernels do with them, and copies of them one behind the other."""
+"""Copy keys and values one after the other, as the decoding kernels pack them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from magicbyte.compiled.kernel import Bytes, Int32s, MutableBytes, kernel
 from magicbyte.compiled.primitives import copy_bytes
 
 # ---- what to do with keys and values
-LEAVE = 0  # their lengths only
-REFER = 1  # positions in the source
-PACK = 2  # copied, one after the other
+LEAVE = 0  # find lengths only
+REFER = 1  # refer to positions in the source
+PACK = 2  # copy, one after the other
 
-CELL_SPARE = 128  # bytes that may be read behind a record, and written behind packed cells
+CELL_SPARE = 128  # bytes that may be read past a record and written past packed cells
 
 
 @kernel
 def pack_cells(data: Bytes, start: Int32s, length: Int32s, out_start: Int32s, out: MutableBytes) -> int:
-    """Copy the cells that `start` and `length` (-1 null) give, one after the other, and note where each begins.
+    """Copy the cells given by `start` and `length` (-1 null), one after the other, and store where each begins.
 
     Shapes: start, length (n,); out_start (n + 1,). Returns the bytes written.
     """

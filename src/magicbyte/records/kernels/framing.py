@@ -1,4 +1,4 @@
-"""Where an entry ends: the rule that every walk over entries goes by, of a slice, of a file and behind damage."""
+"""The rule for where an entry ends, used by every walk over entries: of a slice, of a file, and after damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from magicbyte.records.layout import (
 
 @kernel
 def least_size(magic: int) -> int:
-    """Return the least that the size field of an entry says, which counts what is behind it; of no magic, as of 0."""
+    """Return the smallest valid size field of a magic (it counts the bytes after itself); for an unknown magic, that of
+    0.
+    """
     if magic == 2:
         return RECORD_BATCH_MINIMUM
     return V1_MINIMUM if magic == 1 else V0_MINIMUM
@@ -26,9 +28,10 @@ def least_size(magic: int) -> int:
 
 @kernel
 def entry_size(data: Bytes, at: int, end: int, enriched: int, state: Int64s) -> int:
-    """Return the bytes of the entry at `at`, if it ends at or before `end`.
+    """Return the size of the entry at `at` in bytes, if it ends at or before `end`.
 
-    Else minus SHORT, with state[NEED], or minus BAD_SIZE or BAD_MAGIC, with state[EXPECTED] and state[FOUND].
+    Otherwise return minus SHORT, with state[NEED], or minus BAD_SIZE or BAD_MAGIC, with state[EXPECTED] and
+    state[FOUND].
     """
     if end - at < HEADER_TO_MAGIC:
         state[NEED] = HEADER_TO_MAGIC

@@ -1,4 +1,4 @@
-"""Messages of magic 0, magic 1 and the enriched dialect: rows of plain ones, and the insides of wrappers."""
+"""Decode messages of magic 0, magic 1 and the enriched dialect: plain ones and the content of wrappers."""
 
 from __future__ import annotations
 
@@ -84,16 +84,16 @@ def open_wrappers(
         if verify and crc32_of(data, at + MAGIC_AT, end, table) != load_u32(data, at + MESSAGE_CRC_AT):
             return row
         if load_i32(data, at + key) != -1 or load_i32(data, at + key + 4) != size[row] - key - 8:
-            return row  # with a key, which is allowed and rare, or damaged
+            return row  # a wrapper with a key, which is valid but rare, or damage
         set_wrapper_run(runs, row * RUN, data, at, magic, at + key + 8, end)
     return len(position)
 
 
 @kernel
 def measure_messages(data: Bytes, runs: Int64s, state: Int64s) -> int:
-    """Count the messages of each run (runs[COUNT]) and note the offset field of its last one (runs[LAST]).
+    """Count the messages of each run (runs[COUNT]) and store the offset field of its last one (runs[LAST]).
 
-    Runs whose count is known, because the scan has walked them, are left alone.
+    Runs that already have a count from the scan are skipped.
     """
     for run in range(0, len(runs), RUN):
         if runs[run + COUNT] > 0:
@@ -124,7 +124,7 @@ def measure_messages(data: Bytes, runs: Int64s, state: Int64s) -> int:
 
 @kernel
 def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return (tag 0, 1) of an enriched message's tag area, (-1, 0) if it has none, (0, -1) if a known tag is cut."""
+    """Return (tag 0, 1) of an enriched message's tags area, (-1, 0) without tag 0, (0, -1) if a known tag is cut."""
     value, found = -1, 0
     while at < end:
         tag = load_i8(data, at)
@@ -135,7 +135,7 @@ def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
         elif tag in (33, 34):
             size = 1
         else:
-            break  # of unknown size: it and what follows is ignored
+            break  # an unknown tag has no known size, so the rest is ignored
         if size > end - at - 1:
             return 0, -1
         if tag == 0 and found == 0:
@@ -146,10 +146,10 @@ def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def check_crcs(data: Bytes, at: int, end: int, table: Int32s) -> tuple[int, int]:
-    """Compare the CRCs of the messages from `at` on with their bytes, some kilobytes of them, at least one.
+    """Verify the CRCs of messages from `at` on, some kilobytes of them and at least one.
 
-    Apart from decoding, so that several are computed at once. Returns where the first message with a wrong one begins
-    (-1: none), and where it stopped. Sizes were checked before.
+    Separate from decoding, so that several CRCs are computed in parallel. Returns the position of the first message
+    with a wrong CRC (-1: none), and the position where it stopped. Sizes must have been checked before.
     """
     most = min(end, at + WALK_AHEAD)
     while at < most:
@@ -181,10 +181,11 @@ def decode_messages(
     value_data: MutableBytes,
     state: Int64s,
 ) -> int:
-    """Decode messages of magic 0 or 1, or enriched ones: rows of plain messages and the insides of wrappers.
+    """Decode messages of magic 0 or 1, or enriched ones: plain messages and the content of wrappers.
 
-    As `decode_batches`, after `measure_messages`. `table` is that of CRC-32; with `verify` each message's is checked.
-    Wrappers of magic 1 may have messages of magic 0, without a timestamp: cleaners of 0.10 wrote such.
+    As `decode_batches`, after `measure_messages`. `table` is that of CRC-32; with `verify` each message's CRC is
+    checked. Wrappers of magic 1 may contain messages of magic 0, without a timestamp: the log cleaner of 0.10 wrote
+    such.
     """
     row, key_at, value_at = state[ROWS], state[KEY_BYTES], state[VALUE_BYTES]
     status = DONE
@@ -194,7 +195,8 @@ def decode_messages(
         ahead, checked, bad = max(ahead, begin), begin, -1
         at = begin
         kind, append_time, magic = runs[run + TYPE], runs[run + TIMESTAMP], runs[run + MAGIC]
-        cleaned = magic == 1 and kind != OWN and not enriched  # an old cleaner's: messages of magic 0, and no others
+        # the 0.10 log cleaner's wrapper: all messages in it are of magic 0
+        cleaned = magic == 1 and kind != OWN and not enriched
         add, first_row = 0, row
         if kind != OWN:
             if enriched:
@@ -314,7 +316,7 @@ def decode_messages(
             at = stop
         if status != DONE:
             state[RUN_INDEX] = run // RUN
-            row, key_at, value_at = whole  # of a damaged wrapper nothing is given
+            row, key_at, value_at = whole  # no record of a damaged wrapper is returned
             break
     state[AT] = at
     state[ROWS], state[KEY_BYTES], state[VALUE_BYTES] = row, key_at, value_at

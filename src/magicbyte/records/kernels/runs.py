@@ -1,7 +1,7 @@
-"""Runs: stretches of bytes with records in them, and how the decoding kernels are told of them.
+"""Runs: the ranges of bytes with records in them that the decoding kernels take.
 
-A run is RUN integers: a v2 batch's records, a wrapper's inner messages, a row of plain messages. Kernels take many of
-them in one flat array, the fields of the first before those of the second.
+A run is RUN integers: a v2 batch's records, a wrapper's inner messages, or a row of plain messages. Kernels take many
+runs in one flat array, run after run.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from magicbyte.records.layout import (
 # ---- fields of a run
 START = 0
 END = 1
-COUNT = 2  # v2: records to find. Messages: set by `measure_messages`
+COUNT = 2  # v2: the record count of the header. Messages: set by `measure_messages`
 OFFSET = 3  # v2: base offset. Wrapper: its offset. Plain messages: unused
 BASE_TIMESTAMP = 4  # v2
 TYPE = 5  # timestamp type of the batch or wrapper; OWN for plain messages
 TIMESTAMP = 6  # the append time of the batch or wrapper; enriched: the wrapper's timestamp
 MAGIC = 7
 LAST = 8  # messages: offset field of the last one, set by `measure_messages`
-CHECK = 8  # v2: the CRC-32C that the 40 bytes of header before the records and the records must have, -1: not verified
-HONOR = 9  # enriched wrapper: whether relative offsets count
+CHECK = 8  # v2: the CRC-32C that the last 40 header bytes and the records must have; -1: not verified
+HONOR = 9  # enriched wrapper: whether relative offsets are valid
 RUN = 10
 
-OWN = 2  # as TYPE
+OWN = 2  # as TYPE: each message has its own
 NO_TYPE = -1
 LOG_APPEND = 1
 
@@ -49,16 +49,16 @@ def run_of(
     check: int = 0,
     honor: int = 0,
 ) -> list[int]:
-    """Return a run of its own, as a list. `start` -1, `end` 0: not decompressed yet.
+    """Return one run as a list. `start` -1 and `end` 0 mean "not decompressed yet".
 
-    `kind` is the TYPE; `count` 0 stands for one that `measure_messages` is to find; the others are named as the fields.
+    `kind` is the TYPE; `count` 0 makes `measure_messages` count; the other parameters are named as the fields.
     """
     return [start, end, count, offset, base_timestamp, kind, timestamp, magic, check, honor]
 
 
 @kernel
 def set_batch_run(runs: Int64s, run: int, data: Bytes, at: int, start: int, end: int, check: int) -> None:
-    """Set the run at index `run` to the records, from `start` to `end`, of the v2 batch whose header is at `at`.
+    """Set the run at index `run` to the records from `start` to `end` of the v2 batch whose header is at `at`.
 
     `check`: see CHECK. The records may lie in another buffer than the header.
     """
@@ -71,7 +71,7 @@ def set_batch_run(runs: Int64s, run: int, data: Bytes, at: int, start: int, end:
 
 @kernel
 def set_wrapper_run(runs: Int64s, run: int, data: Bytes, at: int, magic: int, start: int, end: int) -> None:
-    """As `set_batch_run`, for what the wrapper of magic 0 or 1 at `at` holds; the messages are still to be counted."""
+    """Set the run at index `run` to the content of the wrapper of magic 0 or 1 at `at`, not counted yet."""
     runs[run + START], runs[run + END], runs[run + COUNT] = start, end, 0
     runs[run + OFFSET], runs[run + BASE_TIMESTAMP] = load_i64(data, at), 0
     runs[run + TYPE], runs[run + TIMESTAMP] = NO_TYPE, -1

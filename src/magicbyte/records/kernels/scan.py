@@ -24,19 +24,20 @@ T_OFFSET = 4
 T_COUNT = 5  # plain messages merged into this row; v2: the header's record count; wrapper: -1
 TABLE = 6
 
-WALK_AHEAD = 4 << 10  # bytes that are asked of memory before they are walked over
+WALK_AHEAD = 4 << 10  # distance in bytes at which entries are prefetched
 
 
 @kernel
 def scan_entries(data: Bytes, start: int, end: int, enriched: int, merge: int, table: Int64s, state: Int64s) -> int:
-    """Fill `table` with one row for each whole entry from `start` on, and one for a row of plain messages of one magic
-    until it has `merge` bytes (0: each has its own).
+    """Fill `table` with one row per whole entry from `start` on; plain messages of one magic are merged up to `merge`
+    bytes.
 
-    Shapes: table (rows * TABLE,), state (STATE,). state[ROWS] rows are filled, state[AT] is where to go on.
-    Returns DONE (at `end`), SHORT, FULL, BAD_SIZE or BAD_MAGIC.
+    `merge` 0 gives each message its own row. Shapes: table (rows * TABLE,), state (STATE,). state[ROWS] rows are
+    filled, state[AT] is the position to continue at. Returns DONE (at `end`), SHORT, FULL, BAD_SIZE or BAD_MAGIC.
     """
     at, row, rows = start, 0, len(table) // TABLE
-    kind_bits = 0xFF0F if enriched else 0xFF07  # magic and, in the attributes, what tells plain messages from others
+    # magic, and the attribute bits that distinguish plain messages from others
+    kind_bits = 0xFF0F if enriched else 0xFF07
     status = DONE
     while at < end:
         size = entry_size(data, at, end, enriched, state)
@@ -50,7 +51,8 @@ def scan_entries(data: Bytes, start: int, end: int, enriched: int, merge: int, t
         if magic == 2:
             attributes = load_i16(data, at + ATTRIBUTES_AT)
             count = load_i32(data, at + RECORD_COUNT_AT)
-            guess = at + 2 * (size - LOG_OVERHEAD)  # where the batch after the next one begins, if they are alike
+            # start of the entry after the next one, if both have this entry's size
+            guess = at + 2 * (size - LOG_OVERHEAD)
             prefetch(data, guess - 192, guess + 256)
             at += size
         else:
@@ -60,7 +62,7 @@ def scan_entries(data: Bytes, start: int, end: int, enriched: int, merge: int, t
             at += size
             if kind == magic << 8:
                 count, ahead = 1, at
-                # one walk, on bytes that are on their way
+                # a tight loop over bytes that were prefetched
                 while at - first < merge and end - at >= least + LOG_OVERHEAD:
                     ahead = prefetch(data, ahead, at + WALK_AHEAD)
                     size = load_i32(data, at + SIZE_AT)

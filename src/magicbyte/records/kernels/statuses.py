@@ -1,8 +1,8 @@
-"""What kernels return, and what the `state` of the decoding ones holds."""
+"""Statuses that kernels return, and the fields of the decoding kernels' `state`."""
 
 # ---- statuses
 DONE = 0
-SHORT = 1  # the entry at the position goes on behind the buffer
+SHORT = 1  # the entry at the position extends past the buffer
 FULL = 2  # an output array is full: call again
 BAD_SIZE = 3
 BAD_MAGIC = 4
@@ -20,17 +20,17 @@ NO_MESSAGES = 15
 CUT_MESSAGE = 16
 BAD_BATCH_CRC = 17
 
-# ---- what `state` holds
+# ---- fields of `state`
 AT = 0  # position where the kernel stopped
 ROWS = 1  # rows filled so far
-NEED = 2  # scan: size of the entry that did not fit
+NEED = 2  # scan: size of the entry that extends past the buffer
 EXPECTED = 3
 FOUND = 4
 RUN_INDEX = 5
 KEY_BYTES = 6
 VALUE_BYTES = 7
 HEADERS = 8
-STOP = 9  # from here on: what `find_fields` found of one record
+STOP = 9  # from here on: fields of one record, set by `find_fields`
 DELTA = 10
 LATER = 11
 KEY = 12
