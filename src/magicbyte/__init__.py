@@ -13,7 +13,7 @@ Importing this package loads none of it. Each name is imported when it is first 
 
 import sys
 
-TYPE_CHECKING = False  # to type checkers it is true; importing `typing` would take longer than all the rest
+TYPE_CHECKING = False  # true for type checkers; importing `typing` would take longer than everything else here
 if TYPE_CHECKING:
     from inspect import Signature
     from types import ModuleType
@@ -83,19 +83,19 @@ _MODULES = {
     "salvage": "public.operations",
     "verify": "public.operations",
 }
-"""Where each name is that is neither an error nor a module."""
+"""The module of each public name that is neither an error nor a module."""
 
 
 def _imported(name: str) -> "ModuleType":
-    """Return a module of this package, which `importlib` would do no better, but would have to be loaded itself."""
+    """Import a module of this package, without `importlib`, which would have to be loaded first."""
     __import__(f"{__name__}.{name}")
     return sys.modules[f"{__name__}.{name}"]
 
 
-if not TYPE_CHECKING:  # else every name would be there
+if not TYPE_CHECKING:  # otherwise type checkers would accept every name
 
     def __getattr__(name: str) -> "Any":
-        """Import a public name when it is first asked for (PEP 562)."""
+        """Import a public name at its first use (PEP 562)."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}: expected one of {', '.join(__all__)}")
         if name == "testing":
@@ -111,23 +111,23 @@ def __dir__() -> list[str]:
 
 
 class _CallableRoom(ModuleType):
-    """The module `magicbyte.records`, which is a function, too.
+    """The module `magicbyte.records`, which is also the public function.
 
-    The public function has the name of an internal package: an import of any module in there puts the package where the
-    function is looked up.
+    The public function has the name of an internal package: any import from that package replaces the function by the
+    package in this namespace.
     """
 
     def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
-        """Return what the function returns."""
+        """Call the public function."""
         return self._function(*args, **kwargs)
 
     def __reduce__(self) -> "tuple[Any, ...]":
-        """Pickle it by name, as cloudpickle does with modules of no class of their own."""
+        """Pickle the module by name, as cloudpickle does with ordinary modules."""
         return _imported, ("records",)
 
     @property
     def __signature__(self) -> "Signature":
-        """The function's, for `help` and editors."""
+        """The function's signature, for `help` and editors."""
         from inspect import signature
 
         return signature(self._function)
@@ -139,4 +139,4 @@ class _CallableRoom(ModuleType):
         return records
 
 
-_imported("records").__class__ = _CallableRoom  # which imports nothing: the package is a docstring
+_imported("records").__class__ = _CallableRoom  # a cheap import: the package's `__init__` has only a docstring

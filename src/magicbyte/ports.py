@@ -1,7 +1,7 @@
-"""The outside world as small interfaces. Behind them is the real one, or one that a test simulates.
+"""Interfaces to the outside world, implemented by the real one or by a simulation for tests.
 
-`log/files/filesystem.py` has the file system of this machine and, for reading, those of fsspec URLs; `testing/disk.py`
-one that loses what was not synced. `metadata/` has the trees of nodes.
+`log/files/filesystem.py` has the local file system and, for reading, those of fsspec URLs; `testing/disk.py` one that
+loses unsynced data. `metadata/` has the trees of nodes.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class ReadableFile(Protocol):
         """Bytes in the file when it was opened."""
 
     def fileno(self) -> int | None:
-        """Return the system's descriptor of the open file; None where there is none to send it by."""
+        """Return the system's descriptor of the open file, or None if it has none that `sendfile` could use."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        """Return the `length` bytes at `position`; fewer only at the end of the file."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        """Fill `buffer` with the bytes at `position` and return their number; fewer only at the end of the file."""
 
     def close(self) -> None:
-        """Close the file. An unreferenced file is closed, too."""
+        """Close the file. It is also closed when it is no longer referenced."""
 
     def __enter__(self) -> Self: ...
 
@@ -73,13 +73,15 @@ class ReadableFile(Protocol):
 
 
 class FileSystem(Protocol):
-    """A tree of files. Paths are whole: what `list` gives goes into every other call. Errors are OSErrors."""
+    """A tree of files. Paths are whole: the paths in the result of `list` can be passed to every other call. Errors are
+    OSErrors.
+    """
 
     def list(self, path: str) -> list[FileEntry]:
         """Return the entries of the directory `path`, by name."""
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is at `path`."""
+        """Return the entry of the file or directory at `path`."""
 
     def open(self, path: str) -> ReadableFile:
         """Open the file at `path` for reading."""
@@ -89,7 +91,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Task(Protocol[T_co]):
-    """Work in progress in a thread."""
+    """Work that runs in a thread."""
 
     def result(self) -> T_co:
         """Wait for its end; return its result or raise its exception."""
@@ -99,30 +101,33 @@ class Task(Protocol[T_co]):
 
 
 class Executor(Protocol):
-    """Threads of a caller, such as a pool of `concurrent.futures`."""
+    """The caller's threads, such as a pool of `concurrent.futures`."""
 
     def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Task[T]:
-        """Run some work in a thread."""
+        """Run `work` in a thread."""
 
 
 class Many(Protocol):
     """`map`, or an equivalent that uses several threads."""
 
     def __call__(self, work: Callable[[A], T], items: Iterable[A], /) -> Iterable[T]:
-        """Return what `work` makes of each item, in their order; raise what it raises of the first that fails."""
+        """Yield the result of `work` for each item, in their order; raise the exception of the first that fails."""
 
 
 class WritableFile(ReadableFile, Protocol):
     """An open file that can be changed. `size` follows each change. Unsynced changes may be lost in a crash."""
 
     def write_at(self, position: int, *pieces: Buffer) -> None:
-        """Write all of `pieces`, one behind the other, from `position` on; zeros fill what lies between."""
+        """Write all of `pieces`, one after the other, from `position` on; a gap before them is filled with zeros."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or lengthen it with zeros."""
+        """Truncate the file to `size` bytes, or extend it with zeros."""
 
     def sync(self) -> None:
-        """Make the content durable: not the name, which is the directory's. After an error nothing is sure."""
+        """Make the content durable, but not the name, which belongs to the directory.
+
+        After an error the content is undefined.
+        """
 
 
 class Lock(Protocol):
@@ -140,10 +145,10 @@ class Held(Protocol):
 
 
 class WritableFileSystem(FileSystem, Protocol):
-    """A tree of files that can be changed. Names that change are durable once their directory is synced."""
+    """A tree of files that can be changed. Changes of names are durable once their directory is synced."""
 
     def names(self, path: str) -> Sequence[str]:
-        """Return all names in the directory `path`, sorted, also those of what is neither file nor directory."""
+        """Return all names in the directory `path`, sorted, including those of special files."""
 
     def create(self, path: str) -> WritableFile:
         """Open an empty file at `path`; an existing file is truncated."""
@@ -164,10 +169,13 @@ class WritableFileSystem(FileSystem, Protocol):
         """Make the names in the directory `path` durable."""
 
     def lock(self, path: str) -> Lock:
-        """Lock the file at `path`, made if need be. Raises BlockingIOError while another process has it."""
+        """Lock the file at `path`, creating it if needed.
+
+        Raises BlockingIOError while another process holds the lock.
+        """
 
     def modified_ms(self, path: str) -> int:
-        """Return when the file was last written, in ms since 1970."""
+        """Return the modification time of the file, in ms since 1970."""
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Set the modification time of the file."""
@@ -180,15 +188,18 @@ class Clock(Protocol):
     """The only source of time: a wall clock for dates, and a monotonic clock for intervals and deadlines."""
 
     def now_ms(self) -> int:
-        """Return the date in ms since 1970. It may jump, either way: it is for dates that are stored or compared."""
+        """Return the date in ms since 1970.
+
+        It may jump in either direction: use it for dates that are stored or compared.
+        """
 
     def monotonic_ms(self) -> int:
-        """Return ms since an arbitrary start. It never jumps: intervals, timeouts and deadlines are measured by it."""
+        """Return ms since an arbitrary start. It never jumps: use it for intervals, timeouts and deadlines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One reading of both clocks: `date_ms` is what gets stored, `monotonic_ms` what deadlines are counted from."""
+    """One reading of both clocks: store `date_ms`, and count deadlines from `monotonic_ms`."""
 
     date_ms: int
     monotonic_ms: int
@@ -200,17 +211,17 @@ class Moment:
 
     @classmethod
     def fixed(cls, now_ms: int) -> Moment:
-        """Return one time for both, for work on closed logs, in which no time passes."""
+        """Return the same time for both clocks, for work on closed logs, during which no time passes."""
         return cls(now_ms, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the metadata tree: its data, and what ZooKeeper's Stat says of it.
+    """A node of the metadata tree: its data, and the fields of ZooKeeper's Stat.
 
     `version` counts the changes of its data, `cversion` the changes of its children. `czxid`, `mzxid` and `pzxid` are
-    the transactions that created it, changed its data, and changed its children last; `ctime_ms` and `mtime_ms` when
-    the first two were. `ephemeral_owner` is the session of an ephemeral node, else 0.
+    the transactions that created it, last changed its data, and last changed its children; `ctime_ms` and `mtime_ms`
+    are the times of the first two. `ephemeral_owner` is the session of an ephemeral node, else 0.
     """
 
     data: bytes
@@ -237,7 +248,7 @@ class CreateNode:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """Change a node's data, if it has this version; -1 for any."""
+    """Change a node's data, if it has this version; -1 matches any version."""
 
     path: str
     data: bytes
@@ -246,7 +257,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """Delete a node without children, if it has this version; -1 for any."""
+    """Delete a node without children, if it has this version; -1 matches any version."""
 
     path: str
     version: int = -1
@@ -254,7 +265,7 @@ class DeleteNode:
 
 @dataclass(frozen=True, slots=True)
 class CheckNode:
-    """Fail unless the node has this version; -1 for any."""
+    """Fail unless the node has this version; -1 matches any version."""
 
     path: str
     version: int = -1
@@ -283,22 +294,22 @@ class SessionEvent(enum.Enum):
     SUSPENDED = "suspended"
     """The connection is lost. Calls raise NetworkError; ephemeral nodes remain until the session times out."""
     RECONNECTED = "reconnected"
-    """The connection is back within the session timeout; watches of before are called with WATCH_LOST next."""
+    """The connection was restored within the session timeout; watches set before are then called with WATCH_LOST."""
     EXPIRED = "expired"
-    """The session is over: its ephemeral nodes and watches are gone. Only a new session can go on."""
+    """The session has ended, and its ephemeral nodes and watches are gone. A new session is needed."""
 
 
 SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 
 class MetadataStore(Protocol):
-    """A tree of small nodes, as ZooKeeper has it, seen by one session. Paths are whole: `/brokers/ids/0`.
+    """A tree of small nodes with ZooKeeper's semantics, as seen by one session. Paths are whole: `/brokers/ids/0`.
 
-    A change is durable when the call returns. A watch is called once, by the first change after it was set, with what
-    happened to which path. It is called before a later read returns that change. A session may have a listener of
-    `SessionEvent`s, called in the same order. Errors are `MetadataError`s, and NetworkErrors where there is a network.
-    A change that failed with UnknownOutcomeError may have been made: read the node again, and compare its
-    `ephemeral_owner` with `session_id` or its data with what was written, before trying it again.
+    A change is durable when the call returns. A watch is called once, at the first change after it was set, with the
+    event and the path. It is called before a later read returns that change. A session may have a listener of
+    `SessionEvent`s, called in the same order. Errors are `MetadataError`s, and NetworkErrors if there is a network. A
+    change that failed with UnknownOutcomeError may have been made: before a retry, read the node again, and compare its
+    `ephemeral_owner` with `session_id` or its data with the written data.
     """
 
     @property
@@ -315,15 +326,15 @@ class MetadataStore(Protocol):
         """Return the names of a node's children, sorted, and watch their creation and deletion. Raises NoNodeError."""
 
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """Return nodes, None for each that does not exist, and watch those that do: with one wait for all."""
+        """Return nodes (None for those that do not exist) and watch those that exist, in one round trip."""
 
     def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
-        """Return the names of the children of nodes, None for each node that does not exist: with one wait for all."""
+        """Return the names of the children of nodes, None for nodes that do not exist, in one round trip."""
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
     ) -> str:
-        """Make a node, with `parents` those above it, too; return its path.
+        """Create a node, and with `parents` the missing nodes above it; return its path.
 
         Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
         """
@@ -335,9 +346,9 @@ class MetadataStore(Protocol):
         """Delete a node. Raises NoNodeError, NotEmptyError, BadVersionError."""
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
-        """Make all of the changes, or raise what the first impossible one raises; return the path of each.
+        """Make all changes or none: raise the error of the first impossible one; return the path of each.
 
-        Raises MetadataError for more bytes than the store takes in one request: the caller must split the changes.
+        Raises MetadataError for more bytes than the store accepts in one request: the caller must split the changes.
         """
 
     def close(self) -> None:

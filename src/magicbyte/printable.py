@@ -1,7 +1,7 @@
-"""Text of others as it may be shown: in lines of a terminal, of a log, and in labels of metrics. Times as text.
+"""Make untrusted text safe to show: in a terminal's lines, in log lines, and in metric labels. Format times.
 
-A name, a message or a value that comes from a network or a file can hold anything. What would move the cursor, change
-how the rest is read or begin a line of its own is shown as an escape; all other Unicode stays as it is.
+A name, message or value from a network or a file can contain anything. Characters that move the cursor, change the
+display of the text after them or begin a new line are shown as escapes; all other Unicode is unchanged.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 
 _UNSAFE = re.compile(
     "["
-    "\x00-\x1f\x7f-\x9f"  # controls of ASCII and of Latin-1, line ends among them
-    "\u2028\u2029"  # ends of lines and paragraphs
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u206a-\u206f"  # what changes the direction of writing
-    "\ufff9-\ufffb\U000e0000-\U000e007f"  # annotations and tags, which nothing shows
-    "\ud800-\udfff"  # halves of characters, which no encoding has
+    "\x00-\x1f\x7f-\x9f"  # control characters of ASCII and Latin-1, among them line ends
+    "\u2028\u2029"  # line and paragraph separators
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u206a-\u206f"  # bidirectional controls
+    "\ufff9-\ufffb\U000e0000-\U000e007f"  # annotations and tags, which are invisible
+    "\ud800-\udfff"  # surrogates, which no encoding has
     "]"
 )
-_LAST_SECOND = 253_402_300_799  # of the year 9999
+_LAST_SECOND = 253_402_300_799  # the end of the year 9999
 _UNSAFE_IN_TEXT = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 
 
 def printable(text: str) -> str:
-    r"""Return `text` on one line, with what is not safe to show as Python's escapes: `\n`, `\x1b`, `\u202e`."""
+    r"""Return `text` on one line, with unsafe characters as Python's escapes: `\n`, `\x1b`, `\u202e`."""
     return _UNSAFE.sub(_escape, text)
 
 
 def printable_text(text: str) -> str:
-    """Return `text`, which may have several lines and tabs, with the rest of what is not safe to show escaped."""
+    """Return `text`, which may have several lines and tabs, with the other unsafe characters escaped."""
     return _UNSAFE_IN_TEXT.sub(_escape, text)
 
 
 def printable_label(text: str) -> str:
-    """Return `text` as `printable` does, but other texts for other ones: backslashes are doubled."""
+    """Return `text` as `printable` does, but distinct for distinct texts: backslashes are doubled."""
     return printable(text.replace("\\", "\\\\"))
 
 
 def readable(cell: bytes | None) -> str:
-    """Return text on one line that is safe to show: what is not UTF-8 or not printable comes as escapes."""
+    """Return safe text on one line: invalid UTF-8 and unsafe characters are escaped."""
     if not cell:
         return "<null>" if cell is None else '""'
     try:
@@ -57,7 +57,7 @@ def _all_printable(line: str) -> str:
 
 
 def shortened(cell: bytes, most: int) -> str:
-    """Return what begins bytes as `readable` does, `most` of them."""
+    """Return the first `most` bytes as `readable` does."""
     text = readable(cell[:most])
     return f"{text}…" if len(cell) > most else text
 
@@ -67,16 +67,16 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def logger(name: str) -> logging.Logger:
-    """Return the logger of a module, all of whose lines are safe to show: the formatter may be an application's."""
-    import logging  # which commands without a logger do not wait for
+    """Return the logger of a module whose lines are safe to show, whatever formatter an application uses."""
+    import logging  # imported here because commands without a logger do not need it
 
     found = logging.getLogger(name)
-    found.addFilter(_made_safe)  # a second time does nothing
+    found.addFilter(_made_safe)  # adding it again has no effect
     return found
 
 
 def _made_safe(record: logging.LogRecord) -> bool:
-    """Escape what a line is made of: its arguments, and the traceback, which formatters take as it stands here."""
+    """Escape the arguments of a log line, and its traceback, which formatters would print unescaped."""
     record.msg = printable(str(record.msg))
     if isinstance(record.args, tuple):
         record.args = tuple(map(_safe, record.args))
@@ -93,7 +93,7 @@ def _safe(argument: object) -> object:
 
 
 class _Shown:
-    """An argument of a line of the log, whose text is safe to show."""
+    """An argument of a log line, whose text is safe to show."""
 
     def __init__(self, argument: object) -> None:
         self._argument = argument
@@ -106,7 +106,7 @@ class _Shown:
 
 
 def time_text(timestamp: int) -> str:
-    """Return ms since 1970 as ISO 8601 in UTC; `-` for -1, and the number where no calendar reaches."""
+    """Return ms since 1970 as ISO 8601 in UTC; `-` for -1, and the number for times outside the calendar."""
     if timestamp == -1:
         return "-"
     second = _second_text(timestamp // 1000)
@@ -117,6 +117,6 @@ def time_text(timestamp: int) -> str:
 def _second_text(second: int) -> str:
     if not 0 <= second <= _LAST_SECOND:
         return ""
-    from datetime import UTC, datetime, timedelta  # no broker needs it for its start
+    from datetime import UTC, datetime, timedelta  # imported here because a broker's start does not need it
 
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)).isoformat()[:19]

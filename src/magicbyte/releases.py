@@ -1,7 +1,7 @@
-"""What each Kafka release does: what it stores, how it indexes it, which requests it answers.
+"""Facts about each Kafka release: what it stores and how it indexes it, and which requests it answers.
 
-This is the only place that compares releases with each other. Sources: Kafka's code at each release, the answers to
-ApiVersions of brokers of each release from 0.10.0.1 on, and what 0.8.2.2 and 0.9.0.1 answer.
+This is the only module that compares releases. Sources: Kafka's code at each release, ApiVersions responses of brokers
+of each release from 0.10.0.1 on, and requests sent to 0.8.2.2 and 0.9.0.1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LINES: Final = (
     *("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9"),
     *("4.0", "4.1", "4.2", "4.3"),
 )
-"""The release lines that are known, in order."""
+"""The known release lines, in order."""
 
 FIRST_WITH_MAGIC: Final = ((0, 8), (0, 10), (0, 11))
 """By magic: the first release that writes it."""
@@ -27,9 +27,9 @@ _NO_PATCH = 999  # a line stands for its latest release
 
 
 class MarkerRule(enum.Enum):
-    """What a transaction marker changes of its producer's last batch, besides ending the transaction."""
+    """The effect of a transaction marker on its producer's last batch, besides ending the transaction."""
 
-    IS_A_BATCH = "0.11"  # it counts as one, of its own offset and timestamp; the last sequence stays
+    IS_A_BATCH = "0.11"  # it counts as a batch with its own offset and timestamp; the last sequence is kept
     NOTHING = "1.0"
     TIMESTAMP = "2.4.1"
 
@@ -44,14 +44,14 @@ class Release:
 
     @classmethod
     def of(cls, version: str) -> Release:
-        """Return the release of a text such as "0.8.2.2" or "3.9". Raises ValueError for one that is not known."""
+        """Parse a release such as "0.8.2.2" or "3.9". Raises ValueError for an unknown one."""
         line = next((each for each in LINES if re.fullmatch(rf"{re.escape(each)}(\.[0-9]{{1,3}})?", version)), None)
         if line is None:
             raise ValueError(f"Kafka {version}: expected a version of {LINES[0]} to {LINES[-1]}, such as 3.9.1")
         number = numbers(line)
         return cls(version, number, numbers(version) if version != line else (*number, _NO_PATCH))
 
-    # ---- what it stores
+    # ---- storage formats
 
     @property
     def newest_magic(self) -> int:
@@ -70,7 +70,7 @@ class Release:
 
     @property
     def marker_rule(self) -> MarkerRule | None:
-        """None: no producers, transactions and leader epochs."""
+        """The effect of markers; None if it has no producers, transactions and leader epochs."""
         if not self.has_producers:
             return None
         if self.number < (1, 0):
@@ -79,12 +79,17 @@ class Release:
 
     @property
     def indexes_empty_aborts(self) -> bool:
-        """Whether an ABORT marker of a producer without an open transaction is indexed, as one of its own offset."""
+        """Whether an ABORT marker of a producer without an open transaction is indexed, as an aborted transaction of
+        its own
+        offset only.
+        """
         return self.number < (2, 8)
 
     @property
     def keeps_all_snapshots(self) -> bool:
-        """Whether producer snapshots stay as long as their segments; before, those of the last two segments do."""
+        """Whether producer snapshots are kept as long as their segments; older releases keep those of the last two
+        segments.
+        """
         return self.number >= (2, 8)
 
     @property
@@ -109,19 +114,21 @@ class Release:
 
     @property
     def holds_throttled(self) -> bool:
-        """Whether answers to throttled clients are held back; later releases send them, and read no more (KIP-219)."""
+        """Whether responses to throttled clients are delayed; later releases send them and mute the connection
+        (KIP-219).
+        """
         return self.number < (2, 0)
 
     @property
     def reads_from_log_start(self) -> bool:
-        """Whether reads below the log start offset are refused (KIP-107), not only those below the first segment."""
+        """Whether fetches below the log start offset are refused (KIP-107), not only those below the first segment."""
         return self.number >= (0, 11)
 
-    # ---- how it indexes and cleans
+    # ---- indexing and compaction
 
     @property
     def names_last_offset(self) -> bool:
-        """Whether offset index entries name the last offset of an append, not its first."""
+        """Whether offset index entries have the last offset of an append, not its first."""
         return self.number >= (2, 0)
 
     @property
@@ -136,17 +143,17 @@ class Release:
 
     @property
     def names_record_of_time(self) -> bool:
-        """Whether a leader indexes the record with the largest timestamp of an uncompressed batch, not its last one."""
+        """Whether a leader indexes the record with the max timestamp of an uncompressed batch, not its last record."""
         return (0, 11) <= self.number < (3, 8)
 
     @property
     def has_delete_horizons(self) -> bool:
-        """Whether the cleaner writes into a batch when its tombstones may go (KIP-534)."""
+        """Whether compaction stores in a batch the time from which its tombstones may be removed (KIP-534)."""
         return self.number >= (3, 1)
 
     @property
     def keeps_last_batch(self) -> bool:
-        """Whether the cleaner keeps an empty batch for the last offset that it reads."""
+        """Whether compaction keeps an empty batch for the last offset that it reads."""
         return self.number >= (4, 0)
 
     # ---- transactions
@@ -158,13 +165,15 @@ class Release:
 
     @property
     def verifies_partitions(self) -> bool:
-        """Whether a partition's leader asks whether it is in a transaction before it takes the first records of one."""
+        """Whether a partition leader asks the coordinator about a transaction before it appends the first records of
+        one.
+        """
         return self.number >= (3, 6)
 
-    # ---- which requests it answers
+    # ---- API versions
 
     def answered(self) -> dict[int, range]:
-        """Return the versions of each request that it answers, by API key, of the APIs in the table."""
+        """Return the versions that it answers, by API key, of the APIs in the table."""
         found = dict[int, range]()
         for key, grew in _GREW.items():
             latest = [version for since, version in grew.items() if numbers(since) <= self.line]
@@ -173,37 +182,37 @@ class Release:
         return found
 
     def oldest_version(self, key: int) -> int:
-        """Return the first version of a request that it takes: 0 before 4.0 (KIP-896)."""
+        """Return the oldest version of a request that it accepts: 0 before 4.0 (KIP-896)."""
         is_removed = self.line >= (4, 0) and not (key == _JOIN_GROUP and self.line >= (4, 1))
         return _LEAST.get(key, 0) if is_removed else 0
 
     def has_forgotten(self, setting: str) -> bool:
-        """Whether a setting of brokers or topics, which earlier releases know, means nothing to it."""
+        """Return whether it ignores a broker or topic setting that earlier releases have."""
         return any(self.line >= numbers(line) and setting in names for line, names in _FORGOTTEN.items())
 
     @property
     def least_segment_bytes(self) -> int:
-        """The least value that it takes for the size of segments (KIP-1030)."""
+        """The minimum of the segment size settings (KIP-1030)."""
         return 1 << 20 if self.line >= (4, 0) else 14
 
     @property
     def converts_down(self) -> bool:
-        """Whether it writes older formats than 2, and converts to them for readers (KIP-724)."""
+        """Whether it writes formats older than 2, and down-converts for consumers (KIP-724)."""
         return self.line < (4, 0)
 
     @property
     def tells_range(self) -> bool:
-        """Whether the answer to an ApiVersions that is too new lists the versions of ApiVersions (KIP-511)."""
+        """Whether the response to an unsupported ApiVersions version lists the supported ones (KIP-511)."""
         return self.number >= (2, 4)
 
     @property
     def reads_any_version(self) -> bool:
-        """Whether requests in versions that are too new are read and answered in the latest one that is known."""
+        """Whether requests in unsupported newer versions are parsed and answered in the latest known version."""
         return self.number < (0, 10)
 
     @property
     def ignores_unknown(self) -> bool:
-        """Whether requests of unknown APIs get no answer, and their connections stay open."""
+        """Whether requests of unknown APIs get no response, and their connections stay open."""
         return (0, 9) <= self.number < (0, 10)
 
 
@@ -213,40 +222,43 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def newest_magic(line: tuple[int, ...]) -> int:
-    """Return the newest format that a release or a protocol version writes."""
+    """Return the newest format that a release or protocol version writes."""
     return 0 if line < FIRST_WITH_MAGIC[1] else 1 if line < FIRST_WITH_MAGIC[2] else 2
 
 
-# ---- what brokers of an `inter.broker.protocol.version` write
+# ---- the effects of `inter.broker.protocol.version`
 
 PROTOCOL_OF_MAGIC: Final = ((0, 8, 2), (0, 10, 0), (0, 11, 0))
-"""By magic: the first protocol version that goes with it."""
+"""By magic: the first protocol version that writes it."""
 MAGIC_NAMES: Final = ("0.9.0", "0.10.0", "0.11.0")
-"""By magic: how `log.message.format.version` names it."""
+"""By magic: its name as `log.message.format.version`."""
 MAGIC_AS_RELEASE: Final = {"0": "0.9.0", "1": "0.10.2", "2": "0.11.0"}
-"""What Kafka's own brokers call the formats that ours also takes by their magic."""
+"""Kafka's names of the formats that our settings also accept by their magic."""
 FIRST_WITH_FEATURES: Final = (2, 7)
-"""The first protocol version whose brokers register which levels of features they support (KIP-584)."""
+"""The first protocol version whose brokers register the supported levels of features (KIP-584)."""
 _REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: FIRST_WITH_FEATURES, 4: (0, 10, 2), 3: (0, 10, 0), 2: (0, 9)}
-"""By version of a broker's registration: the first protocol version whose controllers know it."""
+"""By version of a broker's registration: the first protocol version whose controllers can read it."""
 TOPIC_IDS: Final = (2, 8)
-"""The first protocol version whose brokers give topics ids, and write them into the folders of partitions."""
+"""The first protocol version whose brokers give topics ids, and write these into partition folders."""
 
 GROUP_VALUES: Final[Mapping[int, tuple[int, ...]]] = {3: (2, 3), 2: (2, 1), 1: (0, 10, 1)}
 """By version of a group's value in `__consumer_offsets`: the first protocol version that writes it."""
 OFFSET_VALUES: Final[Mapping[int, tuple[int, ...]]] = {3: (2, 1)}
-"""The same of an offset's value. Only a broker in the middle of its upgrade to 2.1 writes version 2."""
+"""By version of an offset's value: the first protocol version that writes it.
+
+Version 2 is written only by brokers during their upgrade to 2.1.
+"""
 EMPTY_GROUPS: Final = (0, 10, 1)
-"""The first protocol version whose brokers keep a value for a group without members. Older ones write a tombstone."""
+"""The first protocol version whose brokers keep a value for a group without members; older ones write a tombstone."""
 OFFSETS_EXPIRE_WITH_GROUP: Final = (2,)
-"""From here on offsets expire with their group (KIP-211), not each at a time of its own."""
+"""The first protocol version with which offsets expire with their group (KIP-211), not each at its own time."""
 
 
 _ALL_OF_LINE: Final = 1 << 16
-"""In place of the number behind "-IV": a line without one stands for the last protocol version of its release."""
+"""Stands for the number after "-IV": a name without it means the last protocol version of its release."""
 
 _INTER_BROKER: Final[Mapping[int, Sequence[tuple[tuple[int, ...], int]]]] = {
-    1: (  # Fetch; later versions name topics by their ids
+    1: (  # Fetch; later versions identify topics by id
         ((0, 8), 0), ((0, 9, 0, 0), 1), ((0, 10, 0, 0), 2), ((0, 10, 1, 1), 3), ((0, 11, 0, 0), 4),
         ((0, 11, 0, 1), 5), ((1, 1, 0), 7), ((2, 0, 1), 8), ((2, 1, 2), 10), ((2, 3, 1), 11), ((2, 7, 1), 12),
     ),
@@ -268,20 +280,20 @@ _INTER_BROKER: Final[Mapping[int, Sequence[tuple[tuple[int, ...], int]]]] = {
     ),
     27: (((0, 11, 0, 0), 0), ((2, 8, 0), 1)),  # WriteTxnMarkers
 }  # fmt: skip
-"""By API key: the first protocol version with which brokers send each version of a request to each other."""
+"""By API key: the first protocol version with which brokers send each version of a request to other brokers."""
 _LOGINS: Final[Mapping[int, Sequence[tuple[tuple[int, ...], int]]]] = {
-    17: (((0, 10, 0, 1), 0), ((1, 0, 0), 1)),  # SaslHandshake; tokens as they are behind version 0
-    36: (((1, 0, 0), 0), ((2, 2, 0), 1)),  # SaslAuthenticate; from version 1 on with the session's lifetime
+    17: (((0, 10, 0, 1), 0), ((1, 0, 0), 1)),  # SaslHandshake; after version 0, tokens are sent without a Kafka header
+    36: (((1, 0, 0), 0), ((2, 2, 0), 1)),  # SaslAuthenticate; from version 1 on with the session lifetime
 }
 _FIRST_WITH_ALTER_PARTITION: Final = (2, 7, 2)
 
 
 def protocol_version(name: str) -> tuple[int, ...]:
-    """Return an `inter.broker.protocol.version` as numbers that compare: 0.10.0-IV1 is (0, 10, 0, 1), 2.8 is (2, 8).
+    """Parse an `inter.broker.protocol.version` into comparable numbers: 0.10.0-IV1 is (0, 10, 0, 1), 2.8 is (2, 8).
 
-    `0.9.0-1` is 0.10.0-IV0. Raises ValueError for a name that no release has.
+    `0.9.0-1` is 0.10.0-IV0. Raises ValueError for an unknown name.
     """
-    known_as = "0.10.0-IV0" if name == "0.9.0-1" else name.removesuffix(".X")  # 0.9.0.X, as brokers of 1.x tell it
+    known_as = "0.10.0-IV0" if name == "0.9.0-1" else name.removesuffix(".X")  # "0.9.0.X" is what brokers of 1.x return
     numbered, behind, internal = known_as.partition("-IV")
     parts = numbered.split(".")
     length = 3 if parts[0] == "0" else 2
@@ -309,16 +321,18 @@ def _line_length(protocol: tuple[int, ...]) -> int:
 
 
 def inter_broker_versions(protocol: tuple[int, ...]) -> dict[int, int]:
-    """Return in which version brokers of a protocol version send each request to each other, by API key.
+    """Return the versions in which brokers of a protocol version send requests to other brokers, by API key.
 
-    OffsetForLeaderEpoch is missing before 0.11.0-IV2: followers truncate by their high watermark. Source: the table of
-    Kafka's ApiVersion and MetadataVersion.
+    OffsetForLeaderEpoch is missing before 0.11.0-IV2: followers then truncate to their high watermark. Source: the
+    table of Kafka's ApiVersion and MetadataVersion.
     """
     return _latest(_INTER_BROKER, protocol)
 
 
 def login_versions(protocol: tuple[int, ...]) -> dict[int, int]:
-    """Return in which version brokers of a protocol version log in at each other, by API key; {}: they cannot."""
+    """Return the versions in which brokers of a protocol version authenticate to others, by API key; {} if they
+    cannot.
+    """
     return _latest(_LOGINS, protocol)
 
 
@@ -329,9 +343,9 @@ def _latest(table: Mapping[int, Sequence[tuple[tuple[int, ...], int]]], protocol
 
 
 def tells_isr_at_once(protocol: tuple[int, ...]) -> bool:
-    """Say whether leaders tell the controller of changed in-sync replicas at once, and not in batches of seconds.
+    """Return whether leaders report ISR changes to the controller immediately, instead of in batches every few seconds.
 
-    Kafka does with AlterPartition.
+    Kafka does so with AlterPartition.
     """
     return _exact(protocol) >= _FIRST_WITH_ALTER_PARTITION
 
@@ -341,7 +355,7 @@ def _exact(protocol: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def registration_version(protocol: tuple[int, ...]) -> int:
-    """Return the version of the node by which brokers of a protocol version register themselves."""
+    """Return the version of the registration node written by brokers of a protocol version."""
     return next((version for version, first in _REGISTRATIONS.items() if protocol >= first), 1)
 
 
@@ -395,23 +409,23 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     65: {"3.0": 0},
     66: {"3.0": 0, "3.8": 1, "4.1": 2},
 }  # fmt: skip
-"""By API key: from which release line on the latest version is which."""
+"""By API key: the latest version of each release line, given where it changes."""
 _OF_TRANSACTIONS: Final = frozenset({24, 25, 26, 27, 28})
-"""AddPartitionsToTxn to TxnOffsetCommit: their records are of format 2."""
+"""AddPartitionsToTxn to TxnOffsetCommit, which need format 2."""
 
 _LEAST: Final[Mapping[int, int]] = {
     0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1,
     39: 1, 40: 1, 41: 1,
 }  # fmt: skip
-"""From 4.0 on: the first version that is still known, by API key (KIP-896)."""
-_JOIN_GROUP: Final = 11  # its oldest versions came back in 4.1
+"""By API key: the first version that releases from 4.0 on support (KIP-896)."""
+_JOIN_GROUP: Final = 11  # its oldest versions returned in 4.1
 
 _FORGOTTEN: Final[Mapping[str, frozenset[str]]] = {
     "3.0": frozenset({
         "advertised.host.name", "advertised.port", "host.name", "port", "quota.consumer.default",
         "quota.producer.default",
     }),
-    "3.9": frozenset({"zookeeper.sync.time.ms"}),  # by 3.9 at the latest; 3.1 has it
+    "3.9": frozenset({"zookeeper.sync.time.ms"}),  # gone by 3.9 at the latest; 3.1 has it
     "4.0": frozenset({
         "auto.include.jmx.reporter", "broker.id.generation.enable", "control.plane.listener.name",
         "controlled.shutdown.max.retries", "controlled.shutdown.retry.backoff.ms", "delegation.token.master.key",
@@ -430,18 +444,18 @@ _FORGOTTEN: Final[Mapping[str, frozenset[str]]] = {
         "zookeeper.ssl.truststore.type",
     }),
 }  # fmt: skip
-"""By release line: the settings of brokers and topics that it does not know any more, by what brokers say of theirs."""
+"""By release line: the broker and topic settings that it no longer has, according to its brokers' configs."""
 
 
 def first_with(key: int, version: int) -> str | None:
-    """Return the first release line that has a version of a request; its Java clients speak it, too."""
+    """Return the first release line that has a version of a request. Its Java clients use that version as well."""
     return next((since for since, latest in _GREW.get(key, {}).items() if latest >= version), None)
 
 
 def releases_of(answered: Mapping[int, range]) -> list[str]:
-    """Return the release lines whose brokers take just these versions of the requests in the table, in order.
+    """Return the release lines whose brokers answer exactly these versions of the requests in the table, in order.
 
-    A broker whose inter.broker.protocol.version is below 0.11 does not offer what transactions need.
+    A broker whose inter.broker.protocol.version is below 0.11 does not offer the requests of transactions.
     """
     told = {key: versions for key, versions in answered.items() if key in _GREW}
     hidden = _OF_TRANSACTIONS if told.keys().isdisjoint(_OF_TRANSACTIONS) else frozenset[int]()
@@ -453,9 +467,6 @@ def releases_of(answered: Mapping[int, range]) -> list[str]:
 
 
 def release_meant(text: str) -> Release:
-    """Return the release of a text, of which a major version alone, such as 4, stands for its latest line.
-
-    Raises ValueError as `Release.of`.
-    """
+    """Parse a release, where a major version alone, such as 4, stands for its latest line."""
     lines = [line for line in LINES if line.startswith(f"{text}.")]
     return Release.of(lines[-1] if lines and "." not in text else text)

@@ -1,4 +1,4 @@
-"""This machine's threads: several of them work on items, and their results come in the order of the items."""
+"""Run work on items in several threads, and return the results in the order of the items."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 HELD_BYTES = 128 << 20
-"""That the results of one item may have before they are taken."""
+"""The limit of the results of one item that wait to be consumed."""
 REQUESTS = 64
-"""To a store at a time: one of 50 ms is nothing but waiting, and 30,000 of them are to take less than a minute."""
+"""Concurrent requests to an object store: a request of 50 ms is idle time, and 30,000 must take less than a minute."""
 
 
 @contextlib.contextmanager
 def requests_at_once() -> Iterator[Many]:
-    """Give what is called as `map` is, and has REQUESTS threads at a time: for short requests to a store."""
+    """Yield a replacement of `map` that uses REQUESTS threads, for short requests to a store."""
     with ThreadPoolExecutor(REQUESTS, "magicbyte-requests") as pool:
         yield pool.map
 
@@ -32,11 +32,11 @@ def requests_at_once() -> Iterator[Many]:
 def in_order(
     items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int, *, size: Callable[[R], int] = lambda _: 1
 ) -> Iterator[R]:
-    """Yield what `work` makes of each item, in order, with `threads` of them under way at a time.
+    """Yield the results of `work` for each item, in order, with `threads` items in progress at a time.
 
-    A thread goes on with an item until the results have HELD_BYTES, by `size`; the rest is made when it is asked for,
-    so that no item, whatever it decompresses to, fills the memory. Damage that ends the items, or the work on one of
-    them, is raised behind what was made before it.
+    A thread pauses an item when its results reach HELD_BYTES, measured by `size`; the rest is computed on demand, so
+    that no item, whatever it decompresses to, fills the memory. Damage in the items or in the work on one of them is
+    raised after all results before it.
     """
     if threads < 2:
         for item in items:
@@ -50,7 +50,7 @@ def in_order(
                 pending.append(pool.submit(_begin, work(item), size))
                 if len(pending) > threads:
                     yield from _delivered(pending)
-        except CorruptRecordError as error:  # in the walk, which is ahead: what lies before it is to be given first
+        except CorruptRecordError as error:  # raised by the walk, which is ahead: the results before it come first
             damage = error
         while pending:
             yield from _delivered(pending)
@@ -59,7 +59,7 @@ def in_order(
 
 
 class _Made(NamedTuple, Generic[R]):
-    """Results of an item, and what else there may be: more of them, or the damage that ended the work."""
+    """Results of an item, and the rest: an iterator of more results, or the damage that ended the work."""
 
     results: list[R]
     rest: Iterator[R]
@@ -67,7 +67,7 @@ class _Made(NamedTuple, Generic[R]):
 
 
 def _begin(work: Iterator[R], size: Callable[[R], int]) -> _Made[R]:
-    """Return the first results of `work`, of HELD_BYTES and one more at most."""
+    """Return the first results of `work`, at most one more than fill HELD_BYTES."""
     found: list[R] = []
     held = 0
     try:
@@ -82,7 +82,7 @@ def _begin(work: Iterator[R], size: Callable[[R], int]) -> _Made[R]:
 
 
 def _delivered(pending: deque[Future[_Made[R]]]) -> Iterator[R]:
-    """Yield the results of the first of `pending`; raise the damage behind them."""
+    """Yield the results of the first of `pending`; raise the damage after them."""
     made = pending.popleft().result()
     yield from made.results
     try:

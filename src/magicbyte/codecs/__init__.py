@@ -1,4 +1,4 @@
-"""gzip, snappy, lz4 and zstd as Kafka writes and reads them. The only room that imports compression libraries."""
+"""The codecs gzip, snappy, lz4 and zstd as Kafka uses them. The only room that imports compression libraries."""
 
 import enum
 
@@ -39,7 +39,7 @@ class Codec(enum.IntEnum):
 def compress(
     codec: Codec, data: Buffer, *, level: int | None = None, lz4_header: Lz4Header = Lz4Header.CORRECT
 ) -> bytes:
-    """Return `data` as Kafka would store it. `level` has each library's meaning; snappy has none."""
+    """Compress `data` as Kafka would store it. `level` has each library's meaning; snappy has none."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -54,9 +54,9 @@ def compress(
 
 
 def decompress(codec: Codec, data: Buffer, *, limit: int, lz4_header: Lz4Header = Lz4Header.CORRECT) -> memoryview:
-    """Return what `data` holds, at most `limit` bytes: whatever it claims, no larger buffer is made for it.
+    """Decompress `data` to at most `limit` bytes. No larger buffer is allocated, whatever size the data claims.
 
-    Raises CorruptRecordError, and BatchTooLargeError when it holds more than `limit`.
+    Raises CorruptRecordError, and BatchTooLargeError for a content of more than `limit` bytes.
     """
     source = memoryview(data)
     if codec == Codec.NONE:
@@ -77,9 +77,10 @@ def decompress(codec: Codec, data: Buffer, *, limit: int, lz4_header: Lz4Header 
 def decompress_into(
     codec: Codec, data: memoryview, out: memoryview, *, lz4_header: Lz4Header = Lz4Header.CORRECT
 ) -> int:
-    """Write what `data` holds to the start of `out`, return the bytes written; what follows them may change as well.
+    """Decompress `data` to the start of `out`, and return the bytes written. Bytes of `out` after them may change as
+    well.
 
-    Raises CorruptRecordError, and OutputFull when `out` is too small; `out` then holds nothing of use.
+    Raises CorruptRecordError, and OutputFull if `out` is too small; then the content of `out` is undefined.
     """
     if codec == Codec.LZ4:
         return lz4.decompress_into(data, out, lz4_header)

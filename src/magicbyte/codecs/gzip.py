@@ -1,4 +1,7 @@
-"""gzip, RFC 1952: read by ISA-L, written by libdeflate, which both release the GIL (why these: docs/decisions/0002)."""
+"""gzip, RFC 1952: decompressed by ISA-L, compressed by libdeflate (why these: docs/decisions/0002).
+
+Both release the GIL.
+"""
 
 import struct
 import zlib
@@ -20,9 +23,9 @@ except ImportError:  # pragma: no cover  (no wheel for this machine)
 
 DEFAULT_LEVEL = 6  # Kafka's and zlib's number
 _GZIP = 31  # zlib's wbits for a 32 KiB window with gzip's header and trailer
-_PIECE = 1 << 16  # input bytes given at once: what a member leaves over is copied, so it must stay small
-_CHUNK = 1 << 18  # output bytes taken at once, beside the caller's buffer
-_MAX_RATIO = 1032  # of deflate
+_PIECE = 1 << 16  # input bytes per call: the library copies the input that a member leaves over, so it must be small
+_CHUNK = 1 << 18  # output bytes per call, in addition to the caller's buffer
+_MAX_RATIO = 1032  # the largest ratio of deflate
 _ISIZE = struct.Struct("<I")
 
 
@@ -39,23 +42,23 @@ except ImportError:  # pragma: no cover  (no wheel for this machine)
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
-    """Return one gzip member without name or time. Levels 1 to 12; from 10 on only where libdeflate is at hand."""
+    """Return one gzip member without name or time. Levels 1 to 12; those from 10 on need libdeflate."""
     return bytes(_compress(data, DEFAULT_LEVEL if level is None else level))
 
 
 def size_hint(data: memoryview) -> int:
-    """Return the size that the last member's trailer states: right for one member, and a claim only."""
+    """Return the size claimed by the last member's trailer. It is unverified, and covers that member only."""
     claimed = _ISIZE.unpack_from(data, len(data) - 4)[0] if len(data) >= 18 else 0
     return int(min(claimed, _MAX_RATIO * len(data)))
 
 
 def decompress_into(data: memoryview, out: memoryview) -> int:
-    """Write all members of `data` to `out`, return the bytes written; each CRC and size is verified.
+    """Write all members of `data` to `out` and return the bytes written, after verifying each CRC and size.
 
-    Raises CorruptRecordError, also for anything after the last member, and OutputFull. Holds 256 KiB beside `out`.
+    Raises CorruptRecordError, also for bytes after the last member, and OutputFull. Allocates 256 KiB besides `out`.
     """
     at = written = 0
-    while True:  # each member
+    while True:  # for each member
         member = _decompressobj(_GZIP)
         while not member.eof:
             piece = data[at : at + _PIECE]

@@ -1,8 +1,9 @@
 """LZ4 frames as Kafka writes and reads them, with either header checksum.
 
-Blocks are read by lz4 and written by cramjam, whose fast compressor gives the bytes of Kafka's; both release the GIL.
+Blocks are decompressed by lz4 and compressed by cramjam, whose fast compressor gives the same bytes as Kafka's; both
+release the GIL.
 
-The frame is parsed here: no library writes or accepts the broken checksum, and Kafka allows less than the format does.
+The frame is parsed here, because no library supports the broken checksum, and Kafka allows less than the format does.
 Source: KIP-57, org.apache.kafka.common.compress.Lz4BlockInputStream (formerly KafkaLZ4BlockInputStream).
 """
 
@@ -22,8 +23,8 @@ from magicbyte.wire.checksum import Buffer, xxh32
 class Lz4Header(enum.Enum):
     """Which bytes the header checksum of a frame covers.
 
-    CORRECT: the frame descriptor. BROKEN: the frame's magic number too, as all Kafka versions write it in magic 0.
-    ANY: for reading only, the checksum is not looked at.
+    CORRECT: the frame descriptor. BROKEN: the frame's magic number too, as all Kafka versions write it in magic 0. ANY:
+    for reading only, the checksum is not verified.
     """
 
     CORRECT = "correct"
@@ -43,10 +44,10 @@ _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _RESERVED = 0x2
 _STORED = 1 << 31
 _UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 _MAX_RATIO = 255
-_ONE_BLOCK = struct.Struct("<7sI")  # what stands in front of the only block of a frame
+_ONE_BLOCK = struct.Struct("<7sI")  # the bytes before the only block of a frame
 _FIRST_BLOCK = _ONE_BLOCK.size
 _FRAME_OVERHEAD = 11  # header and end mark
-_BLOCK_OVERHEAD = 4 + 17  # its size, and what LZ4 may need beside a 255th of it
+_BLOCK_OVERHEAD = 4 + 17  # the size field, and the growth of an incompressible block, besides 1/255 of it
 
 _compress_block_into = cramjam.lz4.compress_block_into
 _compress_slowly = lz4.block.compress
@@ -55,9 +56,9 @@ _Error = lz4.block.LZ4BlockError
 
 
 def compress(data: Buffer, level: int | None, header: Lz4Header) -> bytes:
-    """Return one frame of independent blocks of 64 KiB; a block that does not shrink is stored.
+    """Return one frame of independent blocks of 64 KiB; incompressible blocks are stored.
 
-    Levels as in Kafka: None is the fast compressor, 1 to 12 the slow ones.
+    Levels as in Kafka: None is the fast compressor, 1 to 12 the high-compression one.
     """
     source = memoryview(data)
     out = memoryview(bytearray(frame_bound(len(source))))
@@ -65,7 +66,7 @@ def compress(data: Buffer, level: int | None, header: Lz4Header) -> bytes:
 
 
 def frame_bound(size: int, frames: int = 1) -> int:
-    """Return how many bytes frames of `size` bytes of content together need at most, while they are written."""
+    """Return an upper bound of the room needed to write frames of `size` bytes of content in total."""
     blocks = size // BLOCK + frames
     return size + size // 255 + blocks * _BLOCK_OVERHEAD + frames * _FRAME_OVERHEAD
 
@@ -73,7 +74,10 @@ def frame_bound(size: int, frames: int = 1) -> int:
 def compress_into(
     data: memoryview, out: memoryview, level: int | None = None, header: Lz4Header = Lz4Header.CORRECT
 ) -> int:
-    """Write to `out` what `compress` returns; return its size. `out` has `frame_bound` bytes, and any may change."""
+    """Write the result of `compress` to `out` and return its size.
+
+    `out` must have `frame_bound` bytes; all may change.
+    """
     if header is Lz4Header.ANY:
         raise ValueError("an LZ4 frame is written with the correct or with the broken header checksum")
     out[:7] = HEADER[header]
@@ -93,15 +97,15 @@ def compress_into(
 
 
 def compress_many(data: memoryview, sections: Iterable[Sequence[int]], out: memoryview, gap: int) -> list[int]:
-    """Write a frame for each section of `data`, from its first number to its second, `gap` bytes behind the one before.
+    """Write a frame for each section (start, end) of `data`, each `gap` bytes after the frame before.
 
-    Returns 0 and where each of them ends; the gaps are left to the caller. `out` has room for all (`frame_bound`).
+    Returns 0 and the end of each frame; the caller fills the gaps. `out` must have room for all (`frame_bound`).
     """
     bounds, header = [0], HEADER[Lz4Header.CORRECT]
     for start, stop in sections:
         at = bounds[-1] + gap
         end = at + _FIRST_BLOCK
-        if stop - start <= BLOCK:  # nearly all, without a step more than is needed
+        if stop - start <= BLOCK:  # the fast path of nearly all sections
             end += _compress_block_into(data[start:stop], out[end:], store_size=False)
         size = end - at - _FIRST_BLOCK
         if 0 < size < stop - start:
@@ -122,9 +126,10 @@ def _compress(block: memoryview, out: memoryview, level: int | None) -> int:
 
 
 def header_checksum(data: Buffer) -> Lz4Header | None:
-    """Tell whether the frame that `data` begins with has the CORRECT or the BROKEN header checksum, or neither: None.
+    """Return whether the frame at the start of `data` has the CORRECT or the BROKEN header checksum, or None for
+    neither.
 
-    Looks at the first 7 or 15 bytes only; None also when they are not there or are no LZ4 frame's.
+    Reads the first 7 or 15 bytes only; None also if they are missing or belong to no LZ4 frame.
     """
     start = bytes(data[:15])
     for kind, common in HEADER.items():
@@ -141,9 +146,9 @@ def header_checksum(data: Buffer) -> Lz4Header | None:
 
 
 def set_header_checksum(frame: memoryview, header: Lz4Header) -> bool:
-    """Give the frame that the writable `frame` begins with this header checksum in place of the other one.
+    """Change the header checksum of the frame at the start of the writable `frame` in place.
 
-    Nothing else changes. Returns whether that did; False also where `header_checksum` finds neither of them.
+    Nothing else changes. Returns whether the checksum changed; False also if `header_checksum` is None.
     """
     if header_checksum(frame) is None:
         return False
@@ -155,17 +160,17 @@ def set_header_checksum(frame: memoryview, header: Lz4Header) -> bool:
 
 
 def size_hint(data: memoryview) -> int:
-    """Return the content size that the frame states, or a guess."""
+    """Return the content size stated in the frame, or a guess."""
     if len(data) >= 15 and data[:4] == MAGIC and data[4] & _CONTENT_SIZE:
         return int(min(_UINT64.unpack_from(data, 6)[0], _MAX_RATIO * len(data)))
     return 4 * len(data)
 
 
 def decompress_into(data: memoryview, out: memoryview, header: Lz4Header) -> int:
-    """Write the content of the frame `data` to `out`, return the bytes written.
+    """Write the content of the frame `data` to `out` and return the bytes written.
 
-    Every checksum and size that the frame holds is verified. As in Kafka, nothing after the frame's end is read.
-    Raises CorruptRecordError, OutputFull. Holds a block (4 MiB) twice at most beside `out`.
+    Every checksum and size in the frame is verified. As in Kafka, bytes after the frame are ignored. Raises
+    CorruptRecordError, OutputFull. Allocates at most two blocks (4 MiB each) besides `out`.
     """
     if header in HEADER and data[:7] == HEADER[header]:
         at, flags, block_max, content_size = 7, 0x60, BLOCK, None
@@ -201,19 +206,20 @@ def decompress_into(data: memoryview, out: memoryview, header: Lz4Header) -> int
 
 
 def _decompress(block: memoryview, block_max: int, room: int, at: int) -> bytes:
-    """Return the content of a block. It is at most `room` long, or else at most `block_max` and longer than `room`."""
+    """Return the content of a block: at most `room` bytes, or, if it is longer, at most `block_max`."""
     bound = min(block_max, _MAX_RATIO * len(block))
     try:
         content: bytes = _decompress_block(block, uncompressed_size=min(bound, room))
     except _Error as error:
         if room >= bound:
             raise CorruptRecordError("lz4 block", expected="sound data", found=error, position=at) from None
-        return _decompress(block, block_max, bound, at)  # damaged, or just too long? The library does not tell
+        # the library does not distinguish damage from a block that is too long
+        return _decompress(block, block_max, bound, at)
     return content
 
 
 def _parse_header(data: memoryview, header: Lz4Header) -> tuple[int, int, int, int | None]:
-    """Return the position of the first block, the flags, the largest block, the content size if it is stated."""
+    """Return the position of the first block, the flags, the maximum block size, and the content size if stated."""
     if len(data) < 7 or data[:4] != MAGIC:
         raise CorruptRecordError("lz4 frame", expected=f"magic {MAGIC.hex()}", found=bytes(data[:7]).hex() or "nothing")
     flags, block_max_code = data[4], data[5]

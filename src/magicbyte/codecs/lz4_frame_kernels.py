@@ -1,6 +1,6 @@
-"""LZ4 frames as Kafka's own writers make them, cut into their blocks: independent ones of at most 64 KiB each.
+"""Parse LZ4 frames as Kafka's own writers make them: independent blocks of at most 64 KiB each.
 
-Any other frame is left to `codecs.lz4`, which knows all of them. Format: the LZ4 frame format description.
+`codecs.lz4` handles all other frames. Format: the LZ4 frame format description.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ FRAME_MAGIC = 0x04224D18
 FRAME_FLAGS = 0x6040  # version 1, independent blocks; at most 64 KiB each
 FRAME_HEADER = 7  # bytes: magic, flags, checksum
 FRAME_OVERHEAD = FRAME_HEADER + 4  # and the end mark
-BLOCK = 1 << 16  # bytes of content that a block has at most
+BLOCK = 1 << 16  # the maximum content of a block in bytes
 CORRECT, BROKEN, ANY = 0x82, 0x1A, -1  # checksums of such headers, as `codecs.lz4.Lz4Header`
-STORED = 1 << 31  # in the word in front of a block: it is not compressed
+STORED = 1 << 31  # flag in the word before a block: it is not compressed
 MALFORMED = -1
 
 
 @kernel
 def first_block(data: Bytes, at: int, end: int, checksum: int, other: int) -> int:
-    """Return the position of the first block of the frame at `at`, or MALFORMED if it has another kind of header.
+    """Return the position of the first block of the frame at `at`, or MALFORMED for another kind of header.
 
-    `checksum` and `other` are those that the header may have; ANY: it is not looked at.
+    `checksum` and `other` are the allowed header checksums; ANY skips the check.
     """
     if end - at < FRAME_OVERHEAD or load_u32(data, at) != FRAME_MAGIC:
         return MALFORMED
@@ -36,9 +36,9 @@ def first_block(data: Bytes, at: int, end: int, checksum: int, other: int) -> in
 
 @kernel
 def next_block(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the word in front of the block at `at`, 0 for the end mark, and where the block's bytes begin.
+    """Return the word before the block at `at` (0 for the end mark) and the position of the block's bytes.
 
-    MALFORMED for both unless they lie within `end` and are no more than a block may have.
+    MALFORMED for both if the block extends past `end` or is larger than allowed.
     """
     if end - at < 4:
         return MALFORMED, MALFORMED
@@ -52,9 +52,9 @@ def next_block(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 @kernel
 def long_size(data: Bytes, at: int, end: int, size: int) -> tuple[int, int]:
-    """Go on with a size of which a token says the largest, 15: bytes at `at` are added, up to one that is not 255.
+    """Read the extra bytes at `at` of a size whose token field is 15, up to the first that is not 255.
 
-    Returns the size, and the position behind it: MALFORMED where they are not all in front of `end`.
+    Returns the size and the position after it, which is MALFORMED if the bytes extend past `end`.
     """
     more = 255
     while more == 255:

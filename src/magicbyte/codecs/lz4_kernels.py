@@ -1,9 +1,9 @@
-"""LZ4 frames read with a note of what repeats in them, and written again without a search: the notes say where to look.
+"""Read LZ4 frames with a record of their matches, and write the content again without searching for matches.
 
-Data that changed its form only, records in another message format say, repeats itself where it did before. So the
-matches of the old blocks are taken as hints: each is moved to where its bytes are now, compared there byte by byte and,
-if it holds, written. A wrong hint costs compression, never correctness. Source: LZ4's descriptions of its frames and
-blocks; what Kafka allows of them is in magicbyte.codecs.lz4.
+Data that only changed its form, for instance records in another message format, repeats itself where it did before. So
+the matches of the old blocks serve as hints: each is moved to the new position of its bytes, compared there byte by
+byte and, if it holds, written. A wrong hint costs compression, never correctness. Source: LZ4's descriptions of its
+frames and blocks; magicbyte.codecs.lz4 has the subset that Kafka allows.
 """
 
 from __future__ import annotations
@@ -33,33 +33,34 @@ from magicbyte.compiled.primitives import (
 
 # ---- statuses
 DONE = 0
-FULL = 1  # `out` or `matches` is
-ODD = 2  # damaged, or of a kind that magicbyte.codecs.lz4 is left to deal with
+FULL = 1  # no room in `out` or `matches`
+ODD = 2  # damaged, or of a kind that is left to magicbyte.codecs.lz4
 
-# ---- what `state` holds
-AT = 0  # position behind what was written
-COUNT = 1  # matches noted or used, in all
+# ---- fields of `state`
+AT = 0  # position after the last byte written
+COUNT = 1  # matches recorded or used in total
 LEAD = 2  # leads used
 STATE = 3
 
 # ---- fields of a match
-POSITION = 0  # where it begins in the content of its frame
+POSITION = 0  # its position in the content of its frame
 LENGTH = 1
 DISTANCE = 2  # how far back the same bytes are
 MATCH = 3
 
 GONE = -(1 << 30)
-"""A move is the position of an old byte in the new data less its old one. Below GONE it is not there, and GONE less
-the move says how many bytes further on the next one is that is."""
+"""A move is the new position of an old byte less its old one. A move of GONE or below means that the byte was removed;
+GONE less the move is the distance to the next remaining byte.
+"""
 
 LEAST_MATCH = 4
-LAST_LITERALS = 5  # a block ends in that many literals
-LAST_MATCH = 12  # no match begins so near the end of a block
-BLOCK_OVERHEAD = 40  # its size, and what it may grow by, apart from a 255th
+LAST_LITERALS = 5  # a block ends in this many literals
+LAST_MATCH = 12  # no match begins closer to the end of a block
+BLOCK_OVERHEAD = 40  # its size field, and the possible growth, besides 1/255 of it
 
 
 def room(size: int, frames: int) -> int:
-    """Return how many bytes frames of `size` bytes of content together may have."""
+    """Return an upper bound of the size of frames of `size` bytes of content in total."""
     return size + size // 255 + size // BLOCK * BLOCK_OVERHEAD + frames * (FRAME_OVERHEAD + BLOCK_OVERHEAD)
 
 
@@ -67,10 +68,10 @@ def room(size: int, frames: int) -> int:
 def read_block(
     data: Bytes, at: int, end: int, content: int, out: MutableBytes, room: int, matches: Int32s, state: Int64s
 ) -> int:
-    """Decompress the block from `at` to `end` to position state[AT] of `out`, no further than `room`; see `read_frame`.
+    """Decompress the block from `at` to `end` to position state[AT] of `out`, at most up to `room`; see `read_frame`.
 
-    Its matches are noted from matches[state[COUNT] * MATCH] on, with positions that count from `content`. Sets
-    state[AT] and state[COUNT] if it is DONE; else it returns FULL or ODD.
+    Its matches are recorded from matches[state[COUNT] * MATCH] on, with positions that count from `content`. Sets
+    state[AT] and state[COUNT] if it returns DONE; otherwise it returns FULL or ODD.
     """
     start = to = state[AT]
     count, last_in, last_out = state[COUNT] * MATCH, end - 20, room - 48
@@ -146,10 +147,10 @@ def read_frame(
     matches: Int32s,
     state: Int64s,
 ) -> int:
-    """Decompress a frame like those that Kafka's Java classes write, from `at` to `end`, with that header `checksum`.
+    """Decompress a frame like those of Kafka's Java classes, from `at` to `end`, with that header `checksum` (-1: any).
 
-    -1 for that: any. Its content goes to position state[AT] of `out`, and no further than `room`; what follows it there
-    may change. Shapes: matches (n * MATCH,), state (STATE,); otherwise as `read_block`.
+    The content goes to position state[AT] of `out`, at most up to `room`; bytes after it may change. Shapes: matches (n
+    * MATCH,), state (STATE,); otherwise as `read_block`.
     """
     content = state[AT]
     at = first_block(data, at, end, checksum, checksum)
@@ -176,7 +177,7 @@ def read_frame(
 
 @kernel
 def shared(data: Bytes, at: int, other: int, end: int) -> int:
-    """Return how many bytes from `at` to at most `end` are those from `other` on, which is before `at`."""
+    """Return how many bytes from `at`, at most up to `end`, equal those from `other` on, which is before `at`."""
     place = at
     while end - place >= 8:
         unlike = load_i64(data, place) ^ load_i64(data, other)
@@ -199,7 +200,7 @@ def shared(data: Bytes, at: int, other: int, end: int) -> int:
 
 @kernel
 def store_length(out: MutableBytes, at: int, rest: int) -> int:
-    """Write what of a length does not fit into its half of the token; return the position behind it."""
+    """Write the part of a length that exceeds its half of the token; return the position after it."""
     while rest >= 255:
         store_i8(out, at, 255)
         rest -= 255
@@ -210,7 +211,9 @@ def store_length(out: MutableBytes, at: int, rest: int) -> int:
 
 @kernel
 def store_literals(data: Bytes, start: int, end: int, token: int, out: MutableBytes, at: int) -> int:
-    """Write a token, its lower half given, and the literals from `start` to `end`; return the position behind them."""
+    """Write a token with the given lower half, and the literals from `start` to `end`; return the position after
+    them.
+    """
     size = end - start
     store_i8(out, at, min(size, 15) << 4 | token)
     at += 1
@@ -222,7 +225,7 @@ def store_literals(data: Bytes, start: int, end: int, token: int, out: MutableBy
 
 @kernel
 def store_match(data: Bytes, anchor: int, place: int, size: int, distance: int, out: MutableBytes, at: int) -> int:
-    """Write the literals from `anchor` to `place` and a match there; return the position behind it."""
+    """Write the literals from `anchor` to `place` and a match there; return the position after it."""
     size -= LEAST_MATCH
     at = store_literals(data, anchor, place, min(size, 15), out, at)
     store_i8(out, at, distance)
@@ -245,12 +248,12 @@ def write_block(
     at: int,
     state: Int64s,
 ) -> int:
-    """Write the bytes of `data` from `start` to `end` as an LZ4 block to position `at` of `out`: BLOCK at most.
+    """Write `data` from `start` to `end`, at most BLOCK bytes, as an LZ4 block to position `at` of `out`.
 
-    Hints are the matches of the old data from state[COUNT] to `count`, whose bytes have gone where `moves` says.
-    `leads` are more of them: positions in `data` in order, from leads[state[LEAD]] on, each of which may repeat what is
-    at the one `period` before it; the last is behind all data. State is left as the block that follows needs it. There
-    is room for the size of the data, a 255th of it and 32 bytes more. Returns the position behind the block.
+    Hints are the matches of the old data from state[COUNT] to `count`, whose bytes moved as `moves` says. `leads` are
+    further hints: ascending positions in `data` from leads[state[LEAD]] on, each of which may repeat the bytes one
+    `period` before it; the last one is after all data. State is left as the next block needs it. `out` must have room
+    for the data, 1/255 of it and 32 bytes more. Returns the position after the block.
     """
     anchor, last, stop = start, end - LAST_MATCH, end - LAST_LITERALS
     lead, hint = state[LEAD], state[COUNT]
@@ -260,7 +263,7 @@ def write_block(
         position, size = matches[as_index(hint * MATCH + POSITION)], matches[as_index(hint * MATCH + LENGTH)]
         distance = matches[as_index(hint * MATCH + DISTANCE)]
         behind = position + size
-        # Nearly all matches: short, not cut by bytes that are gone.
+        # The fast path of nearly all matches: short, and none of their bytes removed.
         move, other = moves[as_index(position)], moves[as_index(position - distance)]
         place, back = position + move, distance + move - other
         literals = place - anchor
@@ -312,7 +315,7 @@ def write_block(
             if size >= LEAST_MATCH:
                 at = store_match(data, anchor, place, size, back, out, at)
                 anchor = place + size
-        if behind - position >= LEAST_MATCH:  # the block is full: the next begins with this hint
+        if behind - position >= LEAST_MATCH:  # the block is full: the next one begins with this hint
             break
         hint += 1
     state[LEAD], state[COUNT] = lead, hint
@@ -343,10 +346,10 @@ def write_frame(
     at: int,
     state: Int64s,
 ) -> int:
-    """Write the bytes of `data` from `start` to `end` as an LZ4 frame to position `at` of `out`.
+    """Write `data` from `start` to `end` as an LZ4 frame to position `at` of `out`.
 
-    `checksum`: that of its header. Hints as in `write_block`, from state[COUNT] on. A block that does not shrink is
-    stored. There is room for what `write_block` needs, for each block. Returns the position behind the frame.
+    `checksum`: that of its header. Hints as in `write_block`, from state[COUNT] on. Incompressible blocks are stored.
+    `out` must have the room that `write_block` needs, for each block. Returns the position after the frame.
     """
     store_i32(out, at, FRAME_MAGIC)
     store_i8(out, at + 4, FRAME_FLAGS >> 8)

@@ -1,12 +1,12 @@
-"""LZ4 frames of many batches at once, without a call for each: those that Kafka's own writers make.
+"""Decompress the LZ4 frames of many batches in one call, if they are like those of Kafka's own writers.
 
-Any other frame, and a damaged one, is left to `codecs.lz4`, which knows all of them and says what is wrong. The blocks
-are read here because a call of a library for each, and the copy of what it returns, takes as long as the reading.
-Format: the LZ4 block format description.
+All other frames, and damaged ones, are left to `codecs.lz4`, which describes the damage. The blocks are decompressed
+here because a library call per block, and the copy of its result, takes as long as the decompression. Format: the LZ4
+block format description.
 
-Blocks have three loops for sequences that are usual, one beside the other, because one for all would cost a fifth. For
-records of 100 bytes: `read_rest` takes 30 ns a record, `read_two` 25, the one in `lz4_kernels`, which notes each match
-as well, 37. Frames, sizes of more than 15 and their limits are read in one place, `lz4_frame_kernels`.
+There are three separate loops for usual sequences, because one for all would cost a fifth. For records of 100 bytes:
+`read_rest` takes 30 ns a record, `read_two` 25, the one in `lz4_kernels`, which also records each match, 37. Frames,
+sizes above 15 and their limits are parsed in one place, `lz4_frame_kernels`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from magicbyte.compiled.primitives import (
     store_i64,
 )
 
-SPARE = 64  # bytes behind a frame's content that the output must have
-_MARGIN = 96  # in input and output, for a usual sequence that is read without a look at the ends
+SPARE = 64  # spare bytes that the output must have after a frame's content
+_MARGIN = 96  # distance from the ends of input and output at which a usual sequence needs no bounds checks
 
 
 @kernel
 def read_sequence(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: int, begin: int) -> tuple[int, int]:
-    """Write what one sequence of a block stands for to `out` from `to` on, and nothing beyond `stop`.
+    """Write the content of one sequence of a block to `out` from `to` on, but nothing after `stop`.
 
-    The block ends at `end`, its content begins at `begin`. Returns the position behind the sequence, or MALFORMED, and
-    where what was written ends.
+    The block ends at `end`; its content begins at `begin`. Returns the position after the sequence, or MALFORMED, and
+    the end of the written bytes.
     """
     token = load_u8(data, at)
     at += 1
@@ -55,7 +55,7 @@ def read_sequence(data: Bytes, at: int, end: int, out: MutableBytes, to: int, st
         return MALFORMED, to
     if size > 32 or stop - to >= 32:
         copy_bytes(out, to, data, at, size)
-    else:  # that would be free to write 32 bytes
+    else:  # `copy_32s` could write 32 bytes past `stop`
         for place in range(size):
             out[as_index(to + place)] = data[as_index(at + place)]
     at += size
@@ -72,7 +72,7 @@ def read_sequence(data: Bytes, at: int, end: int, out: MutableBytes, to: int, st
         if at < 0:
             return MALFORMED, to
     if back == 0 or back > to - begin or size > stop - to or at >= end:
-        return MALFORMED, to  # a block ends in literals
+        return MALFORMED, to  # a block must end in literals
     if back >= 32 and size + 32 <= stop - to:
         copy_32s(out, to, out, to - back, size)
     else:
@@ -83,7 +83,7 @@ def read_sequence(data: Bytes, at: int, end: int, out: MutableBytes, to: int, st
 
 @kernel
 def read_rest(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: int, begin: int) -> int:
-    """As `read_block`, from the sequence at `at` of a block on whose content begins at `begin`."""
+    """Decompress a block as `read_block` does, from the sequence at `at` on; its content begins at `begin`."""
     safe_at, safe_to = end - _MARGIN, stop - _MARGIN
     while at < end:
         while at < safe_at and to < safe_to:
@@ -91,7 +91,7 @@ def read_rest(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: 
             size, after, place = (token & 15) + 4, to + (token >> 4), at + (token >> 4)
             back = load_u8(data, place + 1) | (load_u8(data, place + 2) << 8)
             source = after - back
-            # nearly all: few literals, a short match that is not too near
+            # the usual sequence: few literals, and a short match that is not too near
             if not likely((token < 240) & (size <= 16) & (back >= 8) & (source >= begin)):
                 break
             copy_16s(out, to, data, at + 1, 16)
@@ -106,9 +106,9 @@ def read_rest(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: 
 
 @kernel
 def read_block(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: int) -> int:
-    """Write the content of the block in the bytes from `at` to `end` to `out` from `to` on, and nothing beyond `stop`.
+    """Write the content of the block from `at` to `end` to `out` from `to` on, but nothing after `stop`.
 
-    Returns where it ends, MALFORMED also where it would go beyond `stop`.
+    Returns the end of the content, or MALFORMED, also for content that extends past `stop`.
     """
     if at >= end:
         return MALFORMED
@@ -129,10 +129,11 @@ def read_two(
     other_stop: int,
     ends: Int64s,
 ) -> int:
-    """Do what `read_block` does for two blocks at once: where each sequence begins is known only when the one before
-    was looked at, and while the processor waits for that of one block it works on the other.
+    """Decompress two blocks at once, as `read_block` does for one.
 
-    Puts what `read_block` returns into `ends`, and returns 0, or MALFORMED if one is: `ends` says nothing then.
+    The start of a sequence is known only after the one before was parsed. With two independent chains the processor
+    works on one block while it waits for the other. Stores the results of `read_block` in `ends` and returns 0, or
+    returns MALFORMED if one is, and `ends` is undefined.
     """
     begin, other_begin = to, other_to
     safe_at, safe_to = end - _MARGIN, stop - _MARGIN
@@ -181,11 +182,11 @@ def read_two(
 def read_frames(
     data: Bytes, places: Int64s, stride: int, any_header: int, out: MutableBytes, to: int, limit: int
 ) -> int:
-    """Decompress frames to `out` from position `to` on, one behind the other, none to more than `limit` bytes.
+    """Decompress frames to `out` from position `to` on, one after the other, each of at most `limit` bytes.
 
-    Shapes: places (n * stride,); places[i * stride] and the next one are begin and end of a frame in `data`, and become
-    those of its content in `out`. Returns how many frames are done: up to the first that is not as Kafka's writers
-    make them (with `any_header`, of both header checksums), is damaged, or does not fit.
+    Shapes: places (n * stride,); places[i * stride] and the next one are start and end of a frame in `data`, and become
+    those of its content in `out`. Returns the number of frames done, up to the first that is unlike Kafka's (with
+    `any_header`, of both header checksums), is damaged, or does not fit.
     """
     room = len(out) - SPARE
     for place in range(0, len(places), stride):

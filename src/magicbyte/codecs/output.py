@@ -1,10 +1,11 @@
-"""What all four codecs share: the signal that the output does not fit."""
+"""The exception with which all four codecs signal that the output does not fit."""
 
 
 class OutputFull(Exception):  # noqa: N818  (a signal to come back with more room, no fault of the data)
-    """The decompressed data does not fit into the buffer that was given; nothing says yet how long it would be.
+    """The decompressed data does not fit into the given buffer; its size is still unknown.
 
-    `needed` is a size in bytes that the data itself claims: a hint, never to be allocated unchecked. 0 when unknown.
+    `needed` is the size in bytes that the data itself claims: a hint that must not be allocated unchecked. 0 if
+    unknown.
     """
 
     def __init__(self, needed: int = 0) -> None:

@@ -1,7 +1,4 @@
-"""Snappy as Kafka frames it: xerial streams of raw blocks, or one raw block. cramjam releases the GIL.
-
-Source: org.xerial.snappy.SnappyInputStream and SnappyOutputStream.
-"""
+"""Snappy as Kafka frames it: xerial streams of raw blocks, or one raw block. cramjam releases the GIL."""
 
 import struct
 
@@ -15,7 +12,7 @@ MAGIC = b"\x82SNAPPY\x00"
 HEADER = MAGIC + struct.pack(">ii", 1, 1)  # version, and the lowest version that can read it; readers ignore both
 BLOCK = 32 << 10  # input bytes per block; Java clients 0.8.2 to 0.10.2 used 1 KiB
 _LENGTH = struct.Struct(">I")
-_MAGIC_AS_LENGTH = _LENGTH.unpack_from(MAGIC)[0]  # as a length it would be negative, so it marks another stream
+_MAGIC_AS_LENGTH = _LENGTH.unpack_from(MAGIC)[0]  # negative as a length, so it must be the header of another stream
 _MAX_RATIO = 22  # a 3-byte copy element yields at most 64 bytes
 
 _decompress_raw_into = cramjam.snappy.decompress_raw_into
@@ -38,7 +35,7 @@ def compress(data: Buffer) -> bytes:
 
 
 def _claimed_size(block: memoryview) -> int:
-    """Return the decompressed size that a raw block begins with: a varint below 2**32. Raises CorruptRecordError."""
+    """Return the decompressed size at the start of a raw block: a varint below 2**32. Raises CorruptRecordError."""
     size = 0
     for i, byte in enumerate(block[:5]):
         size |= (byte & 0x7F) << 7 * i
@@ -57,10 +54,7 @@ def size_hint(data: memoryview) -> int:
 
 
 def decompress_into(data: memoryview, out: memoryview) -> int:
-    """Write the stream or raw block `data` to `out`, return the bytes written.
-
-    Raises CorruptRecordError, OutputFull.
-    """
+    """Write the content of the stream or raw block `data` to `out` and return the bytes written."""
     if data[:8] != MAGIC:
         return _block_into(data, out)
     end = len(data)

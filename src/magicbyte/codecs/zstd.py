@@ -1,7 +1,7 @@
 """Zstandard frames. The library releases the GIL.
 
-Kafka writes frames without their content size, from a stream. The frames are walked here first, block by block: the
-library's streams do not tell a cut frame from a whole one, and allocate whatever window a header asks for.
+Kafka writes frames without their content size, from a stream. The frames are walked here first, block by block, because
+the library's streams do not distinguish a cut frame from a whole one, and allocate any window that a header asks for.
 Source: RFC 8878.
 """
 
@@ -25,14 +25,14 @@ MAGIC = 0xFD2FB528
 _SKIPPABLE, _SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _UINT16, _UINT32, _UINT64 = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
 _MAX_WINDOW = 1 << 27  # as in Kafka and the zstd command: level 22 needs it
-_SMALL_WINDOW = 1 << 23  # up to here the window is the library's to allocate; level 19's
+_SMALL_WINDOW = 1 << 23  # the largest window that the library may allocate; that of level 19
 _MAX_BLOCK = 128 << 10
 _RLE, _RESERVED = 1, 3
 _SINGLE_SEGMENT, _CHECKSUM = 0x20, 0x04
 
 
-# The library's contexts that nobody uses now: they cost more to make than a small batch to read, and serve one thread
-# at a time. Whoever takes one puts it back; single operations of a list are atomic.
+# Idle contexts of the library. They cost more to create than a small batch takes to read, and serve one thread at a
+# time. A user pops one and appends it afterwards; single operations of a list are atomic.
 _decompressors: list[zstandard.ZstdDecompressor] = []
 _compressors: dict[int, list[zstandard.ZstdCompressor]] = {}
 
@@ -52,8 +52,9 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 class ZstdFile(io.RawIOBase):
-    """What the frames of a file hold, from its position on, as a file that is read once. Memory: one window, at most
-    128 MiB. Frames that are cut end without an error: whoever reads knows how much there should be.
+    """The content of a file's zstd frames, from its current position on, as a file that is read once.
+
+    Memory: one window, at most 128 MiB. A cut frame ends without an error, so the reader must know the expected size.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -74,7 +75,7 @@ class ZstdFile(io.RawIOBase):
 
 
 def size_hint(data: memoryview) -> int:
-    """Return the content size that the first frame states, if it does and is credible, or a guess."""
+    """Return the content size that the first frame states, if it is credible, or a guess."""
     try:
         size = zstandard.frame_content_size(data)
     except zstandard.ZstdError:
@@ -83,22 +84,23 @@ def size_hint(data: memoryview) -> int:
 
 
 def decompress_into(data: memoryview, out: memoryview) -> int:
-    """Write the content of all frames of `data` to `out`, return the bytes written; checksums are verified.
+    """Write the content of all frames of `data` to `out` and return the bytes written; checksums are verified.
 
-    Raises CorruptRecordError, OutputFull. Beside `out` the library holds a window: at most 8 MiB, or the size of `out`.
+    Raises CorruptRecordError, OutputFull. The library allocates a window besides `out`: at most 8 MiB, or the size of
+    `out`.
     """
     unused = _decompressors
     if large := _large_windows(data, len(out)):
         data = _with_windows_up_to(data, large, len(out) + 2 * _MAX_BLOCK)
-        unused = []  # none that is kept: it would keep the window
+        unused = []  # a fresh context, because a kept one would keep its window
     try:
         decompressor = unused.pop()
     except IndexError:
         decompressor = zstandard.ZstdDecompressor()
     try:
         reader = decompressor.stream_reader(data, read_across_frames=True)
-        written = reader.readinto(out) if len(out) else 0  # the library fails without any room
-        if written == len(out) and reader.read(1):  # also reads the checksum, when the content just filled `out`
+        written = reader.readinto(out) if len(out) else 0  # the library fails if there is no room at all
+        if written == len(out) and reader.read(1):  # if the content just filled `out`, this verifies the checksum
             raise OutputFull
     except zstandard.ZstdError as error:
         raise CorruptRecordError("zstd data", expected="sound frames", found=error) from None
@@ -110,7 +112,7 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
 def _large_windows(data: memoryview, room: int) -> list[int]:
     """Walk all frames; return the positions of window descriptors over 8 MiB.
 
-    Raises CorruptRecordError, and OutputFull if one frame alone states that it holds more than `room` bytes.
+    Raises CorruptRecordError, and OutputFull if one frame states a content of more than `room` bytes.
     """
     at, end = 0, len(data)
     large = []
@@ -160,7 +162,7 @@ def _large_windows(data: memoryview, room: int) -> list[int]:
 
 
 def _stated_size(data: memoryview, at: int, descriptor: int) -> int:
-    """Return the content size in a frame header, 0 if there is none."""
+    """Return the content size in a frame header, 0 if it has none."""
     match descriptor >> 6:
         case 0:
             return data[at] if descriptor & _SINGLE_SEGMENT else 0
@@ -178,9 +180,9 @@ def _window(descriptor: int) -> int:
 
 
 def _with_windows_up_to(data: memoryview, positions: list[int], size: int) -> memoryview:
-    """Return a copy of `data` whose windows are as small as content of `size` bytes allows: no match reaches further.
+    """Return a copy of `data` with windows reduced to content of `size` bytes, beyond which no match can reach.
 
-    So a frame of level 22, whose writer did not know how little would come, costs no 128 MiB.
+    A frame of level 22 with little content, written as a stream, then needs no window of 128 MiB.
     """
     descriptor = next(code for code in range(256) if _window(code) >= size)
     copy = bytearray(data)

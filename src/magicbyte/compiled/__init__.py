@@ -1,1 +1,1 @@
-"""Loops that compile: the kernel decorator, its images, and the primitives that kernels are made of."""
+"""Compiled loops: the kernel decorator, machine-code images, and the primitives that kernels use."""

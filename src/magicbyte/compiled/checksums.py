@@ -1,4 +1,4 @@
-"""CRC-32 and CRC-32C for kernels: by carry-less multiplication where the processor has it, else by tables."""
+"""CRC-32 and CRC-32C for kernels: by carry-less multiplication if the processor has it, else by tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def crc32_of(data: Bytes, start: int, end: int, table: Int32s) -> int:
 
 
 def crc32_wide(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """As `crc32_of`, for 4 bytes or more with 64 in front of them in the buffer; never a call in compiled code."""
+    """Return the CRC-32 as `crc32_of` does, for at least 4 bytes with 64 before them in the buffer. Always inlined."""
     return checksum.crc32(data[start:end])
 
 
@@ -48,13 +48,15 @@ def _reflected(value: int, bits: int) -> int:
 
 
 def _first_half(crc: int) -> int:
-    """Return the 32 bits of `crc`, bytes reversed, as the upper half of 64, where the first bytes are loaded to."""
+    """Return the 32 bits of `crc`, bytes reversed, as the upper half of 64 bits, into which the first bytes are
+    loaded.
+    """
     return ((crc & 0xFF) << 56) | ((crc & 0xFF00) << 40) | ((crc & 0xFF0000) << 24) | (((crc >> 24) & 0xFF) << 32)
 
 
 @kernel
 def _crc_by_table(data: Bytes, at: int, end: int, crc: int, table: Int32s) -> int:
-    """Go on with the inverted CRC `crc` over the bytes from `at` to `end`: 16, 8, 4 and then 1 at a time."""
+    """Continue the inverted CRC `crc` over the bytes from `at` to `end`: 16, 8, 4 and then 1 at a time."""
     while end - at >= 16:
         a, b = load_i64(data, at) ^ _first_half(crc), load_i64(data, at + 8)
         crc = (
@@ -111,29 +113,29 @@ def _first_half_compiled() -> Any:
 
 @kernel
 def _crc_tables_only(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC of the bytes from `start` to `end`: of the polynomial that the table is of."""
+    """Return the CRC of the bytes from `start` to `end` for the polynomial of `table`."""
     rest: int = _crc_by_table(data, start, end, 0xFFFFFFFF, table)
     return rest ^ 0xFFFFFFFF
 
 
 def _crc32_narrow(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32 of the bytes from `start` to `end`: at least 4, and 16 in front of them are in the buffer."""
+    """Return the CRC-32 of at least 4 bytes from `start` to `end`; the buffer must have 16 bytes before them."""
     return checksum.crc32(data[start:end])
 
 
 def _crc32c_wide(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """As `_crc32c_narrow`, with 64 bytes in front."""
+    """Return the CRC-32C as `_crc32c_narrow` does, with 64 bytes before `start`."""
     return checksum.crc32c(data[start:end])
 
 
 def _crc32c_narrow(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """As `_crc32_narrow`, for CRC-32C."""
+    """Return the CRC-32C as `_crc32_narrow` does the CRC-32."""
     return checksum.crc32c(data[start:end])
 
 
 @kernel
 def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """Return the CRC-32 of the bytes from `start` to `end`, by carry-less multiplication where that is possible."""
+    """Return the CRC-32 of the bytes from `start` to `end`, by carry-less multiplication where possible."""
     if start >= 64 and end - start >= 4:
         return crc32_wide(data, start, end, table)
     if start >= 16 and end - start >= 4:
@@ -144,7 +146,7 @@ def _crc32_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
 
 @kernel
 def _crc32c_folded(data: Bytes, start: int, end: int, table: Int32s) -> int:
-    """As `_crc32_folded`, for CRC-32C."""
+    """Return the CRC-32C as `_crc32_folded` does the CRC-32."""
     if start >= 64 and end - start >= 4:
         return _crc32c_wide(data, start, end, table)
     if start >= 16 and end - start >= 4:
@@ -163,12 +165,12 @@ def _power(polynomial: int, exponent: int) -> int:
 
 
 def _folding(polynomial: int, bits: int) -> list[int]:
-    """Return what the two halves of 128 bits are multiplied with to move them `bits` further."""
+    """Return the factors of the two halves of 128 bits that move them `bits` further."""
     return [_power(polynomial, bits + 32) << 1, _power(polynomial, bits - 32) << 1]
 
 
 def _reduction(polynomial: int) -> tuple[int, int, int]:
-    """Return x**64 modulo the polynomial, it, and x**64 divided by it, all reflected: for the last steps."""
+    """Return the constants of the last reduction: x**64 mod P, P, and x**64 div P, all reflected."""
     whole = (1 << 32) | polynomial
     rest, quotient = 1 << 64, 0
     for bit in range(32, -1, -1):
@@ -181,11 +183,11 @@ def _reduction(polynomial: int) -> tuple[int, int, int]:
 def _fold_body(polynomial: int, parts: int) -> Any:
     """Return the LLVM body of a CRC by carry-less multiplication, in vectors of `parts` (1, 2, 4) times 128 bits.
 
-    The bytes are taken as if zeros stood in front of them, which change nothing, up to a whole number of vectors; so
-    the first load begins up to a vector before `start`. What a CRC begins with is added to the first four bytes.
+    The input is extended to whole vectors by zeros before its start, which do not change the CRC; so the first load
+    begins up to a vector before `start`. The initial CRC value is added to the first four bytes.
 
-    Source: Gopal, Ozturk, Guilford and others, Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
-    (Intel, 2009).
+    Source: Gopal, Ozturk, Guilford and others, Fast CRC Computation for Generic Polynomials Using PCLMULQDQ (Intel,
+    2009).
     """
     from llvmlite import ir
     from numba.core import cgutils as untyped
@@ -309,9 +311,9 @@ def _fold_body(polynomial: int, parts: int) -> Any:
 
 
 def _carry_less_parts() -> int:
-    """Return how many times 128 bits the processor multiplies without carry at once; 0: it does not.
+    """Return how many 128-bit lanes the processor's carry-less multiplication has; 0 without that instruction.
 
-    The processor that machine code is made for: this one, except where the package's own code is made.
+    For the target processor of the machine code: this one, or that of the shipped code being made.
     """
     import platform
 
@@ -328,7 +330,9 @@ def _carry_less_parts() -> int:
 
 
 def _folding_body(polynomial: int, most: int) -> Any:
-    """Return the machine form of a CRC in vectors of `most` parts at most; by tables where nothing is multiplied."""
+    """Return the machine form of a CRC in vectors of at most `most` lanes, or by tables if there is no such
+    instruction.
+    """
     parts = min(most, _carry_less_parts())
     if not parts:
         return _crc_tables_only

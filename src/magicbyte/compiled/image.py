@@ -1,10 +1,10 @@
-"""Machine code of kernels as files, loaded again without Numba: importing that takes a quarter of a second and 80 MB.
+"""Machine code of kernels in files that load without Numba, whose import takes a quarter of a second and 80 MB.
 
-These are made on the machine where they are used; `shipped.py` has those that come with the package.
+Images are made on the machine where they are used; `shipped.py` has those that come with the package.
 
-An image is an object file with one function, which takes the place of 64-bit words: room for the results, then the
-arguments, of an array the place of numpy's object, where the function finds what Numba's own calls find there. Numba
-makes the code, LLVM alone loads it. Only on Linux, where this was tried; elsewhere, and where the code or those objects
+An image is an object file with one function. Its parameter is the address of 64-bit words: room for the results, then
+the arguments. An array is passed as the address of the NumPy object, in which the function finds data and shape. Numba
+makes the code; LLVM alone loads it. Only on Linux, where this was tested. Elsewhere, and if the code or those objects
 are not as expected, kernels come from Numba's own cache.
 """
 
@@ -19,35 +19,36 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# numpy's PyArrayObject: bytes in front of its fields
+# Offsets of fields in NumPy's PyArrayObject, in bytes.
 _DATA, _DIMENSIONS, _SHAPE, _FLAGS = 16, 24, 32, 64
 _CONTIGUOUS, _WRITEABLE = 1, 0x400
-_OTHER_ARRAY = 1  # what the code returns for one that it cannot take
-_RESULTS = 2  # words: no kernel returns more
+_OTHER_ARRAY = 1  # the code's result for an array that it cannot take
+_RESULTS = 2  # words: no kernel returns more values
 _ENTRY = "magicbyte_kernel"
-_FREES = "NRT_MemInfo_call_dtor"  # called for arrays that Numba owns: never for ours
+_FREES = "NRT_MemInfo_call_dtor"  # called for arrays that Numba owns, never for ours
 _OF_LIBC = {"memcpy", "memmove", "memset"}
-_CHECKSUM = struct.Struct("<I")  # CRC-32 of the object file, in front of it: LLVM ends the process over a damaged one
+# CRC-32 of the object file, stored before it, because LLVM ends the process on a damaged one
+_CHECKSUM = struct.Struct("<I")
 
 
 class Array(NamedTuple):
-    """An argument that is an array: numpy's name of its type, and whether the kernel writes to it."""
+    """An array argument: NumPy's name of its type, and whether the kernel writes to it."""
 
     type: str
     is_written: bool
 
 
 class Signature(NamedTuple):
-    """What a kernel takes, None for an integer, and how many integers it returns: at most 2."""
+    """The parameters of a kernel (None for an integer), and how many integers it returns: at most 2."""
 
     takes: tuple[Array | None, ...]
     results: int
 
 
 class Image:
-    """A kernel's machine code: call it with arrays of the annotated types and integers, as the kernel itself.
+    """A kernel's machine code, called with integers and arrays of the annotated types like the kernel itself.
 
-    The GIL is released meanwhile.
+    The GIL is released during the call.
     """
 
     def __init__(self, address: int, name: str, signature: Signature) -> None:
@@ -61,15 +62,16 @@ class Image:
         self._is_single = signature.results == 1
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run it. Raises TypeError for arguments of other types."""
+        """Run the code. Raises TypeError for arguments of other types."""
         words = list(arguments)
         for at, dtype in self._arrays:
             array = words[at]
-            if array.dtype is not dtype and array.dtype != dtype:  # mostly it is: comparing takes longer
+            # identity first, because comparing dtypes takes longer
+            if array.dtype is not dtype and array.dtype != dtype:
                 raise TypeError(f"{self.__name__}: an array of {array.dtype} where {dtype} belongs")
             words[at] = id(array)
-        # The code writes its results into these bytes, which nobody else has. Every other kind of memory that ctypes
-        # takes costs some microseconds more, which is what small kernels take.
+        # The code writes its results into these bytes, to which nothing else refers. Every other kind of memory that
+        # ctypes accepts costs some microseconds more, which is as long as a small kernel takes.
         room = self._pack(0, 0, *words)
         if self._call(room):
             raise TypeError(f"{self.__name__}: an array of more dimensions, not contiguous, or not to be written to")
@@ -79,10 +81,10 @@ class Image:
 
 @cache
 def supported() -> bool:
-    """Say whether images work here: Linux, 64 bits, and numpy's objects are laid out as the code presumes."""
+    """Return whether images work here: Linux, 64 bits, and NumPy's objects have the layout that the code assumes."""
     import numpy as np
 
-    # Elsewhere than in CPython `id` is no address: looking there could end the process.
+    # In other implementations than CPython `id` is no address, and reading there could end the process.
     if sys.platform != "linux" or sys.maxsize < 1 << 32 or sys.implementation.name != "cpython":
         return False
     probe = np.arange(3, dtype=np.uint8)
@@ -97,7 +99,7 @@ def supported() -> bool:
 
 @cache
 def machine() -> str:
-    """Return the name of what machine code depends on, apart from its source: LLVM and the processor."""
+    """Return the name of LLVM's version and the processor, on which the machine code depends besides its source."""
     from llvmlite import binding as llvm
 
     return f"{llvm.llvm_version_info} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
@@ -105,7 +107,7 @@ def machine() -> str:
 
 @cache
 def _engine() -> Any:
-    """Return what holds the images that are loaded, as long as the process runs."""
+    """Return the engine that holds the loaded images until the process ends."""
     from llvmlite import binding as llvm
 
     llvm.initialize_native_target()
@@ -115,7 +117,7 @@ def _engine() -> Any:
 
 
 def load(path: Path) -> int | None:
-    """Return the address of the code in an image: None if there is no image, or a damaged one, 0 if it has no code."""
+    """Return the address of an image's code: None if the image is missing or damaged, 0 if it contains no code."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -136,7 +138,7 @@ def load(path: Path) -> int | None:
 def save(path: Path, library: Any, function: str, signature: Signature) -> None:
     """Write an image of the function named `function` in a library that Numba has just compiled.
 
-    It is without code if that would need Numba at run time.
+    The image contains no code if the function would need Numba at run time.
     """
     code = _code(f"{_ENTRY}.{path.name}", library, function, signature)
     draft = path.with_suffix(f".{os.getpid()}")
@@ -145,21 +147,21 @@ def save(path: Path, library: Any, function: str, signature: Signature) -> None:
 
 
 def _code(name: str, library: Any, function: str, signature: Signature) -> bytes:
-    """Return an object file with `function`, to be called as `name`; nothing where it cannot stand alone."""
+    """Return an object file with `function` under the name `name`, or nothing if it cannot stand alone."""
     from llvmlite import binding as llvm
 
     module = module_of(name, library, function, signature)
     if module is None:
         return b""
-    target = library.codegen._tm  # the machine that Numba compiled it for
+    target = library.codegen._tm  # the target that Numba compiled for
     strip(module, llvm.create_new_module_pass_manager(), target)
     return bytes(target.emit_object(module)) if stands_alone(module) else b""
 
 
 def module_of(name: str, library: Any, function: str, signature: Signature) -> Any:
-    """Return an LLVM module with `function` of a library of Numba's, whose only public name is `name`.
+    """Return an LLVM module with `function` of a Numba library, whose only public name is `name`.
 
-    None where the function does not take what the signature says.
+    None if the function's parameters do not match the signature.
     """
     from llvmlite import binding as llvm
 
@@ -177,7 +179,7 @@ def module_of(name: str, library: Any, function: str, signature: Signature) -> A
 
 
 def strip(module: Any, passes: Any, target: Any, speed: int = 2) -> None:
-    """Run LLVM's `passes` on a module, and then remove what nothing calls. `speed`: as in -O2."""
+    """Run LLVM's `passes` on a module, then remove uncalled functions. `speed`: as in -O2."""
     from llvmlite import binding as llvm
 
     passes.add_global_dead_code_eliminate_pass()
@@ -186,25 +188,26 @@ def strip(module: Any, passes: Any, target: Any, speed: int = 2) -> None:
 
 
 def stands_alone(module: Any) -> bool:
-    """Say whether a module needs nothing of others but the C library's copying of memory."""
+    """Return whether a module needs no external functions except the C library's memcpy and memmove."""
     outside = {each.name for each in module.functions if each.is_declaration and not each.name.startswith("llvm.")}
     outside |= {each.name for each in module.global_variables if each.is_declaration}
     return outside <= _OF_LIBC
 
 
 def _numba_types(signature: Signature) -> list[str]:
-    """Return the types of a compiled function's arguments in Numba's calling convention.
+    """Return the types of a compiled function's parameters in Numba's calling convention.
 
-    Places for the result and for an exception; of an array owner, parent, length, item size, data, shape, stride.
+    These are addresses for the result and for an exception, then for each array: owner, parent, length, item size,
+    data, shape, stride.
     """
     array = ["ptr", "ptr", "i64", "i64", "ptr", "i64", "i64"]
     return ["ptr", "ptr", *(part for each in signature.takes for part in (["i64"] if each is None else array))]
 
 
 def _entry(name: str, function: str, signature: Signature) -> str:
-    """Return a function in LLVM's language that takes the place of words, and calls `function`.
+    """Return an LLVM function that takes the address of words, and calls `function`.
 
-    It looks at all arrays before it takes anything out of them: those of no dimensions have no shape.
+    It checks all arrays before it reads their fields, because arrays of zero dimensions have no shape.
     """
     checks: list[str] = []
     loads: list[str] = []

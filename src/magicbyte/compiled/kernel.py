@@ -1,12 +1,12 @@
-"""Hot loops: `@kernel` turns an annotated function into a Numba kernel, compiled at its first call and cached on disk.
+"""The `@kernel` decorator: compiles an annotated function with Numba at its first call, and caches it on disk.
 
-A kernel is ordinary Python over flat buffers and integers, so it also runs as it stands: `kernel.py_func`, the plain
-twin, needs no Numba, takes bytes and lists, and does the small batches. Kernels never raise: they return a status.
-What a kernel may use: integers, indexing, other kernels, and the primitives of `primitives.py` and `checksums.py`, each
-of which has a Python body for the twin and a machine body (LLVM) for the compiled form.
+A kernel is ordinary Python over flat buffers and integers, so it also runs uncompiled: `kernel.py_func`, the plain
+twin, needs no Numba, takes bytes and lists, and handles small batches. Kernels never raise: they return a status. A
+kernel may use integers, indexing, other kernels, and the primitives of `primitives.py` and `checksums.py`, each of
+which has a Python body for the twin and a machine body (LLVM) for the compiled form.
 
-Annotations give the compiled signature: `int` (int64), `Bytes` (read only), `MutableBytes`, `Int64s`, `Int32s`,
-`Int8s` (all one-dimensional, C-contiguous).
+Annotations give the compiled signature: `int` (int64), `Bytes` (read only), `MutableBytes`, `Int64s`, `Int32s`, `Int8s`
+(all one-dimensional, C-contiguous).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from magicbyte.extras import obtain, present
 
 
 class Ints(Protocol):
-    """A flat array of integers: a list in the plain twin, a numpy array in the compiled kernel."""
+    """A flat array of integers: a list in the plain twin, a NumPy array in the compiled kernel."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, at: int, /) -> int: ...
@@ -51,14 +51,14 @@ Int32s: TypeAlias = Ints
 Int8s: TypeAlias = Ints
 
 WORTH_LOADING = 8 << 20
-"""Bytes of records above which loading Numba (about a second) costs less than the plain twin (about 50 ns a byte)."""
+"""Bytes of records from which loading Numba (about a second) costs less than the plain twins (about 50 ns a byte)."""
 WORTH_MAPPING = 1 << 20
-"""The same where machine code came with the package: importing numpy is what takes the time then."""
+"""The same if machine code came with the package, where importing NumPy takes most of the time."""
 WORTH_CALLING = 4096
-"""Bytes of records above which kernels that are loaded are faster than their plain twins."""
+"""Bytes of records from which loaded kernels are faster than their plain twins."""
 
 WORTH_INSTALLING = 256 << 20
-"""Bytes of records above which installing Numba costs less than the plain twins, where it is not there but could be."""
+"""Bytes of records from which installing Numba costs less than the plain twins, if it is missing but installable."""
 
 _CHOICE: Any = os.environ.encodekey("MAGICBYTE_KERNELS")
 _PLAIN, _COMPILED = (os.environ.encodevalue(each) for each in ("plain", "compiled"))
@@ -71,7 +71,7 @@ _warming = False
 
 
 class Kernel:
-    """A function and, once it is first called, its machine code. `py_func` is the plain twin."""
+    """A function and, from its first call on, its machine code. `py_func` is the plain twin."""
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
         self.origin = py_func
@@ -83,11 +83,11 @@ class Kernel:
         _all.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the compiled kernel: arrays of the annotated types and integers."""
+        """Run the compiled kernel with integers and arrays of the annotated types."""
         return (self._compiled or self.compiled())(*arguments)
 
     def compiled(self) -> Any:
-        """Return the machine form, compiled now or read from the cache if it is not loaded yet."""
+        """Return the machine form, which is loaded from the cache or compiled at the first use."""
         global _loaded
         with _lock:
             if self._compiled is None:
@@ -97,11 +97,11 @@ class Kernel:
 
     @property
     def is_loaded(self) -> bool:
-        """Say whether the machine form was used, or asked for."""
+        """Return whether the machine form has been loaded or requested."""
         return self._compiled is not None
 
     def dispatcher(self) -> Any:
-        """Return what Numba makes of it, for other kernels to call."""
+        """Return Numba's dispatcher, for other kernels to call."""
         with _lock:
             if self._dispatcher is None:
                 self._dispatcher = _compile(self.origin)
@@ -109,12 +109,12 @@ class Kernel:
 
 
 def kernel(py_func: Callable[..., Any]) -> Kernel:
-    """Make a kernel of `py_func`: `numba.njit(cache=True, nogil=True)` with the signature its annotations give."""
+    """Make a kernel of `py_func`: `numba.njit(cache=True, nogil=True)` with the signature of its annotations."""
     return Kernel(py_func)
 
 
 def machine_body(primitive: Callable[..., Any]) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """Register what compiled kernels call in place of `primitive`: a function that imports Numba and returns it."""
+    """Register the replacement of `primitive` in compiled kernels: a function that imports Numba and returns it."""
 
     def register(make: Callable[[], Any]) -> Callable[[], Any]:
         _machine_bodies[primitive] = cache(make)
@@ -124,9 +124,10 @@ def machine_body(primitive: Callable[..., Any]) -> Callable[[Callable[[], Any]],
 
 
 def worth_compiling(size: int) -> bool:
-    """Say whether `size` bytes of records should go through the compiled kernels: yes as soon as those are loaded.
+    """Return whether `size` bytes of records should go through the compiled kernels. Always true for large sizes once
+    loaded.
 
-    The environment variable MAGICBYTE_KERNELS (`plain` or `compiled`) overrules it.
+    The environment variable MAGICBYTE_KERNELS (`plain` or `compiled`) overrides it.
     """
     choice = _environment.get(_CHOICE)
     if choice in (_PLAIN, _COMPILED):
@@ -137,20 +138,20 @@ def worth_compiling(size: int) -> bool:
 
 
 def expect(size: int) -> None:
-    """Announce that about `size` bytes of records will come, in pieces: if they are many, load the kernels."""
+    """Announce about `size` bytes of records that will come in pieces; if they are many, load the kernels."""
     global _loaded
     _loaded = _loaded or (size >= WORTH_MAPPING and _obtainable(size))
 
 
 def available() -> bool:
-    """Say whether there is machine code, or Numba to make it. Without both records go through the plain twins alone."""
+    """Return whether there is machine code, or Numba to make it. Otherwise only the plain twins run."""
     return shipped.library() is not None or present("fast")
 
 
 def _obtainable(size: int) -> bool:
-    """Say whether machine code is worth its loading for `size` bytes of records.
+    """Return whether machine code is worth loading for `size` bytes of records.
 
-    For very many Numba is installed where that can be done, unless code came with the package.
+    For very many bytes Numba is installed if possible, unless code came with the package.
     """
     if shipped.library() is not None:
         return True
@@ -158,12 +159,12 @@ def _obtainable(size: int) -> bool:
 
 
 def kernels() -> tuple[Kernel, ...]:
-    """Return every kernel that is imported."""
+    """Return every imported kernel."""
     return tuple(_all)
 
 
 def is_warm() -> bool:
-    """Say whether `warm` would compile nothing: every kernel that is imported has its image, or cannot have one."""
+    """Return whether `warm` would compile nothing: every imported kernel has its image, or cannot have one."""
     if shipped.library() is not None or not present("fast"):
         return True
     paths = [_image_path(each.origin) for each in kernels()]
@@ -171,9 +172,9 @@ def is_warm() -> bool:
 
 
 def warm() -> int:
-    """Compile every kernel that is imported, or load it from the cache; return their number.
+    """Compile every imported kernel, or load it from the cache; return their number.
 
-    Meanwhile other threads take the plain twins: none waits for a kernel. Without Numba there is nothing to do.
+    Other threads use the plain twins meanwhile, so that none waits for a kernel. Without Numba nothing is done.
     """
     global _warming
     if not available():
@@ -190,7 +191,7 @@ def warm() -> int:
 def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
     """Compile `py_func` for its annotated signature. Kernels and primitives that it names become their machine form.
 
-    `from_cache`: from Numba's cache, if it is there. An image cannot be made of that.
+    `from_cache`: load it from Numba's cache, if it is there. No image can be made of a cached function.
     """
     import numba
 
@@ -206,7 +207,7 @@ def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
 
 
 def _shipped(kernel: Kernel) -> image.Image | None:
-    """Return a kernel's machine code that came with the package, None where none did."""
+    """Return a kernel's machine code that came with the package, or None."""
     if bounds_checked():
         return None
     origin = kernel.origin
@@ -215,7 +216,7 @@ def _shipped(kernel: Kernel) -> image.Image | None:
 
 
 def signature_of(origin: Callable[..., Any]) -> image.Signature:
-    """Return what a kernel's annotations say that it takes and returns."""
+    """Return the parameters and results of a kernel by its annotations."""
     notes = {name: str(text) for name, text in origin.__annotations__.items()}
     return image.Signature(results=_RESULTS[notes.pop("return")], takes=tuple(map(_ARRAYS.get, notes.values())))
 
@@ -227,7 +228,7 @@ def compiled_by_numba(origin: Callable[..., Any]) -> tuple[Any, str]:
 
 
 def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
-    """Return a kernel's machine code from its image, which is made if there is none; None where there cannot be one."""
+    """Return a kernel's machine code from its image, which is made if missing; None where images cannot be made."""
     path = _image_path(origin)
     if path is None:
         return None
@@ -242,7 +243,7 @@ def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
 
 
 def _image_path(origin: Callable[..., Any]) -> Path | None:
-    """Return where a kernel's image is, or would be; None where there are none."""
+    """Return the path of a kernel's image, or None where images cannot be used."""
     folder = cache_directory() if image.supported() and not bounds_checked() else None
     if folder is None:
         return None
@@ -262,13 +263,13 @@ _RESULTS = {"int": 1, "tuple[int, int]": 2, "None": 0}
 
 
 def _kernels_named_by(py_func: Callable[..., Any]) -> dict[str, Kernel]:
-    """Return the kernels that `py_func` calls, by the names it calls them."""
+    """Return the kernels that `py_func` calls, by their names in it."""
     named = {name: py_func.__globals__.get(name) for name in py_func.__code__.co_names}
     return {name: value for name, value in named.items() if isinstance(value, Kernel)}
 
 
 def _linked(py_func: Callable[..., Any], names: dict[str, Any]) -> Any:
-    """Return `py_func` with some of its global names standing for other things."""
+    """Return a copy of `py_func` with some of its global names replaced."""
     linked = python_types.FunctionType(py_func.__code__, py_func.__globals__ | names, py_func.__name__)
     linked.__module__, linked.__qualname__ = py_func.__module__, py_func.__qualname__
     linked.__annotations__, linked.__doc__ = py_func.__annotations__, py_func.__doc__
@@ -290,18 +291,18 @@ def _signature(py_func: Callable[..., Any]) -> Any:
 
 
 def bounds_checked() -> bool:
-    """Say whether this process builds its kernels with every index checked (NUMBA_BOUNDSCHECK=1), for fuzzing."""
+    """Return whether kernels are built with bounds checks (NUMBA_BOUNDSCHECK=1), for fuzzing."""
     return os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 
 @cache
 def cache_directory() -> Path | None:
-    """Return the folder of the compiled kernels, or None where no folder can be written.
+    """Return the folder of the compiled kernels, or None if no folder is writable.
 
-    MAGICBYTE_CACHE_DIR, else the user's cache folder. Its name holds a digest of all that the machine code depends on,
-    because Numba itself looks only at the file that a kernel stands in, not at those of the kernels it calls.
+    MAGICBYTE_CACHE_DIR, else the user's cache folder. Its name contains a digest of everything on which the machine
+    code depends, because Numba itself checks only the file of a kernel, not the files of the kernels that it calls.
     """
-    import hashlib  # not at the top: a small command needs neither, and they take 7 ms
+    import hashlib  # imported here because small commands do not need it, and it takes 7 ms
     import tempfile
 
     package = Path(__file__).parent.parent
@@ -320,14 +321,14 @@ def cache_directory() -> Path | None:
 
 @contextlib.contextmanager
 def _cache_directory() -> Iterator[bool]:
-    """Point Numba's cache at our folder for one compilation, one process at a time; give False where there is none."""
+    """Point Numba's cache at our folder for one compilation, one process at a time; yield False without a folder."""
     from numba.core import config as numba_config
 
     folder = cache_directory()
     if folder is None:
         yield False
         return
-    config: Any = numba_config  # its attributes are made at run time
+    config: Any = numba_config  # its attributes are created at run time
     before = config.CACHE_DIR
     with (folder / "lock").open("w") as lock_file:
         _lock_file(lock_file.fileno())
@@ -342,6 +343,6 @@ def _lock_file(descriptor: int) -> None:
     """Wait until no other process compiles, so that each machine compiles a kernel once. Released with the file."""
     try:
         import fcntl
-    except ImportError:  # no such lock on Windows: both compile, and the last one's cache stays
+    except ImportError:  # no such lock on Windows: both processes compile, and the last one's cache stays
         return
     fcntl.flock(descriptor, fcntl.LOCK_EX)

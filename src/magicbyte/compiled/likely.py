@@ -1,4 +1,4 @@
-"""A word to the compiler of a kernel about which way a branch goes."""
+"""A branch hint for the compiler of kernels."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ from magicbyte.compiled.kernel import machine_body
 
 
 def likely(condition: bool) -> bool:
-    """Return `condition`. The compiler of `if likely(…)` presumes that it holds, nearly always.
+    """Return `condition`. The compiler assumes in `if likely(…)` that it nearly always holds.
 
-    Values that only the unlikely way needs then wait in memory, not in registers.
+    Values that only the unlikely branch needs are then kept in memory instead of registers.
     """
     return condition
 

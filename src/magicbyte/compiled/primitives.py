@@ -1,6 +1,6 @@
-"""What kernels are made of: loads, stores and copies. Each has a Python body, for the plain twin, and an LLVM body.
+"""Primitives of kernels: loads, stores and copies. Each has a Python body for the plain twin, and an LLVM body.
 
-All integers are big-endian. The caller has checked that the bytes are there; under NUMBA_BOUNDSCHECK=1 the compiled
+All integers are big-endian. The caller must have checked that the bytes exist; under NUMBA_BOUNDSCHECK=1 the compiled
 bodies check it again and raise IndexError.
 """
 
@@ -49,7 +49,7 @@ def load_i8(data: Bytes, at: int) -> int:
 
 
 def load_word(data: Bytes, at: int) -> int:
-    """Return the eight bytes at position `at` as a little-endian int64: the first one is its lowest bits."""
+    """Return the eight bytes at position `at` as a little-endian int64: the first byte is the lowest."""
     return int(_WORD(data, at)[0])  # type: ignore[arg-type]
 
 
@@ -79,23 +79,23 @@ def store_i64(out: MutableBytes, at: int, value: int) -> None:
 
 
 def short_varint(data: Bytes, at: int) -> tuple[int, int]:
-    """Return what the varint of one or two bytes at `at` says, unsigned, and the position behind it.
+    """Return the unsigned value of the varint of one or two bytes at `at`, and the position after it.
 
-    More than 16383 means that it has more bytes than two. Never a call in compiled code.
+    A value above 16383 means that it has more than two bytes. Always inlined.
     """
     code = data[at]
     return (code, at + 1) if code < 128 else ((code & 127) | data[at + 1] << 7, at + 2)
 
 
 def copy_bytes(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
-    """Copy `size` bytes of `data` from position `at` to position `to` of `out`; they do not overlap."""
+    """Copy `size` bytes of `data` from position `at` to position `to` of `out`, without overlap."""
     out[to : to + size] = data[at : at + size]
 
 
 def copy_32s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
-    """Copy `size` bytes as `copy_bytes` does, 32 at a time; `data` may be `out`, 32 bytes or more further on.
+    """Copy `size` bytes as `copy_bytes` does, 32 at a time; `data` may be `out` if they are at least 32 bytes apart.
 
-    At least one such piece is copied. Up to 31 bytes behind both are read and written, too: the caller has room for it.
+    At least one such piece is copied. Up to 31 bytes past both ends are read and written: the caller provides the room.
     """
     for i in range(size):
         out[to + i] = data[at + i]
@@ -104,33 +104,33 @@ def copy_32s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> Non
 def copy_cell_ahead(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
     """Copy one byte or more as `copy_bytes` does, in whole pieces of 32 bytes up to 128.
 
-    So up to 128 bytes behind `at` and `to` are read and written: the caller has room for it.
+    Up to 128 bytes from `at` and `to` on are read and written: the caller provides the room.
     """
     out[to : to + size] = data[at : at + size]
 
 
 def copy_16s(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
-    """As `copy_32s`, with 16 bytes."""
+    """Copy as `copy_32s` does, with pieces of 16 bytes."""
     for i in range(size):
         out[to + i] = data[at + i]
 
 
 def copy_cell(out: MutableBytes, to: int, data: Bytes, at: int, size: int) -> None:
-    """As `copy_32s`, but from another buffer, and `size` may be -1, too."""
+    """Copy as `copy_32s` does, but from another buffer; `size` may also be -1."""
     if size > 0:
         out[to : to + size] = data[at : at + size]
 
 
 def prefetch(data: Bytes, start: int, end: int) -> int:
-    """Ask memory for the lines from `start` to `end`, which need not exist, without waiting; return where to go on.
+    """Prefetch the cache lines from `start` to `end`, which need not exist, and return the position to continue at.
 
-    For bytes that will be read some microseconds later, while there is other work to do.
+    For bytes that are read some microseconds later, while there is other work to do.
     """
     return end
 
 
 def prefetch_two(data: Bytes | Int64s, at: int) -> None:
-    """As `prefetch`, for the line of position `at`, in bytes, and the one behind it: no loop, and so no branch."""
+    """Prefetch the cache line at position `at` (in bytes) and the next one, without a loop and so without a branch."""
 
 
 def as_int64(value: int) -> int:
@@ -141,12 +141,14 @@ def as_int64(value: int) -> int:
 
 
 def difference(value: int, other: int) -> int:
-    """Return `value` - `other` wrapped into 64 bits: compiled code may not presume that it does not overflow."""
+    """Return `value` - `other` wrapped into 64 bits, without the compiler assuming that it does not overflow."""
     return as_int64(value - other)
 
 
 def as_index(value: int) -> int:
-    """Return `value`, which is not negative, as an index: compiled code then need not count from the array's end."""
+    """Return the nonnegative `value` as an index, so that compiled code does not handle indexes from the array's
+    end.
+    """
     return value
 
 
@@ -168,7 +170,7 @@ def zigzag64(value: int) -> int:
 
 
 def shift_right(value: int, bits: int) -> int:
-    """Return `value`, a bit pattern of 64, shifted right with zeros coming in."""
+    """Return the 64-bit pattern `value` shifted right, filled with zeros."""
     return (value & 0xFFFFFFFFFFFFFFFF) >> bits
 
 
@@ -258,8 +260,8 @@ machine_body(store_i64)(lambda: _store(64))
 def _copy() -> Any:
     """Return the LLVM body of a copy.
 
-    To 32 bytes it is two moves of 16 where both sides have room for them; to 128 two or four moves of 32, the last
-    ones counted from the end, so that they may overlap; else memcpy, whose call takes as long as those moves.
+    Up to 32 bytes it is two moves of 16, if both sides have room for them; up to 128 two or four moves of 32, of which
+    the last ones count from the end and may overlap the others; else memcpy, whose call takes as long as those moves.
     """
     from llvmlite import ir
     from numba.extending import intrinsic
@@ -369,7 +371,7 @@ def _copy_pieces(width: int) -> Any:
 
 @machine_body(copy_cell_ahead)
 def _copy_cell_ahead() -> Any:
-    """Return the LLVM body of a copy in one to four moves of 32 bytes, and memcpy for what is behind 128."""
+    """Return the LLVM body of a copy in one to four moves of 32 bytes, and memcpy for the bytes after 128."""
     from llvmlite import ir
     from numba.extending import intrinsic
     from numba.np import arrayobj
@@ -393,7 +395,7 @@ def _copy_cell_ahead() -> Any:
             source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
 
             def move_from(place: int) -> None:
-                """Move 32 bytes, and go on if there are more."""
+                """Move 32 bytes, and continue if there are more."""
                 if place < 128:
                     here = [builder.gep(base, [word(place)]) for base in (source, target)]
                     piece = builder.load(builder.bitcast(here[0], wide.as_pointer()), align=1)
@@ -420,14 +422,14 @@ machine_body(copy_cell)(lambda: _copy_pieces(32))
 
 
 def in_python(function: Any) -> Any:
-    """Return `function` compiled as it stands: for bodies that Numba types well by themselves."""
+    """Return `function` compiled as it is: for bodies that Numba compiles well by itself."""
     import numba
 
     return numba.njit(function, nogil=True)
 
 
 def inlined(function: Any) -> Any:
-    """As `in_python`, without a call of its own, which takes nanoseconds."""
+    """Return `function` as `in_python` does, always inlined, because a call takes nanoseconds."""
     import numba
 
     return numba.njit(function, nogil=True, inline="always")
@@ -477,7 +479,7 @@ def _prefetch_line() -> Any:
             place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [arguments[1]])
             kind = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
             function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-            builder.call(function, [place, number(0), number(3), number(1)])  # to read; all caches; data
+            builder.call(function, [place, number(0), number(3), number(1)])  # read access; into all caches; data
             return context.get_dummy_value()
 
         return nb.void(data, at), codegen

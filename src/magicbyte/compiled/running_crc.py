@@ -1,7 +1,7 @@
-"""CRCs of any part of a long stretch of bytes, from CRCs of its beginnings: no byte is read once for each part.
+"""Compute CRCs of any parts of a long byte sequence from the CRCs of its prefixes, reading each byte once.
 
-CRC(AB) is CRC(A), moved on by the length of B, xor CRC(B); so CRC(B) follows from the other two. Moving on by n bytes
-is a multiplication with x^8n modulo the polynomial. Source: zlib's crc32_combine.
+CRC(AB) is CRC(A), shifted by the length of B, xor CRC(B); so CRC(B) follows from the other two. A shift by n bytes is a
+multiplication with x^8n modulo the polynomial. Source: zlib's crc32_combine.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ _ONE = 1 << 31  # x^0, reflected
 
 
 class CrcKind:
-    """One of the two CRCs: how it goes on from a value, and how it is moved over bytes that are not read."""
+    """One of the two CRCs: how to continue it from a value, and how to shift it over bytes."""
 
     def __init__(self, polynomial: int, resume: Callable[[Buffer, int], int]) -> None:
         self._reflected = int(f"{polynomial:032b}"[::-1], 2)
         self._low: list[int] = []  # x^8n for n below 2^11, and for its multiples
         self._high: list[int] = [_ONE]
         self.resume = resume
-        """Return the CRC of what had the CRC of the second argument and then the bytes of the first."""
+        """Return the CRC of data whose prefix has the CRC in the second argument and whose rest is the first
+        argument.
+        """
 
     def part(self, before: int, whole: int, size: int) -> int:
-        """Return the CRC of `size` bytes, from the CRC of what is before them and of it and them together."""
+        """Return the CRC of `size` bytes, given the CRC of the bytes before them and the CRC of both together."""
         return self._times(before, self._moved(size)) ^ whole
 
     def _moved(self, size: int) -> int:

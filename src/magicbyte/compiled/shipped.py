@@ -1,9 +1,9 @@
-"""Machine code of all kernels that comes with the package: no compiler is needed to use it, and nothing is compiled.
+"""Machine code of all kernels that comes with the package, so that no compiler is needed.
 
-A wheel has a shared object for each level of processor, made by `tools/images.py`. Its functions are those of an image
-(`image.py`), and ctypes alone loads it. Only files in the package's own folder are looked at, and only those that were
-made of the kernels that stand there: their names end in a digest of the sources. A clone has none. A file ends in a
-checksum, which loaders ignore: the system ends a process that maps one which is cut short.
+A wheel has a shared object for each processor level, made by `tools/images.py`. Its functions are those of an image
+(`image.py`), and ctypes alone loads it. Only files in the package's own folder are used, and only if they were made of
+the kernels there: their names end in a digest of the sources. A clone has none. A file ends in a checksum, which
+loaders ignore, because the system ends a process that maps a truncated shared object.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Level(NamedTuple):
 
     name: str
     machine: str
-    """As the system calls it (`uname -m`)."""
+    """The name of `uname -m`."""
     needs: frozenset[str]
-    """What /proc/cpuinfo must list under `flags`."""
+    """The flags that /proc/cpuinfo must list."""
     cpu: str
-    """LLVM's name of it."""
+    """LLVM's name of the processor."""
     features: str
-    """What LLVM may use besides."""
+    """Additional features that LLVM may use."""
     carry_less: int
-    """How many times 128 bits it multiplies without carry at once."""
+    """The number of 128-bit lanes of its carry-less multiplication."""
 
 
 _V2 = frozenset(["cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3", "pclmulqdq"])
@@ -45,18 +45,18 @@ LEVELS: Final = (
     Level("x86-64-v2", "x86_64", _V2, "x86-64-v2", "+pclmul", 1),
     Level("aarch64", "aarch64", frozenset(), "generic", "", 0),
 )
-"""The levels that a wheel has code for: of one machine, the fastest first."""
+"""The levels for which a wheel has code; the fastest first for each machine."""
 
 FOLDER: Final = Path(__file__).parent / "images"
 
-_CHECKSUM: Final = struct.Struct("<I")  # CRC-32 of the shared object, behind it
+_CHECKSUM: Final = struct.Struct("<I")  # CRC-32 of the shared object, stored after it
 
 made_for: Level | None = None
-"""The level that this process makes code for: set by `tools/images.py` alone, None for the machine's own."""
+"""The level for which this process makes code: set by `tools/images.py` only, None for the machine's own."""
 
 
 def file_name(level: Level) -> str:
-    """Return the name of a level's file, which says what sources it was made of."""
+    """Return the name of a level's file, which contains the digest of its sources."""
     return f"{level.name}.{sources_digest()}.so"
 
 
@@ -66,7 +66,7 @@ def symbol(module: str, name: str) -> str:
 
 
 def load(module: str, name: str) -> int | None:
-    """Return the address of a kernel's code, None where none came with the package."""
+    """Return the address of a kernel's code, or None if none came with the package."""
     code = library()
     if code is None:
         return None
@@ -77,13 +77,13 @@ def load(module: str, name: str) -> int | None:
 
 
 def with_checksum(code: bytes) -> bytes:
-    """Return the content of a file with this shared object."""
+    """Return the content of the file for this shared object."""
     return code + _CHECKSUM.pack(zlib.crc32(code))
 
 
 @cache
 def library() -> Any:
-    """Return the code that came with the package for this processor; None where there is none that can be loaded."""
+    """Return the shipped code for this processor; None if there is none, or none that loads."""
     if not FOLDER.is_dir() or not sys.platform.startswith("linux"):
         return None
     level = next(iter(levels_here()), None)
@@ -94,7 +94,7 @@ def library() -> Any:
         content = path.read_bytes()
         code, checksum = memoryview(content)[: -_CHECKSUM.size], content[-_CHECKSUM.size :]
         return ctypes.CDLL(str(path)) if checksum == _CHECKSUM.pack(zlib.crc32(code)) else None
-    except OSError:  # none of these sources, or on a file system that nothing may be run from
+    except OSError:  # no file for these sources, or a file system mounted noexec
         return None
 
 
@@ -107,22 +107,24 @@ def levels_here() -> list[Level]:
 
 
 def _flags() -> frozenset[str]:
-    """Return what the system says that the processor can do."""
+    """Return the processor's flags as the system lists them."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 name, _, value = line.partition(":")
                 if name.strip() == "flags":
                     return frozenset(value.split())
-    except OSError:  # no /proc: nothing is known
+    except OSError:  # no /proc: no flags are known
         pass
     return frozenset()
 
 
 @cache
 def sources_digest() -> str:
-    """Return a digest of all sources that machine code is made of: of every kernel, and of what makes it."""
-    import hashlib  # not at the top: a small command needs none, and it takes 7 ms
+    """Return a digest of all sources on which machine code depends: of every kernel, and of the code that compiles
+    it.
+    """
+    import hashlib  # imported here because small commands do not need it, and it takes 7 ms
 
     digest = hashlib.blake2b(digest_size=8)
     package = Path(__file__).parent.parent

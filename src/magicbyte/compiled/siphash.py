@@ -1,4 +1,4 @@
-"""SipHash-2-4 with 128 bits: whoever does not know its key cannot make two inputs whose hashes are the same.
+"""SipHash-2-4 with 128 bits, a keyed hash: without the key, nobody can construct collisions.
 
 A primitive for kernels. Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF". Tests have its vectors.
 """
@@ -12,14 +12,14 @@ from magicbyte.compiled.xxh64 import little_endian
 
 _MASK = (1 << 64) - 1
 _INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D ^ 0xEE, 0x6C7967656E657261, 0x7465646279746573)
-_LAST = 0xEE  # before the first half of the result; the second has another
+_LAST = 0xEE  # xor for the first half of the result; the second half uses another value
 _SECOND = 0xDD
 
 
 def siphash128(data: Bytes, start: int, end: int, key_low: int, key_high: int) -> tuple[int, int]:
-    """Return both halves of the hash of the bytes from `start` to `end`, as int64. The key: two int64.
+    """Return both halves of the hash of the bytes from `start` to `end`, as int64. The key is two int64.
 
-    The caller has checked that the bytes are there; under NUMBA_BOUNDSCHECK=1 the compiled body checks it again.
+    The caller must have checked that the bytes exist; under NUMBA_BOUNDSCHECK=1 the compiled body checks it again.
     """
     low, high = key_low & _MASK, key_high & _MASK
     a, b, c, d = _INITIAL[0] ^ low, _INITIAL[1] ^ high, _INITIAL[2] ^ low, _INITIAL[3] ^ high

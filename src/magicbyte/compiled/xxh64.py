@@ -1,7 +1,4 @@
-"""XXH64, a 64-bit hash for digests: xxhash's for the plain twins, one of machine instructions inside compiled kernels.
-
-Source: the XXH64 description of the xxHash project. A test compares both forms for every length.
-"""
+"""XXH64, a 64-bit hash for digests: the xxhash library in the plain twins, LLVM code in compiled kernels."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ _PRIMES = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA7
 
 
 def xxh64_of(data: Bytes, start: int, end: int, seed: int) -> int:
-    """Return the XXH64 of the bytes from `start` to `end` as an int64. `seed` is not negative.
+    """Return the XXH64 of the bytes from `start` to `end` as an int64. `seed` must not be negative.
 
-    The caller has checked that the bytes are there; under NUMBA_BOUNDSCHECK=1 the compiled body checks it again.
+    The caller must have checked that the bytes exist; under NUMBA_BOUNDSCHECK=1 the compiled body checks it again.
     """
     found: int = xxhash.xxh64_intdigest(data[start:end], seed)
     return found - (1 << 64) if found >> 63 else found
 
 
 def little_endian(bits: int) -> Any:
-    """Return an intrinsic that loads an unsigned integer from a position; it does not look at the array's end."""
+    """Return an intrinsic that loads an unsigned integer from a position, without a bounds check."""
     from llvmlite import ir
     from numba.extending import intrinsic
     from numba.np import arrayobj

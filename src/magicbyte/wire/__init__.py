@@ -1,1 +1,1 @@
-"""Integers, varints, checksums and the kernel decorator. The only room that imports numba."""
+"""Readers of Kafka's primitive types, and checksums."""

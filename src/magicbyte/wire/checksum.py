@@ -16,17 +16,17 @@ except ImportError:  # pragma: no cover
 
 
 class Crc(Protocol):
-    """A CRC of `data`, or of all bytes whose beginning has the CRC `value` and whose rest is `data`."""
+    """Compute the CRC of `data`, or continue the CRC `value` of a prefix over `data`."""
 
     def __call__(self, data: Buffer, value: int = 0, /) -> int:
-        """Return it."""
+        """Return the CRC."""
 
 
 crc32: Crc = _crc32
-"""CRC-32 (IEEE, zlib) of magic 0, magic 1 and enriched messages."""
+"""CRC-32 (IEEE, zlib), of magic 0, magic 1 and enriched messages."""
 
 crc32c: Crc = _crc32c.crc32c
-"""CRC-32C (Castagnoli) of record batches and producer snapshots."""
+"""CRC-32C (Castagnoli), of record batches and producer snapshots."""
 
 xxh32: Callable[[Buffer], int] = _xxhash.xxh32_intdigest
 """XXH32 with seed 0, of LZ4 frames."""

@@ -1,6 +1,6 @@
-"""Reads Kafka's primitive types one after the other, in their classic or their flexible encoding (KIP-482).
+"""Read Kafka's primitive types one after the other, in their classic or their flexible encoding (KIP-482).
 
-For bytes that are few: keys and values of internal topics, requests. Record sets have kernels.
+For small inputs: keys and values of internal topics, requests. Record sets have kernels.
 """
 
 import struct
@@ -17,10 +17,10 @@ _UVARINT_BYTES = 5  # enough for 32 bits
 
 
 class Reader:
-    """A position in `data`. Every method reads at it and moves past what it read.
+    """A position in `data`. Every method reads at it and moves it past the bytes read.
 
-    In a `flexible` version strings, bytes and arrays have unsigned varints, one more than their length, before them.
-    Raises CorruptRecordError, with the position, when bytes are missing or a length is impossible.
+    In a `flexible` version, strings, bytes and arrays are prefixed with an unsigned varint, their length plus one.
+    Raises CorruptRecordError, with the position, for missing bytes and impossible lengths.
     """
 
     def __init__(self, data: bytes | memoryview, *, flexible: bool = False) -> None:
@@ -93,7 +93,7 @@ class Reader:
         return self._present("string", self.nullable_string)
 
     def nullable_array(self, read: Callable[[], T]) -> list[T] | None:
-        """Read an array, each element by `read` (of a byte at least), or None for the length -1."""
+        """Read an array, or None for the length -1. `read` reads an element, which has at least one byte."""
         start = self.position
         size = self.unsigned_varint() - 1 if self.flexible else self.int32()
         if size == -1:
@@ -104,7 +104,7 @@ class Reader:
         return [read() for _ in range(size)]
 
     def array(self, read: Callable[[], T]) -> list[T]:
-        """Read an array that cannot be null, each element by `read`."""
+        """Read an array that cannot be null. `read` reads an element."""
         return self._present("array", lambda: self.nullable_array(read))
 
     def _present(self, what: str, read: Callable[[], T | None]) -> T:
