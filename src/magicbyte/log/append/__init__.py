@@ -1,1 +1,1 @@
-"""What a log makes of a produced record set: checks, offsets, timestamps, conversion, producer state."""
+"""Prepare a produced record set for a log: validation, offsets, timestamps, conversion, producer state."""

@@ -1,1 +1,1 @@
-"""What lies in a log directory and how it is read: names, files, indexes, checkpoints, snapshots, entries in order."""
+"""Read the files of a log directory: names, indexes, checkpoints, snapshots, and entries in order."""

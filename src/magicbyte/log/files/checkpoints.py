@@ -1,6 +1,7 @@
-"""The text files of a log directory and of a partition folder. Source: Kafka's CheckpointFile and its kin.
+"""Parse and format the text files of log directories and partition folders. Source: Kafka's CheckpointFile and others.
 
-A checkpoint is a version, a count, and a line per entry; 0 bytes mean no entries. Positions in errors are of the line.
+A checkpoint is a version, a count, and a line per entry; 0 bytes mean no entries. Positions in errors are those of the
+line.
 """
 
 import base64
@@ -212,7 +213,7 @@ def _lines(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _two_lines(content: bytes, name: bytes) -> tuple[int, bytes]:
-    """Return the version, which is 0, and the value of `name`, from a file of two lines `key: value`."""
+    """Return the version, which must be 0, and the value of `name`, from a file of two lines `key: value`."""
     lines = [line.strip() for _, line in _lines(content)]
     values = [line.partition(b":")[2].strip() for line in lines]
     if [line.partition(b":")[0] for line in lines] != [b"version", name]:

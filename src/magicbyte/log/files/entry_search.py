@@ -1,7 +1,7 @@
-"""Sound entries in bytes that cannot be trusted: is there one here, and where is the next one?
+"""Find sound entries in untrusted bytes: test a position, or search for the next one.
 
-Time stays linear on any input: a checksum that fails is paid for from a credit, and when that is used up checksums come
-from running CRCs, which read every byte once.
+Time stays linear on any input: checksums that fail are computed at the expense of a credit. When that is used up,
+checksums come from running CRCs, which read every byte once.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ MAX_RELATIVE = (1 << 31) - 1
 MAX_OFFSET = (1 << 63) - 1
 
 CREDIT_BYTES = 64 << 20
-HEAD_BYTES = 4096  # of an entry that are read to judge it
-FIRST_WINDOW = 16 << 10  # of a search, doubled up to CHUNK_BYTES
+HEAD_BYTES = 4096  # of an entry, read to test it
+FIRST_WINDOW = 16 << 10  # of a search; doubled up to CHUNK_BYTES
 _FOUND_AT_ONCE = 4096
-_STEP = 4096  # between two running CRCs
+_STEP = 4096  # distance between two running CRCs
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a segment can hold: offsets from `low` to `high`, entries up to `entry_bytes`."""
+    """The offsets that a segment can hold, from `low` to `high`, and the maximum size of an entry."""
 
     low: int = 0
     high: int = MAX_OFFSET
@@ -51,7 +51,7 @@ class Limits:
 
 
 def limits_of(partition: PartitionDirectory, segment: SegmentFiles, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Limits:
-    """Return what a segment can hold, by its own name and that of the next one."""
+    """Return the limits of a segment, from its own base offset and that of the next one."""
     bases = [each.base_offset for each in partition.segments]
     later = [base for base in bases if base > segment.base_offset]
     high = min(later) - 1 if later else min(segment.base_offset + MAX_RELATIVE, MAX_OFFSET)
@@ -59,7 +59,7 @@ def limits_of(partition: PartitionDirectory, segment: SegmentFiles, limit: int =
 
 
 class Entry(NamedTuple):
-    """A sound entry, found by the search."""
+    """A sound entry that the search returned."""
 
     position: int
     end: int
@@ -68,27 +68,27 @@ class Entry(NamedTuple):
 
 
 class EntrySearch:
-    """Finds sound entries behind damage. `begin` names the damage; positions rise from one damage to the next.
+    """Find sound entries after damage. `begin` sets the damage; positions ascend from one to the next.
 
-    `start`: of the damage at hand. `credit`: bytes that may be read for checksums that fail.
+    `start` is the position of the current damage, `credit` the bytes that may still be read for failing checksums.
     """
 
     def __init__(self, file: ReadableFile, limits: Limits, enriched: int, make: Any) -> None:
         self.file, self.limits, self.enriched, self.make = file, limits, enriched, make
         self.credit = CREDIT_BYTES
         self.start = 0
-        self._running: list[tuple[int, int]] = []  # CRC-32 and CRC-32C from some position up to each _STEP
+        self._running: list[tuple[int, int]] = []  # CRC-32 and CRC-32C from a start position up to each _STEP
         self._running_from = 0
 
     def begin(self, position: int) -> None:
-        """Go on with the damage at `position`."""
+        """Start at the damage at `position`."""
         self.credit = min(self.credit + 4 * (position - self.start), 4 * CREDIT_BYTES)
         self.start = position
 
-    # ---- is there a sound entry?
+    # ---- testing a position
 
     def sound_at(self, position: int) -> Entry | None:
-        """Return the sound entry at `position`, None if there is none."""
+        """Return the sound entry at `position`, or None."""
         head = self.file.read_at(position, HEAD_BYTES)
         size = search.plausible.py_func(
             head, 0, len(head), self.file.size - position, self.limits.entry_bytes, self.enriched
@@ -103,7 +103,7 @@ class EntrySearch:
         return Entry(position, position + size, first, last)
 
     def computed_crc(self, position: int) -> int:
-        """Return the checksum that the entry at `position`, which is whole, should have."""
+        """Return the checksum that the whole entry at `position` should have."""
         head = self.file.read_at(position, HEAD_BYTES)
         return self._crc(position, LOG_OVERHEAD + SIZE.read(memoryview(head)), head)
 
@@ -119,11 +119,11 @@ class EntrySearch:
         return kind.part(before, after, size - skipped)
 
     def _running_crc(self, position: int, kind: CrcKind) -> int:
-        """Return the CRC of all from where the running ones begin to `position`."""
+        """Return the CRC of all bytes from the start of the running CRCs to `position`."""
         floor = self.start - self.start % _STEP
         if not self._running or floor < self._running_from:
             self._running_from, self._running = floor, [(0, 0)]
-        elif floor - self._running_from > 8 * self.limits.entry_bytes:  # what is behind us is not asked about again
+        elif floor - self._running_from > 8 * self.limits.entry_bytes:  # bytes far behind are not requested again
             drop = min((floor - self._running_from) // _STEP, len(self._running) - 1)
             del self._running[:drop]
             self._running_from += drop * _STEP
@@ -141,12 +141,12 @@ class EntrySearch:
         rest = self.file.read_at(start, position - start)
         return kind.resume(rest, self._running[wanted][kind is CRC32C])
 
-    # ---- rows
+    # ---- runs of entries
 
     def row_of(self, entry: Entry, most: int, stop: int) -> tuple[int, int, int]:
-        """Return where the row of sound entries that begins with `entry` ends, its last offset, and how many they are.
+        """Return the end of the run of sound entries that begins with `entry`, its last offset, and its length.
 
-        They are counted up to `most`, and up to position `stop`.
+        The run is counted up to `most` entries and up to position `stop`.
         """
         end, highest, count = entry.end, entry.last, 1
         while count < most and end < stop and (more := self.sound_at(end)) is not None:
@@ -154,14 +154,16 @@ class EntrySearch:
         return end, highest, count
 
     def falls_behind(self, position: int, last: int, most: int) -> int:
-        """Return how many sound entries begin at `position`, one behind the other, with offsets up to `last`."""
+        """Return how many adjacent sound entries with offsets up to `last` begin at `position`."""
         count, before = 0, -1
         while count < most and (more := self.sound_at(position)) is not None and before < more.first <= last:
             position, before, count = more.end, more.last, count + 1
         return count
 
     def rises_later(self, entry: Entry, least: int, most: int) -> bool:
-        """Say whether `entry` is not above `least`, but another one of its row is: then it is no part of that row."""
+        """Return whether `entry` is not above `least` but another entry of its run is: then it is not part of the
+        run.
+        """
         more: Entry | None = entry
         for _ in range(most):
             if more is None or more.first > least:
@@ -170,7 +172,7 @@ class EntrySearch:
         return more is not None and more is not entry and more.first > least
 
     def straddled(self, found: Entry, position: int, most: int) -> bool:
-        """Say whether the row that begins with `found` has an entry across `position`, which then is no end."""
+        """Return whether the run that begins with `found` has an entry across `position`, which then is no boundary."""
         more: Entry | None = found
         for _ in range(most):
             if more is None or more.end >= position:
@@ -179,9 +181,9 @@ class EntrySearch:
         return more is not None and more.end > position > more.position
 
     def records_end(self, position: int, most: int) -> tuple[int, int]:
-        """Return where the records from `position` on cease to make sense, and how many there are.
+        """Return the position after the last plausible record from `position` on, and the number of records.
 
-        `most` is the count that is expected; where it is reached the walk ends, if a record does not follow.
+        `most` is the expected count; the walk ends there if no further record follows.
         """
         window, at, found = FIRST_WINDOW, position, 0
         state = self.make.zeros(search.FOLLOW)
@@ -206,7 +208,7 @@ class EntrySearch:
                 window = min(2 * window, CHUNK_BYTES)
             at = stop
 
-    # ---- the next one
+    # ---- searching
 
     def candidates(self, start: int, stop: int) -> Candidates:
         """Return the sound entries that begin from `start` to below `stop`."""
@@ -214,7 +216,7 @@ class EntrySearch:
 
 
 class Candidates:
-    """An iterator over sound entries, which leaves out those in front of `skip_to`. Set that while it runs."""
+    """An iterator over sound entries that skips those before `skip_to`, which may change while it runs."""
 
     def __init__(self, entries: EntrySearch, start: int, stop: int) -> None:
         self._entries, self._start, self._stop, self.skip_to = entries, start, stop, start

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 _PIECE_BYTES = 64 << 10
 _COPIED_BYTES = 1 << 20
-_FICLONE = 0x40049409  # of Linux: let a file share the blocks of another one
+_FICLONE = 0x40049409  # Linux's ioctl that lets files share blocks
 SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of 10 MiB unless configured otherwise
 
 
 _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Without the last one, opening a FIFO would wait for somebody who writes to it."""
+"""Without O_NONBLOCK, opening a FIFO would wait for a writer."""
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -71,7 +71,7 @@ class LocalFile:
         return self._descriptor
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        """Return the `length` bytes at `position`; fewer only at the end of the file."""
         content = os.pread(self._descriptor, length, position)
         if len(content) == length or not content:
             return content
@@ -82,7 +82,7 @@ class LocalFile:
         return b"".join(pieces)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        """Fill `buffer` with the bytes at `position` and return their number; fewer only at the end of the file."""
         filled = 0
         while filled < len(buffer):
             count = _pread_into(self._descriptor, buffer[filled:], position + filled)
@@ -135,12 +135,12 @@ class LocalWritableFile(LocalFile):
                 while rest:
                     written = os.pwrite(self._descriptor, rest, position)
                     position, rest = position + written, rest[written:]
-        except OSError as error:  # of a full disk the system does not say which file it was
+        except OSError as error:  # for a full disk the system does not name the file
             raise OSError(error.errno, error.strerror, self.path) from error
         self.size = max(self.size, position)
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or lengthen it with zeros."""
+        """Truncate the file to `size` bytes, or extend it with zeros."""
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
@@ -156,11 +156,13 @@ class LocalWritableFile(LocalFile):
 
 
 _locked: set[str] = set()
-"""Files that this process holds locked: the system's locks are the process's, and go when it closes the file once."""
+"""Files that this process holds locked. POSIX locks belong to the process, and closing any descriptor of the file
+releases them.
+"""
 
 
 class LocalLock:
-    """A lock file of this machine, as Kafka's `.lock`. Where there are no such locks (Windows), ours alone count."""
+    """A lock file of this machine, as Kafka's `.lock`. Without POSIX locks (Windows), only this process is excluded."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.realpath(path)
@@ -181,7 +183,7 @@ class LocalLock:
 
 
 def _lock(file: IO[bytes], *, shared: bool = False) -> None:
-    """Lock an open file for this process, or for all that share it. Raises BlockingIOError while another one has it."""
+    """Lock an open file, exclusively or shared. Raises BlockingIOError while another process holds the lock."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -221,7 +223,10 @@ class LocalFiles:
         return sorted(each.name for each in Path(path).iterdir())
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is at `path`. Raises LogDirectoryError for a FIFO, a socket or a device."""
+        """Return the entry of the file or directory at `path`.
+
+        Raises LogDirectoryError for a FIFO, a socket or a device.
+        """
         status = Path(path).stat()
         is_directory = stat.S_ISDIR(status.st_mode)
         if (kind := _special(status.st_mode)) is not None:
@@ -272,7 +277,7 @@ class LocalFiles:
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def hold_descriptor(self) -> HeldDescriptor:
-        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        """Reserve one of the process's descriptors until the result is closed."""
         return HeldDescriptor()
 
 
@@ -329,7 +334,7 @@ class ViewedFiles:
         self._new: set[str] = set()
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return what the directory `path` holds, by name."""
+        """Return the entries of the directory `path`, by name."""
         return self._files.list(path)
 
     def names(self, path: str) -> Sequence[str]:
@@ -337,7 +342,7 @@ class ViewedFiles:
         return self._files.names(path)
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is at `path`."""
+        """Return the entry of the file or directory at `path`."""
         return self._files.entry(path)
 
     def open(self, path: str) -> ReadableFile:
@@ -374,7 +379,7 @@ class ViewedFiles:
         raise _only_viewed(path)
 
     def modified_ms(self, path: str) -> int:
-        """Return when the file was last written, in ms since 1970."""
+        """Return the modification time of the file, in ms since 1970."""
         return self._files.modified_ms(path)
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:  # noqa: ARG002
@@ -382,7 +387,7 @@ class ViewedFiles:
         raise _only_viewed(path)
 
     def hold_descriptor(self) -> Held:
-        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        """Reserve one of the process's descriptors until the result is closed."""
         return self._files.hold_descriptor()
 
 
@@ -395,24 +400,24 @@ class RemoteFile:
         self.size = size
 
     def fileno(self) -> None:
-        """There is no descriptor."""
+        """Return None: there is no descriptor."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        """Return the `length` bytes at `position`; fewer only at the end of the file."""
         end = min(position + length, self.size)
-        if position >= end:  # stores answer an empty range with an error
+        if position >= end:  # stores respond to an empty range with an error
             return b""
         with store_errors(self.path):
             return bytes(self._remote.cat_file(self.path, start=position, end=end))
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        """Fill `buffer` with the bytes at `position` and return their number; fewer only at the end of the file."""
         content = self.read_at(position, len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
     def close(self) -> None:
-        """Nothing is held open between reads."""
+        """Do nothing: no connection stays open between reads."""
 
     def __enter__(self) -> Self:
         return self
@@ -430,7 +435,7 @@ class RemoteFiles:
         self._remote = remote
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return what the directory `path` holds, by name, as it is now."""
+        """Return the current entries of the directory `path`, by name."""
         self._remote.invalidate_cache(path)
         own = self._remote._strip_protocol(path).rstrip("/")
         with store_errors(path):
@@ -439,7 +444,7 @@ class RemoteFiles:
         return sorted(entries, key=lambda entry: entry.path)
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is at `path`."""
+        """Return the entry of the file or directory at `path`."""
         with store_errors(path):
             return self._entry(self._remote.info(path))
 
@@ -466,7 +471,7 @@ def file_system(path: str) -> tuple[FileSystem, str]:
 
 
 def local_path(place: str) -> str | None:
-    """Return the path of this machine that a path or a file: URL names; None for the URL of another store."""
+    """Return the local path of a path or file: URL; None for the URL of another store."""
     if place.startswith("file:///"):
         return place.removeprefix("file://")
     if place.startswith("file://"):
@@ -541,11 +546,12 @@ def _behind_hole(file: ReadableFile, position: int) -> int:
     if descriptor is None or position >= file.size or not hasattr(os, "SEEK_DATA"):
         return position
     try:
-        return os.lseek(descriptor, position, os.SEEK_DATA)  # every read and write names its own position
+        # it moves the file position, which nothing uses: every read and write has its own
+        return os.lseek(descriptor, position, os.SEEK_DATA)
     except OSError as error:
         if error.errno == errno.ENXIO:
             return file.size
-        return position  # a file system that does not tell
+        return position  # a file system without SEEK_DATA
 
 
 def sync_directory(path: Path) -> None:
@@ -615,7 +621,7 @@ def _shares_blocks(file: IO[bytes], out: IO[bytes]) -> bool:
 
     try:
         fcntl.ioctl(out.fileno(), _FICLONE, file.fileno())
-    except OSError:  # another file system, or one that cannot
+    except OSError:  # another file system, or one without reflinks
         return False
     return True
 
@@ -625,7 +631,7 @@ def is_locked(path: Path) -> bool:
     if os.path.realpath(path) in _locked:
         return True
     try:
-        with path.open("rb") as file:  # a shared lock needs no permission to write
+        with path.open("rb") as file:  # a shared lock needs only read permission
             _lock(file, shared=True)
     except FileNotFoundError:
         return False

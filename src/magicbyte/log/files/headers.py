@@ -1,4 +1,4 @@
-"""The headers of a log's entries: where each is and what its first bytes say, the rest of large ones not even read."""
+"""Read the headers of a log's entries into arrays, without reading the content of large entries."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _ROWS_PER_BLOCK = 8192
 _ROWS_TO_JUDGE_BY = 256
-_MANY_ROWS = 200_000  # from here on, loading the compiled walk takes less time than walking without it
-_WINDOW = 64 << 10  # read at once to find the headers of small entries
+_MANY_ROWS = 200_000  # rows from which loading the compiled walk takes less time than walking without it
+_WINDOW = 64 << 10  # bytes per read while entries are small
 _FIELDS = {
     "offset": layout.OFFSET,
     "magic": layout.MAGIC,
-    # of a v2 batch
+    # fields of a v2 batch
     "partition_leader_epoch": layout.PARTITION_LEADER_EPOCH,
     "batch_crc": layout.BATCH_CRC,
     "attributes": layout.ATTRIBUTES,
@@ -44,10 +44,11 @@ _FIELDS = {
     "producer_epoch": layout.PRODUCER_EPOCH,
     "base_sequence": layout.BASE_SEQUENCE,
     "record_count": layout.RECORD_COUNT,
-    # of a marker with one-byte varints, as every broker writes it: length, attributes, two deltas, key length, key
+    # fields of a marker with one-byte varints, as every broker writes it: length, attributes, two deltas, key length,
+    # key
     "marker_key_length": Field(layout.RECORD_BATCH_OVERHEAD + 4, layout.INT8),
     "marker_type": Field(layout.RECORD_BATCH_OVERHEAD + 7, layout.INT16),
-    # of a message or wrapper
+    # fields of a message or wrapper
     "message_crc": layout.MESSAGE_CRC,
     "message_attributes": layout.MESSAGE_ATTRIBUTES,
     "message_timestamp": layout.V1_TIMESTAMP,
@@ -70,10 +71,10 @@ _LAYOUT = np.dtype(
 
 @dataclass(frozen=True)
 class Headers:
-    """Neighbouring entries of one file: `position` in it, `size` with the 12 bytes in front, `heads` (n, HEAD).
+    """Neighbouring entries of one file: `position` in it, `size` including the 12 bytes before, `heads` (n, HEAD).
 
-    Shapes: position, size (n,) int64; so are all properties. Heads are zero behind the end of what was read. `end`
-    is where the last entry ends. `chunk` has the same entries where they were read as a whole.
+    Shapes: position, size (n,) int64, as are all properties. Heads are zero after the last byte read. `end` is the end
+    of the last entry. `chunk` has the same entries if they were read as a whole.
     """
 
     file: Readable
@@ -89,7 +90,7 @@ class Headers:
 
     @cached_property
     def fields(self) -> np.ndarray[Any, Any]:
-        """The heads as header fields, by name. Only those of an entry's own format mean anything."""
+        """The heads as header fields, by name. Only the fields of an entry's own format are valid."""
         return np.ascontiguousarray(self.heads).view(_LAYOUT).reshape(-1)
 
     @cached_property
@@ -129,7 +130,7 @@ class Headers:
 
     @cached_property
     def count(self) -> Int64s:
-        """The number of records, control records too; for a wrapper, which does not tell it, 1."""
+        """The number of records, control records included; for a wrapper, whose header has no count, 1."""
         return np.where(self.is_batch, self.fields["record_count"], 1).astype(np.int64)
 
     @cached_property
@@ -139,7 +140,7 @@ class Headers:
 
     @cached_property
     def last_offset(self) -> Int64s:
-        """The offset of the last record; of an enriched wrapper, which does not tell it, the first one's."""
+        """The offset of the last record; for an enriched wrapper, whose header does not have it, that of the first."""
         return np.where(self.is_batch, self.offset + self.fields["last_offset_delta"], self.offset)
 
 
@@ -154,11 +155,11 @@ def read_headers(
     expected_bytes: int,
     whole: bool = False,
 ) -> Iterator[Headers]:
-    """Yield the headers of the entries that begin in [start, end), and tell of damage, as `read_chunks` does.
+    """Yield the headers of the entries that begin in [start, end), and report damage, as `read_chunks` does.
 
-    `whole` entries are read only where that is asked for, or is as cheap: small ones, and all where each read is a
-    request over a network. `expected_bytes` is how much the caller will read in all: where that means many small
-    entries, the compiled kernels are loaded.
+    With `whole`, or if it is as cheap, entries are read whole: small ones, and all entries if each read is a network
+    request. `expected_bytes` is how much the caller will read in total: if that means many small entries, the compiled
+    kernels are loaded.
     """
     position = start
     if not whole and isinstance(file, LocalFile):
@@ -169,7 +170,7 @@ def read_headers(
 
 
 def headers_of(file: Readable, chunk: Chunk) -> Headers:
-    """Return the headers of the entries of a chunk of a file, which is not merged."""
+    """Return the headers of the entries of an unmerged chunk of a file."""
     table = chunk.table
     at, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
     heads, behind = _heads(table.buffer, at), chunk.position + table.end
@@ -179,10 +180,10 @@ def headers_of(file: Readable, chunk: Chunk) -> Headers:
 def _walk(
     file: LocalFile, dialect: Dialect, limit: int, expected_bytes: int, start: int, stop: int
 ) -> Generator[Headers, None, int]:
-    """Yield entries from `start` to `stop`, and return the position from which `read_chunks` is to go on.
+    """Yield entries from `start` to `stop`; return the position from which `read_chunks` must continue.
 
-    That is `stop`, or an entry or so before the file's end; anything odd, so that one place tells what is wrong; or
-    where it turns out that there will be so many small entries that the compiled walk is faster.
+    That is `stop`; or a position near the file's end; or that of an irregular entry, so that only `read_chunks` reports
+    damage; or the position at which there turn out to be so many small entries that the compiled walk is faster.
     """
     at, seen = start, 0
     walk = entry_heads(
@@ -207,13 +208,13 @@ def _walk(
 
 
 def _heads(buffer: memoryview, position: Int64s) -> Heads:
-    """Return the first HEAD bytes of the entries, zeros behind the end of `buffer`."""
+    """Return the first HEAD bytes of the entries, with zeros after the end of `buffer`."""
     data = np.frombuffer(buffer, np.uint8)
     heads = np.zeros((len(position), HEAD), np.uint8)
     inside = int(np.searchsorted(position, len(data) - HEAD, "right"))
     if inside:
         heads[:inside] = at_each_byte(data, f"V{HEAD}")[position[:inside]].view(np.uint8).reshape(-1, HEAD)
-    for row in range(inside, len(position)):  # a few at the end
+    for row in range(inside, len(position)):  # the few entries at the end
         tail = data[position[row] :]
         heads[row, : len(tail)] = tail[:HEAD]
     return heads

@@ -1,4 +1,4 @@
-"""The walk over the entries of a file by their headers: the rest of large ones is not even read."""
+"""Walk the entries of a file by their headers, without reading the content of large entries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from magicbyte.records.kernels.framing import least_size
 from magicbyte.records.layout import LOG_OVERHEAD, V0_MINIMUM, V0_OVERHEAD, Dialect
 
 HEAD: Final = 80
-"""First bytes of an entry that are looked at: a v2 header with the start of its records, and all of a marker."""
+"""Bytes read per entry: a v2 header with the start of its records, and a whole marker."""
 LARGE_ENTRY: Final = 8 << 10
-"""Size of an entry from which on reading the next header alone takes less time."""
+"""Size of an entry from which a separate read of the next header takes less time."""
 
-_ENRICHED = Dialect.ENRICHED  # a member of an enum takes three look-ups
+_ENRICHED = Dialect.ENRICHED  # a global, because access to an enum member takes three look-ups
 _NO_LIMIT = LOG_OVERHEAD + (1 << 31)
 _SIZE_AND_MAGIC = struct.Struct(">8xi4xb")
 _LEAST: Final = {magic: least_size.py_func(magic) for magic in (0, 1, 2)}
@@ -22,14 +22,14 @@ _LEAST_ENRICHED: Final = {1: _LEAST[1]}
 
 
 class Readable(Protocol):
-    """Where entries are read from: an open file, or bytes that were sent."""
+    """The source of entries: an open file, or bytes from a network."""
 
     @property
     def path(self) -> str:
-        """Where it is, for messages."""
+        """Its location, for messages."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where it ends."""
+        """Return the `length` bytes at `position`; fewer only at its end."""
 
 
 def entry_heads(
@@ -43,11 +43,11 @@ def entry_heads(
     window_bytes: int,
     is_sound: bool = False,
 ) -> Iterator[tuple[int, int, bytes]]:
-    """Yield where an entry begins and ends and its first bytes, of all that begin in [start, stop); `end` is the log's.
+    """Yield start, end and first bytes of every entry that begins in [start, stop); the log ends at `end`.
 
-    These are HEAD bytes but where the file ends. The walk ends early at what is no entry of at most `limit` bytes,
-    or goes on behind `end`: what that means is the caller's to say. `is_sound`: magic bytes were looked at before.
-    `window_bytes` are read at once to find the headers of small entries.
+    The first bytes are HEAD bytes, fewer only at the end of the file. The walk ends early at a position without a valid
+    entry of at most `limit` bytes, or at an entry that extends past `end`; the caller decides what that means.
+    `is_sound`: magic bytes were checked before. `window_bytes` is the size of a read while entries are small.
     """
     read, unpack = file.read_at, _SIZE_AND_MAGIC.unpack_from
     least_of = (_LEAST_ENRICHED if dialect is _ENRICHED else _LEAST).get

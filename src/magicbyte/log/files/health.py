@@ -1,4 +1,4 @@
-"""Whether a log directory may still be written: the first failure of its disk ends that, for all of its logs."""
+"""The health of a log directory: the first I/O error takes it offline, with all of its logs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ _ADVICE: Final = {
 
 
 class Health:
-    """Shared by the logs of one directory. As a context: an OSError inside takes the directory offline.
+    """The state shared by the logs of one directory. As a context manager: an OSError inside takes the directory
+    offline.
 
-    Entering, and an error inside, raise LogDirectoryOfflineError: whatever was under way is not to be acknowledged,
-    because after a failed write or sync nobody knows what the disk holds. `before_change` is called on entering; it
-    raises what keeps a change from beginning, and takes nothing offline. Without `tells` no line is logged.
+    Entering it while offline, and an error inside, raise LogDirectoryOfflineError: the operation must not be
+    acknowledged, because after a failed write or sync the content of the disk is unknown. `before_change` is called on
+    entering; it may raise an error to prevent the change, which takes nothing offline. Without `tells` no line is
+    logged.
     """
 
     __slots__ = ("before_change", "error", "path", "tells")
@@ -39,7 +41,7 @@ class Health:
         self.error: OSError | None = None
 
     def fail(self, error: OSError) -> None:
-        """Take the directory offline, with one line that says why: all else that fails later follows from that."""
+        """Take the directory offline, and log one line with the reason: all later failures follow from it."""
         if self.error is not None:
             return
         self.error = error

@@ -1,8 +1,8 @@
-"""An index file of a segment that lives: entries are added, looked up on the disk, cut off again.
+"""An index file of a live segment: entries are added, searched on disk, and truncated.
 
-As Kafka, it has its full size, zeros behind the entries, while its segment is appended to, and is trimmed when that is
-closed. A look-up reads some ten entries and a page of it and keeps nothing, so that memory does not grow with the log.
-The entries themselves: indexes.py. Sources: Kafka's AbstractIndex, OffsetIndex and TimeIndex.
+As in Kafka, the file is preallocated with zeros after the entries while its segment is appended to, and trimmed when
+the segment is closed. A look-up reads about ten entries and one page and keeps nothing, so that memory does not grow
+with the log. The entries themselves: indexes.py. Sources: Kafka's AbstractIndex, OffsetIndex and TimeIndex.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENRICHED_ENTRY = struct.Struct(">iqi")  # relative offset, timestamp, position
 
 Entry = tuple[int, ...]
 
-_AT_ONCE = 512  # entries that are read in one piece at the end of a search: it costs little more than one of them
+_AT_ONCE = 512  # entries read at once at the end of a binary search, which costs little more than one of them
 
 
 class IndexFile:
@@ -37,9 +37,9 @@ class IndexFile:
         self.last = self.entry(self.count - 1) if self.count else None
 
     def _used(self) -> int:
-        """Return how many entries there are: in a file that was not closed zeros follow the last one.
+        """Return the number of entries: in an unclosed file, zeros follow the last one.
 
-        Raises CorruptRecordError when the bytes are no whole entries.
+        Raises CorruptRecordError if the bytes are not whole entries.
         """
         size, width = self.file.size, self._layout.size
         if size % width:
@@ -56,7 +56,7 @@ class IndexFile:
         return -(-used // width)
 
     def verify(self, column: int) -> None:
-        """Raise CorruptRecordError when the last entry's `column` is negative: as much as a broker looks at."""
+        """Raise CorruptRecordError if the last entry's `column` is negative: the only check that brokers make."""
         if self.last is not None and self.last[column] < 0:
             raise CorruptRecordError("index entry", expected=">= 0", found=self.last[column]).locate(
                 path=self.file.path
@@ -71,15 +71,15 @@ class IndexFile:
         self.extend((entry,))
 
     def extend(self, entries: Sequence[Entry]) -> None:
-        """Add some entries, one at least, in one write."""
+        """Add one or more entries in one write."""
         pack = self._layout.pack
         self.file.write_at(self.count * self._layout.size, b"".join([pack(*entry) for entry in entries]))
         self.count += len(entries)
         self.last = entries[-1]
 
     def floor(self, column: int, value: int) -> int:
-        """Return the number of the last entry whose `column`, which never falls, is at most `value`; -1: none is."""
-        low, high = 0, self.count  # entries below low are at most the value, those from high on above it
+        """Return the index of the last entry whose `column`, which never falls, is at most `value`; -1 for none."""
+        low, high = 0, self.count  # entries below low are at most the value, those from high on are above it
         while high - low > _AT_ONCE:
             middle = (low + high) // 2
             if self.entry(middle)[column] <= value:
@@ -98,7 +98,7 @@ class IndexFile:
         return low - 1
 
     def truncate(self, count: int) -> None:
-        """Keep the first `count` entries; the file keeps its size, with zeros behind them."""
+        """Keep the first `count` entries; the file keeps its size, with zeros after them."""
         if count < self.count:
             size = self.file.size
             self.file.truncate(count * self._layout.size)
@@ -107,12 +107,12 @@ class IndexFile:
             self.last = self.entry(count - 1) if count else None
 
     def grow(self) -> None:
-        """Give the file the size that it has while entries are added."""
+        """Extend the file to its preallocated size."""
         size = max(self.capacity, self.count) * self._layout.size
         if self.file.size != size:
             self.file.truncate(size)
 
     def trim(self) -> None:
-        """Cut off what is behind the entries."""
+        """Remove the preallocated space after the entries."""
         if self.file.size != (size := self.count * self._layout.size):
             self.file.truncate(size)

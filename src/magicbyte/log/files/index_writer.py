@@ -36,7 +36,7 @@ MAX_RELATIVE = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class IndexRules:
-    """Rules for index entries and companions of a log. `of` returns those of a Kafka version.
+    """Rules for index entries and companion files of a log. `of` returns those of a Kafka version.
 
     `interval_bytes` and `max_index_bytes` are the settings `index.interval.bytes` and `segment.index.bytes`.
     """
@@ -46,9 +46,9 @@ class IndexRules:
     entry_per_batch: bool
     has_time_index: bool
     names_record_of_time: bool
-    """As a leader appends. Recovery and cleaner never know which record it was."""
+    """Only for a leader's appends. Recovery and compaction do not know the record."""
     marker_rule: MarkerRule | None
-    """None: no producers, transactions and leader epochs."""
+    """The effect of markers; None without producers, transactions and leader epochs."""
     interval_bytes: int = 4096
     max_index_bytes: int = 10 << 20
 
@@ -73,7 +73,7 @@ class IndexRules:
 
     @property
     def version(self) -> str:
-        """The release as it was given."""
+        """The release as given."""
         return self.release.version
 
     @property
@@ -82,15 +82,15 @@ class IndexRules:
         return self.marker_rule is not None
 
     def recovering(self) -> IndexRules:
-        """Return the rules by which the same version rebuilds indexes in a recovery."""
+        """Return the rules by which the same version rebuilds indexes during recovery."""
         return replace(self, names_record_of_time=False)
 
     def of_dialect(self, dialect: Dialect) -> IndexRules:
-        """Return the rules for a log of `dialect`: the enriched one knows no producers."""
+        """Return the rules for a log of `dialect`: the enriched dialect has no producers."""
         return self if dialect is Dialect.KAFKA else replace(self, marker_rule=None)
 
     def producer_states(self, *, remembered: int = 0) -> ProducerStates:
-        """Return the state before the first entry of a log, which remembers so many batches of each producer."""
+        """Return the state before the first entry of a log, which keeps `remembered` batches of each producer."""
         rule = self.marker_rule or MarkerRule.TIMESTAMP
         return ProducerStates(rule, indexes_empty=self.release.indexes_empty_aborts, remembered=remembered)
 
@@ -124,7 +124,7 @@ class SegmentIndexes:
 
 @dataclass(slots=True)
 class _Columns:
-    """Collected entries of an index: pieces of columns."""
+    """Collected entries of an index, as pieces of columns."""
 
     pieces: list[tuple[Int64Array, ...]] = field(default_factory=list)
     count: int = 0
@@ -142,7 +142,7 @@ class _Columns:
 
 
 class SegmentIndexer:
-    """Makes the index files of one segment from its entries, in order, table after table.
+    """Build the index files of one segment from its entries, in order, table after table.
 
     Memory: the size of the index files. `producers` is the state before the segment's first entry, for transactions
     that began in an earlier segment. It is updated.
@@ -162,8 +162,8 @@ class SegmentIndexer:
         self._producers = producers or rules.producer_states()
         self._offsets, self._times = _Columns(), _Columns()
         self._aborted: list[AbortedTransaction] = []
-        self._indexed_at = 0  # position that the interval counts from
-        self._largest, self._largest_offset = NO_TIMESTAMP, base_offset  # timestamp so far, and where it is
+        self._indexed_at = 0  # position from which the interval counts
+        self._largest, self._largest_offset = NO_TIMESTAMP, base_offset  # the largest timestamp so far, and its offset
         self._last_time = NO_TIMESTAMP  # of the time index's last entry
         self._last_entry: tuple[int, int] | None = None  # enriched: offset and position of the last message
 
@@ -174,13 +174,13 @@ class SegmentIndexer:
         appends: Sequence[int] | None = None,
         last: Int64Array | None = None,
     ) -> None:
-        """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment.
+        """Add the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment.
 
         `appends`: the rows, ascending from 0, that each began an append; the last append ends with the table. None:
-        each entry was appended by itself. `last`: what counts as the last offset of each row where an append gets one
-        entry, if not that of its header: a cleaner's last record. Raises CorruptRecordError for an offset or position
-        that no index holds, and for a wrapper, batch or marker that must be looked into and cannot be read; positions
-        are of the segment.
+        each entry was appended by itself. `last`: the last offset of each row for appends with one index entry, if it
+        differs from the header's (a log cleaner's last record). Raises CorruptRecordError for an offset or position
+        that does not fit into an index, and for a wrapper, batch or marker that must be read and is damaged; positions
+        are those of the segment.
         """
         if not len(table):
             return
@@ -246,7 +246,7 @@ class SegmentIndexer:
         self._add_times(table, timestamps, last, ends[chosen])
 
     def _check(self, table: BatchTable, start_position: int, offsets: Int64Array) -> None:
-        """Raise CorruptRecordError for an entry whose offset or position an index cannot name."""
+        """Raise CorruptRecordError for an entry whose offset or position does not fit into an index entry."""
         import numpy as np
 
         position = int(table.position[len(table) - 1])
@@ -265,7 +265,7 @@ class SegmentIndexer:
             ).locate(offsets=(found, found))
 
     def _choose(self, positions: Int64Array) -> Int64Array:
-        """Return which of the appends at `positions` get an entry: those more than the interval behind the last one."""
+        """Return which of the appends at `positions` get an entry: those more than the interval after the last one."""
         import numpy as np
 
         interval = self._rules.interval_bytes
@@ -283,12 +283,13 @@ class SegmentIndexer:
         return chosen
 
     def _add_times(self, table: BatchTable, timestamps: Int64Array, last: Int64Array, indexed: Int64Array) -> None:
-        """Move the largest timestamp on, and add the time index entries due behind the `indexed` rows."""
+        """Advance the largest timestamp, and add the time index entries that are due after the `indexed` rows."""
         import numpy as np
 
         largest = np.maximum.accumulate(np.concatenate(([self._largest], timestamps)))
         grows = timestamps > largest[:-1]
-        holder = np.maximum.accumulate(np.where(grows, np.arange(len(table)), -1))  # row of the largest; -1: before
+        # row of the largest so far; -1: before the table
+        holder = np.maximum.accumulate(np.where(grows, np.arange(len(table)), -1))
         times = largest[1:][indexed]
         new = times > np.concatenate(([self._last_time], times[:-1]))
         holders = holder[indexed][new]
@@ -303,11 +304,11 @@ class SegmentIndexer:
         self._largest = int(largest[-1])
 
     def _offset_of_time(self, table: BatchTable, row: int, last: Int64Array) -> int:
-        """Return the offset that the largest timestamp of an entry counts as; row -1 is an entry before the table."""
+        """Return the offset of an entry's largest timestamp for the time index; row -1 is an entry before the table."""
         return self._largest_offset if row < 0 else offset_of_time(table, row, int(last[row]), self._rules)
 
     def _append_enriched(self, table: BatchTable, start_position: int) -> None:
-        """As _append, of the enriched dialect: one index of offset, largest timestamp so far and position."""
+        """Add enriched entries: one index of offset, largest timestamp so far, and position."""
         import numpy as np
 
         offsets = np.asarray(table.offset, np.int64)
@@ -322,7 +323,7 @@ class SegmentIndexer:
 
 
 def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRules) -> int:
-    """Return the offset that the largest timestamp of a row counts as; `last_offset` is the row's."""
+    """Return the offset of a row's largest timestamp for the time index; `last_offset` is the row's."""
     import numpy as np
 
     simple = int(table.attributes[row]) & (CODEC_MASK | LOG_APPEND_TIME_BIT | CONTROL_BIT) == 0
@@ -338,7 +339,7 @@ def offset_of_time(table: BatchTable, row: int, last_offset: int, rules: IndexRu
 
 
 def looked_into(table: BatchTable, rules: IndexRules) -> Any:
-    """Return a mask of the rows that must be opened where `rules` give them an index entry, or know their offsets."""
+    """Return a mask of the rows whose content is needed for index entries under `rules`, or for their offsets."""
     import numpy as np
 
     magic, attributes = np.asarray(table.magic, np.int64), np.asarray(table.attributes, np.int64)

@@ -59,7 +59,7 @@ def _to_bytes(layout: list[tuple[str, str]], *columns: Int64Array) -> bytes:
 
 
 def _verify_order(what: str, values: Int64Array, entry_size: int, *, strict: bool, floor: int) -> None:
-    """Raise CorruptRecordError at the first value below `floor` or, but for the first, out of order."""
+    """Raise CorruptRecordError at the first value below `floor` or, from the second on, out of order."""
     import numpy as np
 
     steps = values[1:] > values[:-1] if strict else values[1:] >= values[:-1]
@@ -211,7 +211,7 @@ class EnrichedIndex:
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction. `last_offset` is its marker's; `last_stable_offset` what it was after the marker."""
+    """One aborted transaction. `last_offset` is that of its marker; `last_stable_offset` the one after the marker."""
 
     version: int
     producer_id: int
@@ -247,14 +247,14 @@ class TransactionIndex:
         return cls(entries)
 
     def to_bytes(self) -> bytes:
-        """Return the file. Kafka has none where there are no entries."""
+        """Return the file. Without entries, Kafka has no file."""
         return b"".join(TRANSACTION_ENTRY.pack(*entry) for entry in self.entries)
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def verify(self) -> None:
-        """Raise CorruptRecordError unless each transaction ends after it began, and after the one before it."""
+        """Raise CorruptRecordError unless each transaction ends after its begin, and after the one before it."""
         previous = -1
         for at, entry in enumerate(self.entries):
             position = at * self.ENTRY_SIZE

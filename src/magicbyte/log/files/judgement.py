@@ -1,7 +1,7 @@
-"""Where a log goes on behind damage: which of the sound entries there is the next one.
+"""Decide where a log continues after damage: which of the sound entries is its next one.
 
-A sound entry may be the content of a record, or a page that belongs elsewhere. The rules are those of
-docs/internals/salvage.md: what the damaged entry itself says comes first, then candidates are searched.
+A sound entry may be the content of a record, or a page written to the wrong place. The rules are those of
+docs/internals/salvage.md: the fields of the damaged entry itself take precedence, then candidates are searched.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from magicbyte.records.layout import (
 if TYPE_CHECKING:
     pass
 
-_LOOK_BACK = 1024  # for the record that holds a candidate
-_LOOK_BACK_PLAIN = 64  # for the message that does
+_LOOK_BACK = 1024  # bytes searched back for the record that contains a candidate
+_LOOK_BACK_PLAIN = 64  # the same for a message
 _LOOK_AHEAD = 64 << 10
-RUN = 32  # entries in a row that prove each other
-_SHORT_RUN = 6  # that speak against others
-_LOOK_ON = 256 << 10  # for those
+RUN = 32  # adjacent entries that prove each other
+_SHORT_RUN = 6  # adjacent entries that contradict others
+_LOOK_ON = 256 << 10  # bytes searched for those
 _HOLES = 4
-_CLOSE = 64  # offsets
-_MESSAGE_ATTRIBUTES = 15  # the largest there are
+_CLOSE = 64  # in offsets
+_MESSAGE_ATTRIBUTES = 15  # the largest valid attributes
 _ZEROS = bytes(HEADER_TO_MAGIC)
 
 
 class Resumption(enum.Enum):
-    """How the log was found again: by what is in front, by a search, or in bytes that are not where they belong.
+    """How the next entry was determined: by the bytes before it, by a search, or among misplaced bytes.
 
-    BACK: with offsets that were missing before.
+    BACK: it has offsets that were missing before.
     """
 
     SURE = "sure"
@@ -61,22 +61,23 @@ class Resumption(enum.Enum):
 
 
 class Judgement:
-    """Decides where the log goes on behind each damage. `holes`: gaps lately met in the offsets, last before and first
-    behind.
+    """Decide where the log continues after each damage.
+
+    `holes`: recent gaps in the offsets (last before, first after).
     """
 
     def __init__(self, entries: EntrySearch) -> None:
         self.entries, self.file, self.limits = entries, entries.file, entries.limits
         self.holes: deque[tuple[int, int]] = deque(maxlen=_HOLES)
-        self._last = -1  # offset in front of the damage at hand
-        self._holder_end = 0  # of the record or message that held the last candidate that was held
+        self._last = -1  # offset before the current damage
+        self._holder_end = 0  # end of the record or message that contained the last rejected candidate
 
-    # ---- where does the log go on?
+    # ---- where the log continues
 
     def resume(self, position: int, last: int) -> tuple[int, Resumption]:
-        """Return where the log goes on behind the damage at `position`; `last` is the last offset in front of it.
+        """Return where the log continues after the damage at `position`; `last` is the last offset before it.
 
-        That is a sound entry, or a damaged one whose place is certain, or the end of the file.
+        This is the position of a sound entry, or of a damaged one whose position is certain, or the end of the file.
         """
         self.entries.begin(position)
         self._last, self._holder_end = last, 0
@@ -84,7 +85,7 @@ class Judgement:
         claimed, framed = self._claimed_end(position, head), self._framed_end(position, head)
         least = last
         if self._like_wrapper(position, head, last, claimed):
-            least = OFFSET.read(head)  # of its last message
+            least = OFFSET.read(head)  # of the wrapper's last message
         for end in (framed, claimed):
             if end == self.file.size:
                 return self._within(end, least, MAX_OFFSET)
@@ -98,7 +99,9 @@ class Judgement:
         return self._searched(position, last, least)
 
     def _like_wrapper(self, position: int, head: memoryview, last: int, claimed: int | None) -> bool:
-        """Say whether the damaged entry at `position` is a wrapper: its magic byte says so, or its size is right."""
+        """Return whether the damaged entry at `position` is a wrapper: by its magic byte, or because its size is
+        right.
+        """
         if not self._header_marks(position, last) or not head[MESSAGE_ATTRIBUTES.start] & CODEC_MASK:
             return False
         magic = head[MAGIC.start]
@@ -112,9 +115,9 @@ class Judgement:
         return end if end <= self.file.size else None
 
     def _framed_end(self, position: int, head: memoryview) -> int | None:
-        """Return where the entry ends by the lengths inside, if they fit together.
+        """Return where the entry ends by its inner lengths, if they are consistent.
 
-        A message says its end a second time with the lengths of key and value, an uncompressed batch with its records.
+        A message states its end a second time by the lengths of key and value, an uncompressed batch by its records.
         """
         if len(head) < RECORD_BATCH_OVERHEAD or head[MAGIC.start] < 2:
             return self._message_end(position, head) if len(head) >= V0_OVERHEAD else None
@@ -137,12 +140,12 @@ class Judgement:
         return position + at
 
     def _within(self, end: int, least: int, most: int) -> tuple[int, Resumption]:
-        """Return where the log goes on, if not at `end`, where the next entry begins by the word of the damaged one.
+        """Return where the log continues if not at `end`, the next entry's position by the damaged one's size field.
 
-        A row of entries may end exactly there. Content never ends where its batch does, a record's header count follows
-        it: so the size field is wrong, and leads past sound entries. (Content of a message may end with it, but
-        messages say their end twice, and messages in a wrapper have offsets up to its own: those of the row are above
-        `least` and below `most`.) Or a row leads to another damaged entry: bytes of another place, written here.
+        A run of entries may end exactly there. Content never ends where its batch does, because a record's header count
+        follows it: then the size field is wrong, and skips sound entries. (Content of a message may end with it, but
+        messages state their end twice, and messages in a wrapper have offsets up to its own: those of the run are above
+        `least` and below `most`.) Or a run leads to another damaged entry: bytes of another place, written here.
         """
         row_end = highest = -1
         own = self._own_offset(least)
@@ -157,8 +160,8 @@ class Judgement:
                     return found.position, Resumption.BACK
                 if row_end == end and between:
                     return found.position, Resumption.SURE
-                across = row_end > end and found.first > least  # an entry lies over the end that was claimed
-                in_front = least < found.first <= highest < own  # of the damaged one, by its own word
+                across = row_end > end and found.first > least  # an entry lies across the claimed end
+                in_front = least < found.first <= highest < own  # before the damaged one, by its own offset
                 if across or in_front or (row_end < end and self._like_header(row_end, highest)):
                     stray = found.first <= least or self._contradicted(row_end, least, highest)
                     return found.position, Resumption.STRAY if stray else Resumption.SEARCHED
@@ -166,9 +169,9 @@ class Judgement:
         return end, Resumption.SURE
 
     def _searched(self, position: int, last: int, least: int) -> tuple[int, Resumption]:
-        """Return where the first candidate behind the damage lies that is an entry, not the content of a record.
+        """Return the position of the first candidate after the damage that is an entry, not the content of a record.
 
-        An entry that is cut off by the file's end has all the rest inside, unless that is a long row.
+        An entry that is cut off by the file's end contains all the rest, unless that is a long run.
         """
         cut = self._claims(position, self.file.size, last) and not self._contradicted(position + 1, last, MAX_OFFSET)
         candidates = self.entries.candidates(position + 1, self.file.size)
@@ -192,19 +195,21 @@ class Judgement:
         return self.file.size, Resumption.SURE
 
     def _fills(self, entry: Entry) -> bool:
-        """Say whether `entry` has offsets that were missing a little earlier: a page that came too early had others."""
+        """Return whether `entry` has offsets that were missing earlier: then another page was written over its
+        place.
+        """
         return any(before < entry.first and entry.last < behind for before, behind in self.holes)
 
     def _own_offset(self, last: int) -> int:
-        """Return the offset of the damaged entry by its own word, 0 if that does not make sense behind `last`."""
+        """Return the offset in the damaged entry, 0 if it is not plausible after `last`."""
         if self._header_marks(self.entries.start, last) < 2:
             return 0
         return OFFSET.read(memoryview(self.file.read_at(self.entries.start, LOG_OVERHEAD)))
 
     def _contradicted(self, start: int, last: int, highest: int) -> bool:
-        """Say whether the log goes on behind `start` with offsets above `last`, but not above `highest`.
+        """Return whether the log continues after `start` with offsets above `last` but not above `highest`.
 
-        Only a row of several entries says so, and it is looked for in the next bytes only.
+        Only a run of several entries in the next bytes is evidence for it.
         """
         candidates = self.entries.candidates(start, min(start + _LOOK_ON, self.file.size))
         for found in candidates:
@@ -214,18 +219,19 @@ class Judgement:
             candidates.skip_to = end
         return False
 
-    # ---- what an entry is known by
+    # ---- recognizing entries
 
     def _like_header(self, position: int, last: int) -> bool:
-        """Say whether a damaged entry begins at `position`: its offset follows `last`, two of its fields make sense.
+        """Return whether a damaged entry begins at `position`: its offset follows `last`, and two of its fields are
+        plausible.
 
-        Of an offset that is the very next one, one other field is enough.
+        With exactly the next offset, one other field is enough.
         """
         marks = self._header_marks(position, last)
         return marks >= 2 or (marks > 0 and OFFSET.read(memoryview(self.file.read_at(position, 8))) == last + 1)
 
     def _header_marks(self, position: int, last: int) -> int:
-        """Return how many of size, magic byte and attributes make sense at `position`; 0 if the offset does not."""
+        """Return how many of size, magic byte and attributes are plausible at `position`; 0 if the offset is not."""
         head = memoryview(self.file.read_at(position, RECORD_BATCH_OVERHEAD))
         if len(head) < V0_OVERHEAD or head[:HEADER_TO_MAGIC] == _ZEROS:
             return 0
@@ -238,15 +244,17 @@ class Judgement:
         return size + magic + (0 <= flags <= search.LARGEST_ATTRIBUTES)
 
     def _claims(self, position: int, end: int, last: int) -> bool:
-        """Say whether the header of the damaged entry at `position` looks whole, and as if it reached to `end`."""
+        """Return whether the header of the damaged entry at `position` seems whole, and the entry seems to extend to
+        `end`.
+        """
         if self._header_marks(position, last) < 3:
             return False
         return end <= position + LOG_OVERHEAD + SIZE.read(memoryview(self.file.read_at(position, LOG_OVERHEAD)))
 
     def _held_until(self, found: Entry) -> int | None:
-        """Return where the record or message ends that seems to hold `found` as its content; None if there is none.
+        """Return the end of the record or message that seems to contain `found`; None if there is none.
 
-        Its own lengths must add up exactly, so what lies in front of an entry by chance does not pass for one.
+        Its own lengths must add up exactly, so that bytes before an entry do not look like a record by chance.
         """
         if found.end > self._holder_end:
             self._holder_end = self._holder(found) or 0
@@ -256,7 +264,7 @@ class Judgement:
         return None if fits and self._refuted(self._holder_end) else self._holder_end
 
     def _holder(self, found: Entry) -> int | None:
-        """Look for a record or message around `found` in the bytes themselves."""
+        """Search the bytes around `found` for a record or message that contains it."""
         low = max(self.entries.start, found.position - _LOOK_BACK)
         ahead = _LOOK_AHEAD if self.entries.credit > _LOOK_AHEAD else HEAD_BYTES
         self.entries.credit -= ahead
@@ -279,21 +287,23 @@ class Judgement:
         return None
 
     def _refuted(self, position: int) -> bool:
-        """Say whether no record ends at `position`: nothing that could follow does, or a sound entry lies across it."""
+        """Return whether no record ends at `position`: nothing valid follows, or a sound entry lies across it."""
         if not self._goes_on(position):
             return True
         low = max(position - _LOOK_BACK, 0)
         return any(found.end > position for found in self.entries.candidates(low, position))
 
     def _goes_on(self, position: int) -> bool:
-        """Say whether a record or a sound entry begins at `position`."""
+        """Return whether a record or a sound entry begins at `position`."""
         if self.entries.sound_at(position) is not None:
             return True
         data = self.file.read_at(position, _LOOK_AHEAD)
         return int(search.record_end.py_func(data, 0, len(data))) >= 0
 
     def _tail_of_record(self, position: int) -> bool:
-        """Say whether the end of a record lies at `position`: its headers, and then another record or a sound entry."""
+        """Return whether the end of a record is at `position`: its headers, and then another record or a sound
+        entry.
+        """
         data = self.file.read_at(position, HEAD_BYTES)
         count, at = batches.long_varint.py_func(data, 0, len(data))
         if at < 0 or count < 0 or count > len(data):
@@ -303,9 +313,10 @@ class Judgement:
 
 
 def _is_message(data: bytes, at: int, end: int, enriched: int) -> bool:
-    """Say whether a message's key with its length in front, null or short, ends at `at`, and its header is in front.
+    """Return whether a message's null or short key, with its length, ends at `at`, and its header is before that.
 
-    Of that either the size leads to `end`, or magic byte and attributes make sense; an enriched one has no fixed place.
+    Either the size field of that header leads to `end`, or magic byte and attributes are valid; in an enriched message
+    they have no fixed position.
     """
     keys = [at - 4] if data[max(at - 4, 0) : at] == b"\xff\xff\xff\xff" else []
     sizes = range(1, min(_LOOK_BACK_PLAIN, at - 3))

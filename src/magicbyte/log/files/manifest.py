@@ -1,7 +1,7 @@
-"""What a pipeline committed to a store of objects: its newest manifest says which objects are partitions.
+"""Parse what a pipeline committed to an object store: its newest manifest lists the objects of partitions.
 
-`docs/decisions/0007-pipeline.md` has the names. On file systems with rename, outputs have Kafka's names, and nobody who
-reads needs the manifest.
+`docs/decisions/0007-pipeline.md` has the names. On file systems with rename, outputs have Kafka's names, and readers do
+not need the manifest.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"pipeline-([0-9]{8})\.json")
 LARGEST = 1 << 30
-"""Bytes of a manifest, some 5 kB for each partition."""
+"""The maximum size of a manifest, which has some 5 kB for each partition."""
 
 
 class Output(NamedTuple):
-    """A partition folder, or a table. `at`: where its objects are, relative to the sink; for a table its object.
+    """A partition folder, or a table. `at`: the location of its objects, relative to the sink; for a table its object.
 
     `files`: names, sizes in bytes, SHA-256 of the content in hex.
     """
@@ -33,7 +33,7 @@ class Output(NamedTuple):
 
 
 class StoredSink(NamedTuple):
-    """What a manifest says of a sink in a store. `checkpoints`: where the files beside the partitions are."""
+    """The content of a sink in a store. `checkpoints`: the location of the files beside the partitions."""
 
     outputs: tuple[Output, ...]
     checkpoints: str
@@ -41,7 +41,7 @@ class StoredSink(NamedTuple):
 
 
 def manifest_name(number: int) -> str:
-    """Return the name of the manifest of a number."""
+    """Return the name of manifest `number`."""
     return f"pipeline-{number:08}.json"
 
 
@@ -52,12 +52,12 @@ def manifest_number(name: str) -> int | None:
 
 
 def newest(names: Iterable[str]) -> int:
-    """Return the number of the newest manifest; 0 where there is none."""
+    """Return the number of the newest manifest; 0 if there is none."""
     return max((number for name in names if (number := manifest_number(name)) is not None), default=0)
 
 
 def parse_stored(content: bytes) -> StoredSink | None:
-    """Return what a manifest says, None for one of a sink that is a folder. Raises LogDirectoryError."""
+    """Parse a manifest; return None if its sink is a folder. Raises LogDirectoryError."""
     try:
         found: Mapping[str, Any] = json.loads(content)
         if "checkpoints" not in found:
@@ -75,6 +75,6 @@ def parse_stored(content: bytes) -> StoredSink | None:
 
 
 def read_stored(store: ObjectStore) -> StoredSink | None:
-    """Return what the newest manifest of a store says, None where there is none. Raises LogDirectoryError."""
+    """Parse the newest manifest of a store; return None if there is none. Raises LogDirectoryError."""
     number = newest(name for name in store.sizes() if "/" not in name)
     return parse_stored(store.read(manifest_name(number))) if number else None

@@ -17,9 +17,9 @@ from magicbyte.ports import TopicPartition
 CLUSTER_METADATA: Final = "__cluster_metadata"
 """The topic of a KRaft quorum: its folder is the controller's, and no topic of a broker."""
 QUARANTINE: Final = "quarantine"
-"""The folder of a log directory that keeps what was cut off or replaced."""
+"""The folder of a log directory that keeps truncated or replaced bytes."""
 MOST_PARTITIONS: Final = 10_000
-"""Of a topic, and of all that one request creates: the request is a few bytes, its partitions are not."""
+"""The most partitions of a topic, and of all topics of one request: a small request could create very many."""
 LARGEST_PARTITION: Final = 2**31 - 1
 LARGEST_OFFSET: Final = 2**63 - 1
 LONGEST_FILE_NAME: Final = 255
@@ -41,9 +41,9 @@ class FolderState(enum.Enum):
     """The purpose of a partition folder, by its name."""
 
     CURRENT = "current"
-    DELETE = "delete"  # being deleted: the broker does not read it any more
+    DELETE = "delete"  # being deleted: brokers no longer read it
     FUTURE = "future"  # being copied to another log directory
-    STRAY = "stray"  # the broker found that the partition is not its own
+    STRAY = "stray"  # not assigned to this broker
 
 
 class FolderName(NamedTuple):
@@ -96,9 +96,9 @@ def folder_name(path: str) -> FolderName | None:
 
 
 def why_not_loaded(name: str) -> str | None:
-    """Return why a broker does not load the folder of this name as a partition's log; None when it does.
+    """Return why a broker does not load the folder of this name as a partition's log; None if it does.
 
-    The empty string: there is nothing to tell, as the folder is none of a partition and known to be.
+    The empty string means that the folder is known not to be a partition's, and needs no message.
     """
     if name in _NOT_OURS or (name.startswith(".") and folder_name(name) is None):
         return ""
@@ -131,11 +131,11 @@ def offset_file(name: str) -> OffsetFile | None:
 
 
 def is_named_by_offset(name: str) -> bool:
-    """Whether a name begins as that of a log's file does, whatever follows."""
+    """Return whether a name begins with an offset, as those of a log's files do."""
     return _OFFSET_FILE.match(name) is not None
 
 
 def is_log_file(name: str) -> bool:
-    """Whether a partition's log reads or writes a file of this name in its folder."""
+    """Return whether a partition's log reads or writes a file of this name in its folder."""
     plain = name.removesuffix(".tmp")
     return plain in _TEXTS or _OFFSET_FILE.fullmatch(plain) is not None

@@ -1,18 +1,18 @@
-"""The open files of a log directory: as many descriptors as are allowed, whatever the number of segments.
+"""Bound the number of open files of a log directory, independent of the number of segments.
 
-An `OpenFile` stands for a file of a segment as long as the segment lives; its descriptor comes and goes. `OpenFiles`
-closes those that were used least recently when there are more than `limit`, or when the process has none left, and
-opens them again when they are used. Whoever reads from a descriptor at that moment, or sends from it, keeps it: it is
-closed when nobody refers to it any more.
+An `OpenFile` represents a segment's file for the life of the segment; its descriptor is opened and closed on demand.
+`OpenFiles` closes the least recently used ones if there are more than `limit`, or if the process has none left, and
+reopens them at their next use. A reader that currently uses a descriptor, or sends from it, keeps it open: it is closed
+with its last reference.
 
 **A file that was written and not synced is synced before it is closed.** The system reports a failed write-back once,
-to descriptors that were open then; closed and opened again, a file could look durable that is not. A sync that fails
+to descriptors that were open then; a file closed and reopened could seem durable without being so. A sync that fails
 here takes the directory offline, as every failed sync does.
 
-Running out of descriptors is a fault that passes, and raises OutOfDescriptorsError, never an OSError. A change begins
-only while the reserve is whole (`Health`), so that it does not stop halfway: inside a change the reserve may be spent.
-No lock: one thread at a time writes to a handle, while any others read, sync or close it. What they share are two
-tables, of open files and of those that are being closed; each step is a single `setdefault` or `pop` on one of them.
+Running out of descriptors is transient, and raises OutOfDescriptorsError, never an OSError. A change begins only while
+the reserve is whole (`Health`), so that it does not stop halfway: a change may use up the reserve. There is no lock:
+one thread at a time writes to a handle, while any others read, sync or close it. They share two tables, of open files
+and of files being closed; each step is a single atomic `setdefault` or `pop` on one of them.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ T = TypeVar("T")
 OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 DEFAULT_LIMIT: Final = 256
 RESERVE: Final = 8
-"""Descriptors that are held for nothing, so that a change that has begun finds some: a roll takes six at a time."""
-_SHARE_CLOSED: Final = 16  # one of so many is closed when there are too many, at least one
-_FREED_AT_ONCE: Final = 8  # when the process has none left
-_MOVES: Final = 100  # times that a name may change while its file is opened
+"""Reserved descriptors, so that a change that has begun does not fail: a roll takes six at a time."""
+_SHARE_CLOSED: Final = 16  # the fraction closed when there are too many open files, at least one
+_FREED_AT_ONCE: Final = 8  # files closed when the process has no descriptor left
+_MOVES: Final = 100  # how often a file's name may change while it is being opened
 
 
 class OpenFile:
-    """A file of a log: always usable, with a descriptor or without. One thread writes; any number read and sync.
+    """A file of a log that is always usable, with or without a descriptor. One thread writes; any number read and sync.
 
-    `size` follows each change. `path` follows the file when it is renamed through `OpenFiles`. `is_closed`: it was let
-    go of for good. `is_nameless`: its name is gone, or another file's, so that it could not be opened again.
+    `size` follows each change. `path` follows renames through `OpenFiles`. `is_closed`: it was released for good.
+    `is_nameless`: its name was deleted or given to another file, so that it cannot be reopened.
     """
 
     __slots__ = (
@@ -66,28 +66,28 @@ class OpenFile:
 
     def __init__(self, files: OpenFiles, path: str, size: int, *, is_new: bool) -> None:
         self.path, self.size = path, size
-        self.moving_to: str | None = None  # its name in a moment, or already
+        self.moving_to: str | None = None  # its next name, while it is being renamed
         self.used = next(files.ticks)
         self.is_closed = self.is_nameless = False
         self._files = files
-        self._is_written = False  # since the last sync, by this handle
-        self._is_unknown = not is_new  # whether what others wrote was synced
+        self._is_written = False  # by this handle, since the last sync
+        self._is_unknown = not is_new  # whether earlier writes may be unsynced
         self._is_pinned = False
-        self._fault: OSError | None = None  # of a sync: the system reports it once
+        self._fault: OSError | None = None  # of a sync: the system reports it only once
 
     def opened(self) -> WritableFile:
-        """Return the open file, which stays open as long as the caller refers to it. Raises OutOfDescriptorsError."""
+        """Return the open file, which stays open while the caller refers to it. Raises OutOfDescriptorsError."""
         self.used = next(self._files.ticks)
         file = self._files.open_now(self)
         return self._files.open_again(self) if file is None else file
 
     def opened_now(self) -> WritableFile | None:
-        """Return the open file, None where it would have to be opened first."""
+        """Return the open file, or None if it would have to be opened."""
         self.used = next(self._files.ticks)
         return self._files.open_now(self)
 
     def pin(self) -> bool:
-        """Have the file open until `unpin`, which is given what this returns. For the thread that writes."""
+        """Keep the file open until `unpin`, to which the result must be passed. For the thread that writes."""
         was, self._is_pinned = self._is_pinned, True
         try:
             self.opened()
@@ -97,24 +97,24 @@ class OpenFile:
         return was
 
     def unpin(self, before: bool) -> None:
-        """Let the file be closed again, unless it was pinned before."""
+        """Allow the file to be closed, unless it was pinned before."""
         self._is_pinned = before
 
-    # ---- what ports.WritableFile has
+    # ---- the interface of ports.WritableFile
 
     def fileno(self) -> None:
-        """There is none to rely on, as it may go at any time: `opened()` has one."""
+        """Return None, because the descriptor may be closed at any time: use that of `opened()`."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        """Return the `length` bytes at `position`; fewer only at the end of the file."""
         return self.opened().read_at(position, length)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes at `position`; return how many there were, fewer only where the file ends."""
+        """Fill `buffer` with the bytes at `position` and return their number; fewer only at the end of the file."""
         return self.opened().read_into(position, buffer)
 
     def write_at(self, position: int, *pieces: Buffer) -> None:
-        """Write all of `pieces`, one behind the other, from `position` on."""
+        """Write all of `pieces`, one after the other, from `position` on."""
         was, self._is_pinned = self._is_pinned, True
         try:
             file = self.opened()
@@ -122,12 +122,12 @@ class OpenFile:
                 file.write_at(position, *pieces)
                 self.size = file.size
             finally:
-                self._is_written = True  # behind the write: a sync that began before it does not cover it
+                self._is_written = True  # after the write: a sync that began earlier does not cover it
         finally:
             self._is_pinned = was
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or lengthen it with zeros."""
+        """Truncate the file to `size` bytes, or extend it with zeros."""
         was, self._is_pinned = self._is_pinned, True
         try:
             file = self.opened()
@@ -140,9 +140,10 @@ class OpenFile:
             self._is_pinned = was
 
     def sync(self) -> None:
-        """Make the content durable. Of a file that was closed for room this was done before, or failed: then again.
+        """Make the content durable. A file whose descriptor was closed was synced then; if that failed, it is raised
+        again.
 
-        Of a file that was let go of meanwhile nothing is made durable: its log has another `generation` then.
+        For a file that was released meanwhile nothing is synced: then its log has another `generation`.
         """
         if self.is_closed:
             return
@@ -156,21 +157,21 @@ class OpenFile:
         self._is_unknown = False
 
     def sync_by(self, file: WritableFile) -> None:
-        """Make durable what was written until now, through one of its descriptors."""
-        self._is_written = False  # before the sync: what is written meanwhile is not known to be part of it
+        """Sync all writes up to now through one of its descriptors."""
+        self._is_written = False  # before the sync: it may not cover writes made meanwhile
         try:
             file.sync()
         except OSError as error:
             self._is_written, self._fault = True, error
             raise
-        self._check()  # it may have been reported to another thread that syncs
+        self._check()  # the system may have reported the error to another syncing thread
 
     def _check(self) -> None:
         if self._fault is not None:
             raise self._fault
 
     def close(self) -> None:
-        """Let go of the file for good. Nothing is synced."""
+        """Release the file for good, without a sync."""
         self.is_closed = True
         self._files.forget(self)
 
@@ -191,23 +192,23 @@ class OpenFile:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether it would have to be synced to be closed."""
+        """Whether it must be synced before it is closed."""
         return self._is_written
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is not to be closed for room now."""
+        """Whether it must not be closed now."""
         return self._is_pinned or self.is_nameless
 
 
 class _Names:
-    """Which file has which name now, by folder and name."""
+    """The files by their current folder and name."""
 
     def __init__(self) -> None:
         self._named: dict[str, dict[str, OpenFile]] = {}
 
     def find(self, path: str) -> OpenFile | None:
-        """Return the file of a name."""
+        """Return the file with a name."""
         folder, _, name = path.rpartition("/")
         return self._named.get(folder, {}).get(name)
 
@@ -216,7 +217,7 @@ class _Names:
         return self._named.get(folder, {})
 
     def give(self, handle: OpenFile, path: str) -> None:
-        """Let a file have a name; another that has it is nameless then."""
+        """Give a file a name; another file with that name becomes nameless."""
         folder, _, name = path.rpartition("/")
         names = self._named.setdefault(folder, {})
         if (other := names.get(name)) is not None:
@@ -224,26 +225,27 @@ class _Names:
         names[name] = handle
 
     def take(self, handle: OpenFile) -> None:
-        """Take the name of a file away."""
+        """Remove the name of a file."""
         folder, _, name = handle.path.rpartition("/")
         self._named.get(folder, {}).pop(name, None)
 
     def orphan(self, path: str) -> None:
-        """Have a file nameless, and so kept open, whose name goes to another, or away."""
+        """Make the file of a name nameless, and so keep it open, because the name is deleted or given to another
+        file.
+        """
         if (handle := self.find(path)) is not None:
             handle.is_nameless = True
             self.take(handle)
 
     def drop(self, folder: str) -> None:
-        """Forget a folder, which is not there any more."""
+        """Forget a folder that no longer exists."""
         self._named.pop(folder, None)
 
 
 class OpenFiles:
-    """A WritableFileSystem over another one, whose files that are written hold about `limit` descriptors at most.
+    """A WritableFileSystem over another one, whose writable files hold at most about `limit` descriptors.
 
-    `health`: of the directory; it asks for the reserve of so many descriptors before each change. `close` gives that
-    back.
+    `health` of the directory checks the descriptor reserve before each change. `close` releases the reserve.
     """
 
     def __init__(
@@ -251,10 +253,10 @@ class OpenFiles:
     ) -> None:
         self.health, self.limit, self._wanted = health, max(limit, 1), reserve
         self.ticks = itertools.count()
-        self.refused = 0  # how often there was no descriptor
+        self.refused = 0  # how often no descriptor was available
         self._files = files
         self._open: dict[OpenFile, WritableFile] = {}
-        self._closing: dict[OpenFile, list[WritableFile]] = {}  # one each, of the thread that closes it
+        self._closing: dict[OpenFile, list[WritableFile]] = {}  # one for each thread that is closing it
         self._names = _Names()
         self._reserve: list[Held] = []
         health.before_change = self.check_reserve
@@ -263,21 +265,21 @@ class OpenFiles:
 
     @property
     def descriptors(self) -> int:
-        """How many files are open at the moment, those in the reserve not counted."""
+        """The number of open files, without the reserve."""
         return len(self._open)
 
     # ---- descriptors
 
     def open_now(self, handle: OpenFile) -> WritableFile | None:
-        """Return a handle's open file, None where it has none."""
+        """Return a handle's open file, or None."""
         return self._open.get(handle)
 
     def closing(self, handle: OpenFile) -> WritableFile | None:
-        """Return a handle's file that is being closed: to be asked for behind `open_now`."""
+        """Return a handle's file that is being closed. Must be called after `open_now`, not before."""
         return next(iter(self._closing.get(handle, ())), None)
 
     def check_reserve(self) -> None:
-        """Have the reserve whole. Raises OutOfDescriptorsError."""
+        """Ensure that the reserve is whole. Raises OutOfDescriptorsError."""
         while len(self._reserve) < self._wanted:
             if not (self._reserve_one() or (self.shrink(_FREED_AT_ONCE) and self._reserve_one())):
                 self.refused += 1
@@ -293,7 +295,7 @@ class OpenFiles:
         return True
 
     def _with_descriptors(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do what needs a descriptor; where there is none, with those of files that are not used, or of the reserve."""
+        """Call `work`, which needs a descriptor; if none is left, free those of unused files, or of the reserve."""
         while True:
             try:
                 return work(*arguments, **named)
@@ -308,7 +310,7 @@ class OpenFiles:
                         raise OutOfDescriptorsError(f"{self.health.path}: {error}") from error
 
     def shrink(self, count: int) -> int:
-        """Close up to `count` files; return how many. Those used least recently, of the older ones first clean ones."""
+        """Close up to `count` files and return how many: the least recently used ones, clean ones first."""
         by_age = sorted(list(self._open), key=_used)  # noqa: C414 (the table changes under the sort's feet)
         old = by_age[: max(len(by_age) * 3 // 4, 1)]
         old.sort(key=_is_dirty)
@@ -320,12 +322,12 @@ class OpenFiles:
         return closed
 
     def _give_up(self, handle: OpenFile) -> bool:
-        """Close a handle's descriptor, synced where it has to be; return whether there is one more for others.
+        """Close a handle's descriptor, after a sync if needed; return whether that freed a descriptor.
 
-        A writer pins the handle before it takes the file, and marks it as written before it lets go of the pin. Here
-        the file is taken away first, then the pin is looked at, then the mark: so either the pin is seen, and the file
-        comes back, or the write is part of the sync here, or it goes to a file that was opened again, and its mark
-        comes behind this one. A sync meanwhile finds the file among those that are being closed.
+        A writer pins the handle before it takes the file, and marks it as written before it unpins. Here the file is
+        removed first, then the pin is checked, then the mark. So there are three cases: the pin is seen, and the file
+        is put back; or the write is covered by the sync here; or it goes to a reopened file, and its mark is set after
+        the check here. A concurrent sync finds the file among those that are being closed.
         """
         mine: list[WritableFile] = []
         if handle.is_kept or self._closing.setdefault(handle, mine) is not mine:
@@ -349,9 +351,9 @@ class OpenFiles:
             del self._closing[handle]
 
     def _have(self, handle: OpenFile, file: WritableFile) -> WritableFile:
-        """Let a handle have an open file, unless it has one; return the one it has."""
+        """Set a handle's open file, unless it has one; return the one that it has."""
         file = self._open.setdefault(handle, file)
-        if handle.is_closed:  # in this moment: nobody would take it out any more
+        if handle.is_closed:  # closed at this moment: nobody would close this file any more
             self._open.pop(handle, None)
         return file
 
@@ -362,7 +364,10 @@ class OpenFiles:
         return file
 
     def open_again(self, handle: OpenFile) -> WritableFile:
-        """Open a handle's file. Its name may change meanwhile, and then be another's: it is looked at again."""
+        """Reopen a handle's file.
+
+        The name is checked again afterwards, because it may have been given to another file.
+        """
         for _ in range(_MOVES):
             if handle.is_closed:
                 raise OSError(errno.EBADF, os.strerror(errno.EBADF), handle.path)
@@ -381,36 +386,36 @@ class OpenFiles:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), handle.path)
 
     def forget(self, handle: OpenFile) -> None:
-        """Let go of a handle."""
+        """Release a handle."""
         self._open.pop(handle, None)
         if self._names.find(handle.path) is handle:
             self._names.take(handle)
 
     def close(self) -> None:
-        """Give back the reserve."""
+        """Release the reserve."""
         while self._reserve:
             self._reserve.pop().close()
 
-    # ---- what ports.WritableFileSystem has
+    # ---- the interface of ports.WritableFileSystem
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return what the directory `path` holds, by name."""
+        """Return the entries of the directory `path`, by name."""
         return self._with_descriptors(self._files.list, path)
 
     def names(self, path: str) -> Sequence[str]:
-        """Return all names in the directory `path`, sorted, also those of what is neither file nor directory."""
+        """Return all names in the directory `path`, sorted, including those of special files."""
         return self._with_descriptors(self._files.names, path)
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is at `path`."""
+        """Return the entry of the file or directory at `path`."""
         return self._files.entry(path)
 
     def open(self, path: str) -> ReadableFile:
-        """Open the file at `path` for reading; it is open until it is closed."""
+        """Open the file at `path` for reading; it stays open until it is closed."""
         return self._with_descriptors(self._files.open, path)
 
     def create(self, path: str) -> OpenFile:
-        """Open a new, empty file at `path`; what was there is emptied."""
+        """Open a new, empty file at `path`; an existing file is truncated."""
         return self._handle(path, self._with_descriptors(self._files.create, path), is_new=True)
 
     def edit(self, path: str) -> OpenFile:
@@ -424,7 +429,7 @@ class OpenFiles:
         return handle
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name, at once, in place of the file that has it."""
+        """Rename a file or directory atomically, replacing the file of that name."""
         inside, handle = self._names.inside(source), self._names.find(source)
         moved = {each: f"{target}/{own}" for own, each in inside.items()}
         if handle is not None:
@@ -452,7 +457,7 @@ class OpenFiles:
         self._names.drop(path)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that is there."""
+        """Create a directory in an existing one."""
         self._files.make_directory(path)
 
     def sync_directory(self, path: str) -> None:
@@ -460,24 +465,27 @@ class OpenFiles:
         self._with_descriptors(self._files.sync_directory, path)
 
     def lock(self, path: str) -> Lock:
-        """Lock the file at `path`, made if need be. Raises BlockingIOError while another process has it."""
+        """Lock the file at `path`, creating it if needed.
+
+        Raises BlockingIOError while another process holds the lock.
+        """
         return self._with_descriptors(self._files.lock, path)
 
     def modified_ms(self, path: str) -> int:
-        """Return when the file was last written, in ms since 1970."""
+        """Return the modification time of the file, in ms since 1970."""
         return self._files.modified_ms(path)
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Let the file have been written at `time_ms`."""
+        """Set the modification time of the file."""
         self._files.set_modified_ms(path, time_ms)
 
     def hold_descriptor(self) -> Held:
-        """Return one of the process's descriptors, which is good for nothing else until it is closed."""
+        """Reserve one of the process's descriptors until the result is closed."""
         return self._with_descriptors(self._files.hold_descriptor)
 
 
 def bounded(files: WritableFileSystem, health: Health) -> OpenFiles:
-    """Return a file system whose open files are bounded: `files` itself where it is one, else one without a reserve."""
+    """Return a file system with bounded open files: `files` itself if it is one, else one without a reserve."""
     return files if isinstance(files, OpenFiles) else OpenFiles(files, health, reserve=0)
 
 

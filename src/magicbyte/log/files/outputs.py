@@ -83,7 +83,7 @@ def refuse_overlap(output: str | Path, inputs: Iterable[str | Path], *, fills: b
     ignore case are followed to the file itself. Files are also compared by their hard links. `fills`: the command owns
     everything below `output`; without it an input inside of `output` is allowed.
     """
-    places: dict[str, str] = {}  # paths of this machine, with what they were called
+    places: dict[str, str] = {}  # local paths, with the names by which they were given
     urls = []
     for each in map(str, inputs):
         if (path := _local(each)) is None:
@@ -245,7 +245,7 @@ def whole_file(path: str | Path, *, keeps: tuple[type[Exception], ...] = ()) -> 
 
 
 def _output(file: str | Path | int, told: str) -> BinaryIO:
-    """Open what is to be written, by its path or descriptor. Errors say that it is `told`."""
+    """Open an output by its path or descriptor. Errors name it `told`."""
     with _named_errors(told):
         return cast("BinaryIO", io.BufferedWriter(cast("io.FileIO", _Output(file, told))))
 
@@ -321,10 +321,10 @@ def _mode(target: Path, most: int) -> int:
 
 @contextlib.contextmanager
 def _named_errors(path: str) -> Iterator[None]:
-    """Add the output to errors inside the block."""
+    """Name the output in OSErrors raised inside the block."""
     try:
         yield
-    except BrokenPipeError:  # its reader went away: no failure of ours
+    except BrokenPipeError:  # the reader closed the pipe: not an error of ours
         raise
     except OSError as error:
         raise OSError(error.errno, f"cannot write: {error.strerror}", path) from error

@@ -19,7 +19,7 @@ _SAMPLE_BYTES = 64 << 10
 
 
 class Named(Protocol):
-    """A partition of a topic: a folder, or what brokers send."""
+    """A partition of a topic: a folder, or records sent by brokers."""
 
     @property
     def topic(self) -> str | None:
@@ -31,7 +31,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Both, for people."""
+        """Topic and number, for messages."""
 
 
 P = TypeVar("P", bound=Named)
@@ -88,7 +88,9 @@ def log_start_offset(partition: PartitionDirectory) -> int:
 
 
 def meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
-    """Return the `meta.properties` of the log directory of `partitions`; None where there is none, or more than one."""
+    """Return the `meta.properties` of the log directory of `partitions`; None if there is none, or more than one
+    directory.
+    """
     found = [
         read_whole(directory.files, directory.texts[META_PROPERTIES].path)
         for directory in log_directories(partitions)

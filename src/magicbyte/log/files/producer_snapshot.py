@@ -58,6 +58,6 @@ class ProducerSnapshot:
         return cls(tuple(map(ProducerEntry._make, ENTRY.iter_unpack(memoryview(data)[HEADER.size :]))))
 
     def to_bytes(self) -> bytes:
-        """Return the whole file, producers in their order here."""
+        """Return the whole file, with the producers in their given order."""
         body = struct.pack(">i", len(self.producers)) + b"".join(ENTRY.pack(*entry) for entry in self.producers)
         return HEADER.pack(VERSION, crc32c(body), len(self.producers)) + body[4:]

@@ -115,11 +115,11 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first open transaction begins, None when none is open."""
+        """The first offset of the earliest open transaction, None if none is open."""
         return min(self._transactions.first_offsets.values(), default=None)
 
     def begin_of(self, producer_id: int) -> int | None:
-        """Return where the open transaction of a producer begins, None if it has none."""
+        """Return the first offset of a producer's open transaction, None if it has none."""
         return self._transactions.first_offsets.get(producer_id)
 
     def add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
@@ -128,7 +128,7 @@ class ProducerStates:
         old = self._producers.get(producer)
         if old is None:
             old = _no_batches(producer, epoch)
-        elif epoch != old.producer_epoch:  # a newer one: the batches before it are forgotten, their timestamp as well
+        elif epoch != old.producer_epoch:  # a newer one: earlier batches and their timestamp are forgotten
             coordinator_epoch = old.coordinator_epoch
             old = _no_batches(producer, epoch)._replace(coordinator_epoch=coordinator_epoch)
             self._recent.pop(producer, None)
@@ -149,7 +149,7 @@ class ProducerStates:
             if self._rule is MarkerRule.IS_A_BATCH:
                 old = old._replace(last_offset=batch.last_offset, offset_delta=0)
         else:
-            return None  # KRaft's own control records, or a marker that a cleaner emptied
+            return None  # KRaft's own control records, or a marker emptied by compaction
         self._producers[producer] = old
         ended = self._transactions.append(
             BatchFacts(producer, batch.base_offset, batch.last_offset, batch.is_transactional, batch.is_control, kind)
@@ -160,7 +160,7 @@ class ProducerStates:
         return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
 
     def _remember(self, batch: RecordBatch) -> None:
-        """Keep a data batch that has a sequence for `recent_batches`."""
+        """Add a data batch with a sequence to `recent_batches`."""
         if self._remembered and batch.base_sequence > NO_SEQUENCE:
             recent = self._recent.setdefault(batch.producer_id, deque(maxlen=self._remembered))
             recent.append(
@@ -171,15 +171,15 @@ class ProducerStates:
 
 
 def _no_batches(producer: int, epoch: int) -> ProducerEntry:
-    """Return what is known of a producer before its first batch."""
+    """Return the entry of a producer before its first batch."""
     return ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
 
 
 def telling_rows(table: BatchTable, remembered: int = 1) -> list[int]:
-    """Return the rows, ascending, that decide the state.
+    """Return the rows, ascending, that determine the state.
 
     In a run of data batches of one producer, epoch and kind, without a marker of that producer between them, only the
-    first (which may begin a transaction) and the last `remembered` count.
+    first (which may begin a transaction) and the last `remembered` matter.
     """
     import numpy as np
 
@@ -205,15 +205,15 @@ def telling_rows(table: BatchTable, remembered: int = 1) -> list[int]:
 
 
 class LeaderEpochs:
-    """Where each leader epoch of one partition begins, as far as `append` has gone.
+    """The start offset of each leader epoch of one partition, as far as `append` has gone.
 
-    `ends_with_older`: a message of magic 0 or 1 makes Kafka forget what it knew (from 2.1.1 on).
+    `ends_with_older`: a message of magic 0 or 1 makes Kafka clear the known epochs (from 2.1.1 on).
     """
 
     def __init__(self, *, ends_with_older: bool = True) -> None:
         self.entries: list[LeaderEpoch] = []
         self._ends_with_older = ends_with_older
-        self._has_ended = False  # what was known was forgotten
+        self._has_ended = False  # the known epochs were cleared
 
     def append(self, table: BatchTable) -> None:
         """Apply the entries of `table`, unmerged."""
@@ -254,7 +254,7 @@ class LeaderEpochs:
                 yield entry, known
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Add `epoch`, whose leader wrote `start_offset`; say whether it is new."""
+        """Add `epoch`, whose leader wrote `start_offset`; return whether it is new."""
         if epoch <= (self.entries[-1].epoch if self.entries else _NO_EPOCH):
             return False
         while self.entries and self.entries[-1].start_offset >= start_offset:
@@ -263,20 +263,23 @@ class LeaderEpochs:
         return True
 
     def end_with_older(self) -> bool:
-        """Apply a message of magic 0 or 1; say whether it removed epochs."""
+        """Apply a message of magic 0 or 1; return whether it removed epochs."""
         forgets = self._ends_with_older and bool(self.entries)
         if forgets:
             self.entries.clear()
         return forgets
 
     def truncate_end(self, offset: int) -> bool:
-        """Remove epochs that begin at `offset` or later; say whether there were any."""
+        """Remove epochs that begin at `offset` or later; return whether there were any."""
         count = len(self.entries)
         self.entries = [each for each in self.entries if each.start_offset < offset]
         return len(self.entries) < count
 
     def truncate_start(self, offset: int) -> bool:
-        """Remove epochs that end at `offset` or earlier; one that continues begins there. Say whether any changed."""
+        """Remove epochs that end at `offset` or earlier; one that continues then begins there.
+
+        Return whether any changed.
+        """
         before = [each for each in self.entries if each.start_offset < offset]
         if not before:
             return False
@@ -287,10 +290,7 @@ class LeaderEpochs:
         return True
 
     def end_offset_of(self, epoch: int, log_end: int) -> tuple[int, int]:
-        """Return the largest epoch known up to `epoch` and where it ends; (-1, -1) when none is known so far back.
-
-        Source: Kafka's OffsetForLeaderEpoch, LeaderEpochFileCache.endOffsetFor.
-        """
+        """Return the largest known epoch up to `epoch` and its end offset; (-1, -1) if no such epoch is known."""
         if not self.entries or epoch < 0 or epoch > self.entries[-1].epoch:
             return -1, -1
         if epoch == self.entries[-1].epoch:

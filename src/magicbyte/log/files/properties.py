@@ -1,4 +1,4 @@
-"""Java's properties files, which Kafka uses for `meta.properties` and its configuration."""
+"""Parse Java properties files, which Kafka uses for `meta.properties` and its configuration."""
 
 import re
 
@@ -8,7 +8,7 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
-    """Return keys and values; of a key given twice the last value. Any bytes are a properties file (as in Java)."""
+    """Return keys and values; of a repeated key the last value counts. As in Java, any bytes are valid."""
     properties: dict[str, str] = {}
     pending = ""
     for line in re.split(r"\r\n|\r|\n", content.decode("latin-1")):
@@ -16,7 +16,7 @@ def parse_properties(content: bytes) -> dict[str, str]:
         if not pending and stripped[:1] in ("", "#", "!"):
             continue
         logical = pending + stripped
-        if (len(logical) - len(logical.rstrip("\\"))) % 2:  # an odd number of backslashes: the line goes on
+        if (len(logical) - len(logical.rstrip("\\"))) % 2:  # an odd number of backslashes: the line continues
             pending = logical[:-1]
             continue
         pending = ""

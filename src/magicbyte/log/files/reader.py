@@ -1,8 +1,4 @@
-"""Reading a partition's log: closed entries or records, by ranges. All damage is reported.
-
-A log is read in chunks of a few MiB, so memory does not grow with it. `archive/blocks.py` reads it with several
-threads.
-"""
+"""Read a partition's log by ranges, as closed entries or records. All damage is reported."""
 
 from __future__ import annotations
 
@@ -130,7 +126,8 @@ def walk_range(
             yield _located(error, file, rest)
             position += table.need
         elif position < stop and (position + table.need > file.size or len(view) < asked):
-            left = len(rest) if len(view) < asked else file.size - position  # the file may have shrunk
+            # the file may have been truncated meanwhile
+            left = len(rest) if len(view) < asked else file.size - position
             expected = f"{table.need} bytes of an entry" if table.need > HEADER_TO_MAGIC else "an entry"
             error = TruncatedLogError("end of the log", expected=expected, found=f"{left} bytes", position=position)
             yield _located(error, file, rest)
@@ -156,7 +153,7 @@ class Buffers:
 
     def __init__(self, kept: int = 6) -> None:
         self.kept = kept
-        self._known: deque[bytearray] = deque()  # its single operations are atomic; a buffer being tried is not in it
+        self._known: deque[bytearray] = deque()  # a deque has atomic operations; a buffer being tested is not in it
 
     def unused(self, size: int) -> memoryview:
         """Return `size` bytes or more. They are in use as long as this view, or one made of it, is alive."""
@@ -164,16 +161,16 @@ class Buffers:
         for _ in range(len(self._known)):
             try:
                 buffer = self._known.popleft()
-            except IndexError:  # other threads try the last ones
+            except IndexError:  # other threads are testing the last ones
                 break
             if len(buffer) < size:
                 continue
             try:
-                buffer.pop()  # refused while a memoryview or an array of it is alive
+                buffer.pop()  # raises BufferError while a memoryview or an array of it is alive
             except BufferError:
                 self._known.append(buffer)
                 continue
-            buffer.append(0)  # the other way round its memory would grow, and so be moved
+            buffer.append(0)  # appending first would grow the buffer, and so move its memory
             unused = buffer
             break
         buffer = bytearray(size) if unused is None else unused
@@ -187,8 +184,8 @@ class Buffers:
 class Window:
     """Reads a file by views. `prepare` reads a range before its parts are requested."""
 
-    SLACK = 64 << 10  # bytes behind a prepared range that are read with it: most entries that begin in it end there
-    ROOM = 1 << 20  # bytes behind it that its buffer has room for: the largest entry of a broker with usual settings
+    SLACK = 64 << 10  # bytes read in addition to a prepared range: most entries that begin in it end there
+    ROOM = 1 << 20  # further bytes of its buffer: the largest entry of a broker with default settings
 
     def __init__(self, file: ReadableFile, buffers: Buffers) -> None:
         self.file, self.buffers = file, buffers
@@ -272,7 +269,8 @@ def decode_chunk(
             on_damage(error.locate(path=chunk.path, shift=chunk.position))
             rest = entry_end(table.buffer, position)
             row_end = int(table.position[broken] + table.size[broken])
-            if rest < row_end:  # one of a row of plain messages: the others are sound or have damage of their own
+            # one of several merged plain messages: the others are sound, or have damage of their own
+            if rest < row_end:
                 inner = scan(table.buffer[:row_end], start=rest, dialect=table.dialect)
                 yield from decode_chunk(replace(chunk, table=inner), list(range(len(inner))), options, on_damage)
 
@@ -317,7 +315,7 @@ class SegmentReader:
         try:
             index = self.partition.offset_index(segment)
         except CorruptRecordError:
-            return 0  # the log itself is the truth; `inventory` reports damaged indexes
+            return 0  # the log itself is authoritative; `inventory` reports damaged indexes
         return index.floor(first)[1] if index is not None else 0
 
     def transactions(self, *, first: int = 0, limit: int = DEFAULT_MAX_BATCH_BYTES) -> TransactionScan:
@@ -394,7 +392,7 @@ def _batch(table: BatchTable, row: int) -> RecordBatch:
 def _delivers(committed: CommittedFilter, batch: RecordBatch) -> bool:
     try:
         return committed.delivers(batch_facts(batch))
-    except CorruptRecordError:  # a marker that says nothing, told of by the walk for transactions
+    except CorruptRecordError:  # an invalid marker, which the walk for transactions reports
         return False
 
 
@@ -421,11 +419,11 @@ def select_rows(
             if committed is not None and transactional and not _delivers(committed, _batch(table, row)):
                 continue
             if selection.since is not None and latest < selection.since:
-                continue  # only now: the marker of an aborted transaction counts however old it is
+                continue  # not earlier: the marker of an aborted transaction counts regardless of its age
         elif table.count[row] < 2:
             if table.count[row] == 1 and offset >= selection.end < _MAX_OFFSET:
                 return rows, False
-            if offset < selection.first > 0:  # of the message, or of a wrapper's last
+            if offset < selection.first > 0:  # the message's offset, or that of a wrapper's last message
                 continue
         rows.append(row)
     return rows, True
@@ -434,7 +432,8 @@ def select_rows(
 def select_records(columns: RecordColumns, selection: Selection) -> RecordColumns:
     """Return the selected ones of `columns`."""
     since, until = selection.since, selection.until
-    first = selection.first if selection.first > 0 else -_MAX_OFFSET - 1  # impossible offsets are shown, not hidden
+    # impossible negative offsets are shown, not hidden
+    first = selection.first if selection.first > 0 else -_MAX_OFFSET - 1
     end = selection.end if selection.end < _MAX_OFFSET else _MAX_OFFSET + 1
     offsets: Any = columns.offset
     if isinstance(offsets, list):

@@ -1,8 +1,8 @@
-"""Walks a segment whose bytes cannot be trusted: sound entries, and between them what is damaged, exactly.
+"""Walk a segment with untrusted bytes: yield its sound entries and the exact damage between them.
 
-`verify` and `salvage` share this walk. An entry is sound when its size, magic byte and checksum hold; in a row of sound
-entries nothing has to be searched for. Behind damage the next entry is found again by the rules of
-docs/internals/salvage.md (`judgement.py`), among the sound entries that `entry_search.py` finds.
+`verify` and `salvage` share this walk. An entry is sound if its size, magic byte and checksum hold; within a run of
+sound entries nothing is searched. After damage the next entry is found by the rules of docs/internals/salvage.md
+(`judgement.py`), among the sound entries that `entry_search.py` finds.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ if TYPE_CHECKING:
 
 
 class Place(enum.Enum):
-    """Where sound entries stand by their offsets."""
+    """The position of sound entries relative to the log, by their offsets."""
 
-    MAIN = "main"  # above all before
-    BACK = "back"  # not above: a duplicate, a block that was moved, or an offset that is wrong
-    OUTSIDE = "outside"  # not offsets of this segment at all
-    STRAY = "stray"  # among the remains of a damaged entry, and what follows contradicts them
+    MAIN = "main"  # above all earlier offsets
+    BACK = "back"  # not above them: a duplicate, a moved block, or a wrong offset
+    OUTSIDE = "outside"  # offsets outside the segment
+    STRAY = "stray"  # within the remains of a damaged entry, and contradicted by later entries
 
 
 class Sound(NamedTuple):
-    """Sound entries, one behind the other: `view` has their bytes, which lie at `position` of the file.
+    """Adjacent sound entries: `view` has their bytes, `position` is that in the file.
 
-    Offsets rise within one `row`; a row may come in several pieces, of a few MiB each. `sure`: what lies in front of
-    the row ends where it begins. Else it was searched for, and might be the content of a record after all.
+    Offsets ascend within one `row`, which may come in several pieces of a few MiB. `sure`: the preceding bytes end
+    exactly where the row begins. Otherwise it was found by a search, and might still be the content of a record.
     """
 
     position: int
@@ -73,14 +73,14 @@ class Sound(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position behind the last entry."""
+        """Position after the last entry."""
         return self.position + len(self.view)
 
 
 class Outlier(NamedTuple):
-    """The last entry of the MAIN row so far, at `position` to `end`, contradicts what follows: its offset is too high.
+    """The last entry of the MAIN row so far, at `position` to `end`, contradicts later entries: its offset is too high.
 
-    `last` is the last offset in front of it, `offsets` what it claims to hold.
+    `last` is the last offset before it, `offsets` are the offsets in its header.
     """
 
     position: int
@@ -90,9 +90,9 @@ class Outlier(NamedTuple):
 
 
 class Displaced(NamedTuple):
-    """MAIN rows contradict a longer one that follows: those from number `row` on are BACK from now on.
+    """A longer row contradicts earlier MAIN rows: those from number `row` on become BACK.
 
-    `last` is the last offset in front of them.
+    `last` is the last offset before them.
     """
 
     row: int
@@ -100,7 +100,7 @@ class Displaced(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Damaged bytes from `position` to `end`, for the reason in `error`; `last` is the last offset in front of them."""
+    """Damaged bytes from `position` to `end`, for the reason in `error`; `last` is the last offset before them."""
 
     position: int
     end: int
@@ -116,18 +116,19 @@ def walk(
     pool: Executor | None = None,
     buffers: Buffers | None = None,
 ) -> Iterator[Sound | Outlier | Displaced | Gap]:
-    """Yield all of a segment, in its order: sound entries and damage, without a byte left out.
+    """Yield all of a segment in order, sound entries and damage, with every byte accounted for.
 
-    Nothing is raised for damage. Memory does not grow with the file. A thread of `pool` reads ahead. `buffers`: those
-    of the caller, who keeps views for a while, so that there are enough of them.
+    Damage raises nothing. Memory does not grow with the file. A thread of `pool` reads ahead. `buffers`: the caller's,
+    so that there are enough of them while it keeps views.
     """
     return _Walk(file, limits, dialect, pool=pool, buffers=buffers).run()
 
 
 def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Dialect.KAFKA) -> Iterator[Sound | Gap]:
-    """Yield the sound entries that a segment begins with, and a Gap from the first one on that is not, or not in order.
+    """Yield the sound entries at the beginning of a segment, and a Gap from the first entry that is damaged or out of
+    order.
 
-    Nothing is looked for behind it: what recovery keeps ends there.
+    Nothing after it is examined: recovery truncates there.
     """
     last = limits.low - 1
     for found in _Walk(file, limits, dialect, searches=False).run():
@@ -147,7 +148,7 @@ def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Diale
 
 
 def first_offset_at(file: ReadableFile, position: int, dialect: Dialect) -> int:
-    """Return the first offset in the sound entry at `position`: of a wrapper it is known only when it is opened."""
+    """Return the first offset in the sound entry at `position`; a wrapper must be decompressed for it."""
     head = memoryview(file.read_at(position, V0_OVERHEAD))
     offset = OFFSET.read(head)
     if dialect is Dialect.ENRICHED or head[MAGIC.start] == 2 or not head[MESSAGE_ATTRIBUTES.start] & CODEC_MASK:
@@ -155,12 +156,12 @@ def first_offset_at(file: ReadableFile, position: int, dialect: Dialect) -> int:
     table = scan(memoryview(file.read_at(position, LOG_OVERHEAD + SIZE.read(head))))
     try:
         return min((int(columns.offset[0]) for columns in decode_rows(table, [0], OFFSETS_AND_TIMES)), default=offset)
-    except CorruptRecordError:  # sound by its checksum, and yet not to be opened: it stays closed
+    except CorruptRecordError:  # its checksum holds, but it cannot be decompressed: use its header
         return offset
 
 
 def known_lasts(table: BatchTable) -> Any:
-    """Return the last offset of each sound entry; of a wrapper that must be opened for it, and cannot be, its own."""
+    """Return the last offset of each sound entry; for a wrapper that cannot be decompressed, its own offset."""
     import numpy as np
 
     try:
@@ -193,7 +194,7 @@ class _Walk:
         self.buffers = Buffers() if buffers is None else buffers
         self.preparing: Task[None] | None = None
         self.main_rows: list[_MainRow] = []
-        self.last = self.main_last  # of the row that is being followed
+        self.last = self.main_last  # of the current row
 
     def run(self) -> Iterator[Sound | Outlier | Displaced | Gap]:
         """Walk the whole file; no thread reads it any more when this ends."""
@@ -217,9 +218,9 @@ class _Walk:
                 window, self.preparing = prepared, None
             view = window.read(position, asked, min(least, asked))
             if not view:
-                return  # the file shrank
+                return  # the file was truncated meanwhile
             if self.pool is not None and (end := position + len(view)) < file.size:
-                prepared = Window(file, self.buffers)  # it overlaps with this one: the last entry here may go on there
+                prepared = Window(file, self.buffers)  # it overlaps this window: the last entry here may continue there
                 start = max(end - overlap, position)
                 self.preparing = self.pool.submit(prepared.prepare, start, start + CHUNK_BYTES)
             data, at, wanted, least = self.make.bytes_of(view), 0, CHUNK_BYTES, CHUNK_BYTES // 2
@@ -255,7 +256,8 @@ class _Walk:
                 if need <= CHUNK_BYTES:
                     least = need
                     continue
-                if self.entries.sound_at(position) is not None:  # nothing is read in one piece on its word alone
+                # never read the claimed size of an unverified entry at once
+                if self.entries.sound_at(position) is not None:
                     state[search.CREDIT] += need
                     wanted = least = need
                     continue
@@ -280,11 +282,11 @@ class _Walk:
                     self.place, self.last = Place.STRAY if how is Resumption.STRAY else Place.BACK, found.first - 1
 
     def _followed(self, buffer_position: int, at: int, view: memoryview) -> Sound:
-        """Return what was just followed, from `at` of the buffer on, and remember it."""
+        """Return the entries just followed, from `at` of the buffer on, and record them."""
         state, position = self.state, buffer_position + at
         begin = buffer_position + int(state[search.PREVIOUS_AT])
         first, self.last = int(state[search.FIRST]), int(state[search.LAST])
-        if self.enriched:  # a wrapper says where it begins; where it ends is inside
+        if self.enriched:  # a wrapper's header has its first offset; its last one is inside
             self.last = max(self.last, int(known_lasts(scan(view[begin - position :], dialect=self.dialect))[-1]))
         if self.place is Place.MAIN:
             if not self.main_rows or self.main_rows[-1].row != self.row:
@@ -297,7 +299,7 @@ class _Walk:
             self.previous = begin, position + len(view), int(state[search.PREVIOUS_FIRST])
         state[search.CREDIT] = min(int(state[search.CREDIT]) + len(view), 4 * CREDIT_BYTES)
         sound = Sound(position, view, int(state[search.ENTRIES]), first, self.last, self.place, self.row, self.sure)
-        self.sure = self.sure or self.place is Place.MAIN  # what is behind these is where it belongs
+        self.sure = self.sure or self.place is Place.MAIN  # the entries after a MAIN row are where they belong
         return sound
 
     def _outside(self, position: int, view: memoryview) -> Sound:
@@ -306,7 +308,7 @@ class _Walk:
         return Sound(position, view, 1, first, last, Place.OUTSIDE, self.row - 1, self.sure)
 
     def _went_back(self, position: int) -> Outlier | Displaced | None:
-        """Decide, of the entry at `position`, whose offset does not rise, what is out of order: it, or those before."""
+        """Decide whether the entry at `position`, whose offset does not ascend, is misplaced, or those before it."""
         first = int(self.state[search.NEXT_FIRST])
         self.row += 1
         if self.place is Place.MAIN and self.previous is not None:
@@ -328,7 +330,7 @@ class _Walk:
         return None
 
     def _displaced(self, position: int, first: int) -> Displaced | None:
-        """Take back MAIN rows that contradict the row of entries at `position` if that is longer than all of them."""
+        """Withdraw MAIN rows that contradict the row at `position`, if that is longer than all of them."""
         against = 0
         for at in range(len(self.main_rows) - 1, -1, -1):
             row = self.main_rows[at]
@@ -347,7 +349,7 @@ class _Walk:
         return None
 
     def _error(self, position: int, status: int) -> CorruptRecordError:
-        """Say why no sound entry is at `position`."""
+        """Return the reason why no sound entry is at `position`."""
         head = memoryview(self.file.read_at(position, RECORD_BATCH_OVERHEAD))
         need = int(self.state[kernels.NEED])
         error: CorruptRecordError
@@ -371,7 +373,7 @@ class _Walk:
         return error.locate(path=self.file.path)
 
     def _tail(self, position: int) -> CorruptRecordError | None:
-        """Return the error for a file that holds nothing but zeros from `position` on, else None."""
+        """Return the error for a file with only zeros from `position` on, else None."""
         if next(data_pieces(self.file, position), None) is not None:
             return None
         found = f"{self.file.size - position} zero bytes up to the end"
@@ -381,7 +383,7 @@ class _Walk:
 
 @dataclass(slots=True)
 class _MainRow:
-    """What is known of a MAIN row: its number, the last offset in front of it, its own last one, how many entries."""
+    """A MAIN row: its number, the last offset before it, its own last offset, and its number of entries."""
 
     row: int
     before: int

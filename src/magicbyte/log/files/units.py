@@ -1,4 +1,4 @@
-"""Sizes, durations and times as people write them: 64MiB, 7d, 2016-11-01."""
+"""Parse human-readable sizes, durations and times: 64MiB, 7d, 2016-11-01."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def size_of(text: str) -> int | None:
-    """Return the bytes of 1048576, 64MiB or 1g, say; None for what is no size. All units are powers of 1024."""
+    """Return the bytes of a size such as 1048576, 64MiB or 1g; None for an invalid one.
+
+    All units are powers of 1024.
+    """
     found = _SIZE.fullmatch(text.strip())
     return int(found[1]) << _SHIFTS[found[2][:1].lower()] if found else None
 
 
 def duration_ms(text: str) -> int | None:
-    """Return the ms of 7d, 12h or 500ms, say; None for what is no time."""
+    """Return the ms of a duration such as 7d, 12h or 500ms; None for an invalid one."""
     found = _DURATION.fullmatch(text)
     return int(found[1]) * _UNITS_MS[found[2]] if found else None
 
 
 def parse_time(value: str) -> int:
-    """Return the ms since 1970 of an integer (ms), or a date or time in ISO 8601, UTC unless it says otherwise.
+    """Return the ms since 1970 of an integer (ms), or of a date or time in ISO 8601, which is UTC unless it has an
+    offset.
 
     Raises ValueError.
     """
@@ -34,5 +38,5 @@ def parse_time(value: str) -> int:
 
 
 def time_ms(at: datetime) -> int:
-    """Return the ms since 1970 of a time, which is UTC unless it says otherwise."""
+    """Return the ms since 1970 of a time, which is UTC unless it has a time zone."""
     return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
