@@ -1,4 +1,4 @@
-"""Which of many entries, one behind the other, get an index entry: one walk over their headers."""
+"""Choose the entries of a set that get an index entry, in one walk over their headers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from magicbyte.records.layout import (
     V1_TIMESTAMP_AT,
 )
 
-# ---- what is known between two sets
-SINCE = 0  # bytes from the entry on that got the last index entry
+# ---- state between two sets
+SINCE = 0  # bytes since the start of the entry with the last index entry
 LATEST = 1  # the largest timestamp so far, in ms
-LATEST_AT = 2  # and the offset that it counts as
+LATEST_AT = 2  # the offset of LATEST
 STATE = 3
 
 # ---- fields of an index entry
-POSITION = 0  # of the entry that it names, in the bytes that are walked over
-FIRST = 1  # its first offset as its header has it, and its last
+POSITION = 0  # of the indexed entry, in the walked bytes
+FIRST = 1  # its first offset by its header, and its last one
 LAST = 2
-TIME = 3  # LATEST and LATEST_AT then
+TIME = 3  # LATEST and LATEST_AT at that point
 TIME_AT = 4
 ENTRY = 5
 
@@ -35,11 +35,11 @@ NOT_WHOLE = -1
 
 @kernel
 def due_entries(data: Bytes, interval: int, state: Int64s, out: Int64s) -> int:
-    """Walk whole entries of Kafka's formats, each with all that an index says of it in its header.
+    """Walk whole entries of Kafka's formats whose headers contain all fields of an index entry.
 
-    An index entry is due at one that stands more than `interval` bytes behind the last that got one. Shapes: state
-    (STATE,), in and out; out (n * ENTRY,), with room for one in `interval` bytes and one more. Returns how many there
-    are, NOT_WHOLE where the last entry is cut.
+    An index entry is due at an entry that begins more than `interval` bytes after the last indexed one. Shapes: state
+    (STATE,), in and out; out (n * ENTRY,), with room for one per `interval` bytes and one more. Returns the number of
+    index entries, or NOT_WHOLE if the last entry is cut.
     """
     at, count = 0, 0
     since, latest, latest_at = state[SINCE], state[LATEST], state[LATEST_AT]

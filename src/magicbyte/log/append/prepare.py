@@ -1,4 +1,5 @@
-"""What becomes of a produced set: taken as it is, rebuilt, or refused. A pure function: no clock, no file, no state.
+"""Decide about a produced set: append it as it is, rebuild it, or refuse it. Pure functions without clock, file or
+state.
 
 `prepare` is a leader's append, `take` a follower's. docs/internals/append.md has the rules as tables. Sources: KIP-31,
 KIP-32, KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
@@ -23,7 +24,8 @@ from magicbyte.records.entry import entries
 from magicbyte.records.layout import NO_TIMESTAMP, Dialect, TimestampType
 
 NOTHING_STORED = -1
-_APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED  # a member of an enum takes three look-ups
+# globals, because access to an enum member takes three look-ups
+_APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
 
 
@@ -39,15 +41,15 @@ def prepare(
     is_ours: bool = False,
     has_room: bool = True,
 ) -> RecordSet:
-    """Return what a leader writes for the produced set `records`, whose first record gets `next_offset`.
+    """Return the set that a leader writes for the produced set `records`, whose first record gets `next_offset`.
 
-    `request_version` is that of the Produce request, None for what the broker writes itself: that may hold control
-    batches. `dialect` is that of `records`. `is_ours`: nobody else needs `records`, which are in memory that can be
-    written to: headers are set there, not in copies. Sequences of producers are checked by ProducerChecks, not here.
-    `has_room`: whether there is memory for a set that decompresses to as much as the rules allow.
+    `request_version` is that of the Produce request, or None for the broker's own records, which may contain control
+    batches. `dialect` is that of `records`. `is_ours`: `records` is in writable memory that nobody else uses: headers
+    are changed in place, not in copies. Producer sequences are checked by ProducerChecks, not here. `has_room`: whether
+    there is memory for a set that decompresses to the maximum of the rules.
 
-    Raises AppendRefusedError, with the code that this version of the request knows; nothing is left behind then. Raises
-    RoomNeeded without `has_room`, for a set that holds more than threads keep memory for.
+    Raises AppendRefusedError, with a code that this version of the request knows, without side effects. Raises
+    RoomNeeded without `has_room`, for a set that exceeds the scratch memory of threads.
     """
     request = Request(request_version)
     found = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
@@ -74,7 +76,7 @@ def prepare(
 
 
 def _check_entries(stored: RecordSet, rules: AppendRules) -> None:
-    """Look at the limit again: what was rebuilt may have grown."""
+    """Check the size limit again, because rebuilt entries may have grown."""
     for buffer in stored.pieces:
         for _, entry in entries(buffer, rules.format.dialect):
             if entry.size > rules.max_message_bytes:
@@ -83,9 +85,10 @@ def _check_entries(stored: RecordSet, rules: AppendRules) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenAppend:
-    """Entries that a follower writes as they came. `data` is a view of them; offsets -1: there is no whole one.
+    """Entries that a follower writes unchanged. `data` is a view of them; offsets are -1 if there is no whole entry.
 
-    `first_offset` is that of the first entry; of a wrapper of magic 0 or 1, which does not tell it, the last one's.
+    `first_offset` is that of the first entry; for a wrapper of magic 0 or 1, whose header does not have it, its last
+    one.
     """
 
     data: memoryview
@@ -96,10 +99,10 @@ class TakenAppend:
 
 
 def take(records: memoryview, *, next_offset: int, dialect: Dialect = Dialect.KAFKA) -> TakenAppend:
-    """Return the whole entries of `records`, fetched from a leader: offsets, formats and codecs stay as they are.
+    """Return the whole entries of `records`, fetched from a leader: offsets, formats and codecs are unchanged.
 
-    Raises CorruptRecordError unless every checksum holds, and offsets begin at `next_offset` or behind it and ascend:
-    a follower that meets this must not go on. A cut entry at the end is left out.
+    Raises CorruptRecordError unless every checksum holds, and offsets ascend from `next_offset` or a later one: then
+    the follower must not continue. An incomplete entry at the end is left out.
     """
     walk = entries(records, dialect)
     first, last, latest, latest_at = NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, NOTHING_STORED
@@ -130,6 +133,6 @@ def take(records: memoryview, *, next_offset: int, dialect: Dialect = Dialect.KA
 
 
 def _last_offset(wrapper: memoryview) -> int:
-    """Return the last offset of an enriched wrapper, which only its inside tells."""
+    """Return the last offset of an enriched wrapper, which is known only after decompression."""
     offsets: Any = [columns.offset for columns in decode(wrapper, _OFFSETS, dialect=Dialect.ENRICHED)]
     return int(max(max(each) for each in offsets))

@@ -1,7 +1,8 @@
-"""What a leader remembers of its producers to tell a batch that comes again from a new one, and a gap from both.
+"""The state by which a leader distinguishes a producer's duplicate batches and sequence gaps from new batches.
 
-Per producer the last five batches; a snapshot on disk has only the last, so the others come from the log behind it.
-docs/internals/append.md has the rules as a table. Source: KIP-98; Kafka's ProducerStateEntry and ProducerAppendInfo.
+It has the last five batches of each producer. A snapshot on disk has only the last one, so the others come from the log
+before it. docs/internals/append.md has the rules as a table. Source: KIP-98; Kafka's ProducerStateEntry and
+ProducerAppendInfo.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MOST_GUARDS = 10_000
 
 @dataclass(slots=True)
 class _Producer:
-    """`timestamp` of the last batch or marker, in ms."""
+    """A producer's last batches. `timestamp` is that of the last batch or marker, in ms."""
 
     epoch: int
     timestamp: int
@@ -33,7 +34,7 @@ class _Producer:
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     def move_to(self, epoch: int) -> None:
-        """Begin a newer epoch: what came before it is forgotten."""
+        """Begin a newer epoch, and forget earlier batches."""
         if epoch > self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -41,10 +42,10 @@ class _Producer:
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """That the coordinator is asked about a producer whose transaction is not open here: it counts while it is known.
+    """A pending verification: the coordinator is being asked about a producer without an open transaction here.
 
-    `sequence`: the lowest of what is waiting for the answer. `joins`: by what is waiting the partition comes into the
-    transaction (protocol 2).
+    It is valid as long as it is registered. `sequence`: the lowest one of the waiting batches. `joins`: the waiting
+    batches add the partition to the transaction (protocol 2).
     """
 
     sequence: int
@@ -53,18 +54,18 @@ class Guard:
 
 
 OPEN: Final = Guard(0, _NO_EPOCH)
-"""In place of a guard: the transaction was open, so that nobody had to be asked."""
+"""Used instead of a guard if the transaction was open already, and no verification was needed."""
 
 
 class ProducerChecks:
-    """The producers of one partition. `check` before a batch is written, `appended` or `ended` after it is."""
+    """The producers of one partition. Call `check` before a batch is written, `appended` or `ended` afterwards."""
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
-        self._guards = OrderedDict[int, Guard]()  # by producer; threads take theirs out meanwhile
+        self._guards = OrderedDict[int, Guard]()  # by producer; other threads remove theirs concurrently
 
     def start_from(self, snapshot: ProducerSnapshot, recent: Mapping[int, Iterable[AppendedBatch]]) -> None:
-        """Take over what a snapshot knows, with the `recent` batches of each producer."""
+        """Load a snapshot, with the `recent` batches of each producer."""
         for entry in snapshot.producers:
             in_transaction = entry.current_txn_first_offset >= 0
             producer = _Producer(entry.producer_epoch, entry.timestamp, entry.coordinator_epoch, in_transaction)
@@ -72,10 +73,11 @@ class ProducerChecks:
             self._producers[entry.producer_id] = producer
 
     def guard(self, producer_id: int, epoch: int, sequence: int, *, joins: bool) -> Guard:
-        """Return what the first records of a transaction need before they are written: the coordinator's word.
+        """Return the guard for the first records of a transaction, which must be verified with the coordinator first.
 
-        OPEN, if the transaction is open; then they are not the first. Guards end with the first records, with a marker,
-        but that of the transaction before under protocol 2, and, the oldest first, when there are many.
+        Returns OPEN if the transaction is open; then they are not the first. A guard ends with the first records; with
+        a marker, except that of the previous transaction under protocol 2; and, the oldest first, if there are too
+        many.
         """
         if self.is_open(producer_id, epoch):
             return OPEN
@@ -91,16 +93,17 @@ class ProducerChecks:
         return found
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether a producer has written to the partition in a transaction of this epoch that has not ended there."""
+        """Return whether a producer has an open transaction of this epoch in the partition."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.in_transaction and producer.epoch == epoch
 
     def check(self, batch: RecordBatch, guard: Guard | None = None) -> AppendedBatch | None:
-        """Return the batch in the log that this one repeats, or None: it is to be written.
+        """Return the batch in the log that this one duplicates, or None: it must be written.
 
-        A producer that is not known may begin with any sequence: the log may have forgotten it. `guard`: what the
-        records of a transaction came with, None: anybody's are taken. Raises AppendRefusedError for an old epoch, a
-        gap, plain records while a transaction is open, and records of one that may have ended meanwhile.
+        An unknown producer may begin with any sequence, because the log may have forgotten it. `guard`: the one
+        obtained for the records of a transaction; None accepts any. Raises AppendRefusedError for an old epoch, a gap,
+        non-transactional records while a transaction is open, and records of a transaction that may have ended
+        meanwhile.
         """
         producer = self._producers.get(batch.producer_id)
         if producer is None:
@@ -128,7 +131,7 @@ class ProducerChecks:
         return None
 
     def _check_guard(self, batch: RecordBatch, guard: Guard | None) -> None:
-        """Raise AppendRefusedError for records of a transaction that nobody asked about, or that has ended."""
+        """Raise AppendRefusedError for records of a transaction that was not verified, or that has ended."""
         if guard is None or not batch.is_transactional or self.is_open(batch.producer_id, batch.producer_epoch):
             return
         if guard is not self._guards.get(batch.producer_id):
@@ -137,7 +140,7 @@ class ProducerChecks:
             raise _refusal(_GAP, batch, f"expected sequence {guard.sequence} first, found {batch.base_sequence}")
 
     def appended(self, batch: RecordBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
-        """Remember a data batch that is in the log now."""
+        """Record a data batch that was written."""
         assert batch.base_sequence > NO_SEQUENCE, "an idempotent batch has a sequence"
         producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch, timestamp))
         producer.move_to(batch.producer_epoch)
@@ -148,7 +151,7 @@ class ProducerChecks:
         )
 
     def check_epochs(self, producer_id: int, producer_epoch: int, coordinator_epoch: int | None) -> None:
-        """Raise AppendRefusedError for what is of an old producer epoch, or of a marker from an old coordinator."""
+        """Raise AppendRefusedError for an old producer epoch, or a marker from an old coordinator."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return
@@ -162,18 +165,18 @@ class ProducerChecks:
             )
 
     def ended(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
-        """Note a marker that is in the log now, of `timestamp` in ms: the producer's transaction is over."""
+        """Record a marker that was written, of `timestamp` in ms: the producer's transaction has ended."""
         producer = self._producers.setdefault(producer_id, _Producer(producer_epoch, timestamp))
         producer.move_to(producer_epoch)
         guard = self._guards.get(producer_id)
-        # Protocol 2 ends a transaction in the epoch of the next one, whose first records may wait meanwhile.
+        # Protocol 2 ends a transaction in the epoch of the next one, whose first records may be waiting already.
         if guard is not None and not (guard.joins and guard.epoch == producer_epoch):
             self._guards.pop(producer_id, None)
         producer.timestamp = timestamp
         producer.coordinator_epoch, producer.in_transaction = coordinator_epoch, False
 
     def expire(self, now_ms: int, after_ms: int) -> None:
-        """Forget the producers that wrote nothing for `after_ms` and have no transaction open."""
+        """Forget producers without an open transaction that wrote nothing for `after_ms`."""
         self._producers = {
             each: producer
             for each, producer in self._producers.items()

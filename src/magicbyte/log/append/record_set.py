@@ -181,7 +181,7 @@ def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.K
         return record_set(bytes(prepared), rules, dialect)
     head, last = prepared.pieces[0], prepared.last_offset
     prepared.first_timestamp, prepared.has_older = extent_of(head)[2], True
-    if LOG_OVERHEAD + SIZE.read(head) == prepared.size:  # one message or wrapper, whose last offset its header says
+    if LOG_OVERHEAD + SIZE.read(head) == prepared.size:  # one message or wrapper, whose header has its last offset
         prepared.parts = (IndexedPart(0, prepared.size, last, last, prepared.max_timestamp, last),)
         return prepared
     if len(prepared.pieces) > 1:
@@ -215,7 +215,7 @@ def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
 
     def part(begin: int, end: int) -> IndexedPart:
         """Return the part of rows `begin` to below `end`."""
-        at = begin + int(times[begin:end].argmax())  # of several that are the largest the first counts
+        at = begin + int(times[begin:end].argmax())  # of several equal largest timestamps the first counts
         last_of_it, timestamp = int(last[at]), int(times[at])
         named = offset_of_time(table, at, last_of_it, rules) if timestamp > NO_TIMESTAMP else last_of_it
         bytes_ = int(position[end - 1] + size[end - 1] - position[begin])

@@ -1,7 +1,4 @@
-"""Appending where the format, the codec or the offsets inside must change: the records are encoded again, as one set.
-
-Source: Kafka's LogValidator.convertAndAssignOffsetsNonCompressed and buildRecordsAndAssignOffsets.
-"""
+"""Rebuild a produced set: decode its records and encode them again, if format, codec or inner offsets must change."""
 
 from __future__ import annotations
 
@@ -31,10 +28,10 @@ def rebuild(
     now_ms: int,
     leader_epoch: int,
 ) -> RecordSet:
-    """Return the records in the format of the rules: one batch or wrapper, or plain messages where `codec` is NONE.
+    """Return the records in the format of the rules: one batch or wrapper, or plain messages if `codec` is NONE.
 
-    Offsets go on from `next_offset`, timestamps are the producer's or the time of the append, as the rules say; what
-    else a batch of magic 2 said of itself stays. Raises AppendRefusedError for a set that is too large then.
+    Offsets continue from `next_offset`; timestamps are the producer's or the append time, as the rules say; other
+    header fields of a batch of magic 2 are kept. Raises AppendRefusedError if the result is too large.
     """
     columns = joined([each for part in found.parts for each in columns_of_part(part, found.dialect)])
     count = len(columns)
@@ -42,7 +39,7 @@ def rebuild(
     times, kind = columns.timestamp, TimestampType.CREATE_TIME
     if broker_time:
         kind = _APPEND_TIME
-        if target is not Format.V2:  # which keeps the producer's, as distances from each other
+        if target is not Format.V2:  # which keeps the producer's timestamps, as deltas
             times = _same(columns, now_ms)
     offsets = _same(columns, next_offset, step=1)
     new = RecordColumns(offsets, times, _same(columns, kind), columns.key, columns.value, columns.headers)
@@ -69,7 +66,7 @@ def rebuild(
 
 
 def _same(columns: RecordColumns, value: int, *, step: int = 0) -> Ints:
-    """Return `value` for each record, more by `step` for each further one, in the form of the columns."""
+    """Return `value` for each record, increased by `step` each time, in the form of the columns."""
     count = len(columns)
     if isinstance(columns.offset, list):
         return [value + step * at for at in range(count)]
@@ -91,7 +88,7 @@ def _producer_of(found: ProducedSet) -> dict[str, Any]:
 
 
 def _note_time(stored: RecordSet, columns: RecordColumns, codec: Codec, rules: AppendRules, now_ms: int | None) -> None:
-    """Note the largest timestamp, and the offset that an index gives for it."""
+    """Store the largest timestamp, and its offset for the time index."""
     times: Any = columns.timestamp
     first, last = stored.first_offset, stored.last_offset
     latest = max(times) if now_ms is None else now_ms

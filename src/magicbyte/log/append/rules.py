@@ -103,7 +103,7 @@ def stored_format(version: str) -> Format:
     """
     if version in ("0", "1", "2"):
         return Format(version)
-    parts = _VERSION.fullmatch(version.removesuffix(".X"))  # as Kafka 1.x calls what it was given as 0.9.0
+    parts = _VERSION.fullmatch(version.removesuffix(".X"))  # Kafka 1.x returns a configured 0.9.0 as "0.9.0.X"
     if parts is None:
         raise InvalidConfigError(
             f"message.format.version: expected 0, 1, 2 or a version such as 0.10.2, found {version}"

@@ -1,6 +1,6 @@
-"""A produced set, checked: every outer entry, and what is inside each, unpacked at most once.
+"""Check a produced set: every outer entry and its content, decompressed at most once.
 
-In the order of docs/internals/append.md: of all entries size, limit, magic and CRC; then shape, codec, header; then the
+In the order of docs/internals/append.md: size, limit, magic and CRC of all entries; then shape, codec, header; then the
 records. Sources: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
 """
 
@@ -48,9 +48,9 @@ from magicbyte.records.survey import Survey, survey_messages, survey_records
 from magicbyte.wire.checksum import crc32
 
 MOST_NAMED = 1000
-"""Records at fault that a refusal names: there may be millions."""
+"""The most invalid records that a refusal names: there may be millions."""
 KEPT_SCRATCH = 4 << 20
-"""Bytes that are kept to unpack a set into: sets that fit need no memory of their own."""
+"""Bytes of scratch memory kept for decompression: sets that fit need no allocation."""
 _APPEND_TIME, _CREATE_TIME = TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
 _V0, _V2 = Format.V0, Format.V2
 _WITH_TIMES = (Format.V2, Format.V1)
@@ -63,15 +63,15 @@ _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
 
 
 class RoomNeeded(Exception):  # noqa: N818  (a signal to come back with more room, no fault of the set)
-    """A set holds more than a thread's scratch does. It may take `AppendRules.max_decompressed_bytes`."""
+    """A set needs more than the kept scratch memory, up to `AppendRules.max_decompressed_bytes`."""
 
 
 @dataclass(slots=True)
 class ProducedPart:
     """A batch, a wrapper, or a row of plain messages of one magic.
 
-    `view` is the header of the batch or wrapper, None for plain messages; `data` the part as it was produced;
-    `records` its records section or messages, decompressed. `is_control`: it is the broker's own.
+    `view` is the header of the batch or wrapper, None for plain messages; `data` the part as produced; `records` its
+    decompressed records section or messages. `is_control`: the broker's own.
     """
 
     magic: int
@@ -85,9 +85,9 @@ class ProducedPart:
 
 
 class ProducedSet(NamedTuple):
-    """The parts of a set, in order, of one dialect. `decompressed` counts what was unpacked for them.
+    """The parts of a set, in order, of one dialect. `decompressed` counts the decompressions.
 
-    `codec` is the last one that is any. `is_control`: some of it is the broker's own.
+    `codec` is the last one other than NONE. `is_control`: some of it is the broker's own.
     """
 
     dialect: Dialect
@@ -97,7 +97,7 @@ class ProducedSet(NamedTuple):
     is_control: bool
 
     def has_format(self, target: Format) -> bool:
-        """Say whether every entry is in the format `target` already."""
+        """Return whether every entry is already in the format `target`."""
         magic = target.magic
         for part in self.parts:
             if part.magic != magic:
@@ -114,10 +114,11 @@ def read_set(
     *,
     has_room: bool = True,
 ) -> ProducedSet:
-    """Return the set, whole and legal for a log with these rules. A cut entry at its end is left out, if it may be.
+    """Return the set if it is whole and valid for a log with these rules. An incomplete last entry is left out, if
+    allowed.
 
-    Raises AppendRefusedError, and RoomNeeded without `has_room`, where it does not fit into what is kept. What the
-    parts refer to beside `records` is memory that a later call uses again when nothing refers to it any more.
+    Raises AppendRefusedError, and RoomNeeded if it does not fit into the kept scratch memory and `has_room` is False.
+    Besides `records`, the parts refer to scratch memory that a later call reuses when nothing refers to it any more.
     """
     reader = _Reader(rules, request, now_ms, dialect, has_room=has_room)
     outer = reader.outer(records)
@@ -134,11 +135,11 @@ def read_set(
 
 
 _memory = Buffers()
-"""Where threads unpack what they only look at: fresh memory costs as much as fast codecs do."""
+"""The scratch memory of all threads: a new allocation costs as much as decompression by a fast codec."""
 
 
 class _Unpacker:
-    """Unpacks the payloads of one set, within a limit for all of them together."""
+    """Decompress the payloads of one set, within a common limit."""
 
     def __init__(self, limit: int, *, has_room: bool) -> None:
         self._limit = self._left = limit
@@ -146,13 +147,13 @@ class _Unpacker:
         self._scratch = _memory.unused(KEPT_SCRATCH)[:KEPT_SCRATCH]
 
     def unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:
-        """Return what `payload` holds. Raises CorruptRecordError, BatchTooLargeError."""
+        """Decompress `payload`. Raises CorruptRecordError, BatchTooLargeError."""
         wanted = min(max(4 * len(payload), 1024), self._left)
         while True:
             if len(self._scratch) < wanted:
                 if not self._has_room:
                     raise RoomNeeded
-                self._scratch = room = memoryview(b"")  # the smaller one goes before there is a larger one
+                self._scratch = room = memoryview(b"")  # release the smaller buffer before a larger one is allocated
                 self._scratch = memoryview(bytearray(wanted))
             room = self._scratch[: self._left]
             try:
@@ -169,7 +170,7 @@ class _Unpacker:
 
 
 class _Outer(NamedTuple):
-    """One row of a set that is no batch: where it is, and what its first bytes say. `survey`: of plain messages."""
+    """A row of a set other than a batch: its position and first header fields. `survey`: of plain messages."""
 
     data: memoryview
     magic: int
@@ -189,10 +190,10 @@ class _Reader:
         self.decompressed = 0
         self._unpacker: _Unpacker | None = None
 
-    # ---- the outer entries
+    # ---- outer entries
 
     def outer(self, records: memoryview) -> list[RecordBatch | _Outer]:
-        """Return the rows of the set, each whole, its checksums right; no more than the request may send."""
+        """Return the rows of the set, checked to be whole with valid checksums, and allowed in the request."""
         size = len(records)
         if size >= RECORD_BATCH_OVERHEAD and records[_MAGIC] == 2 and self.dialect is _KAFKA:
             batch = RecordBatch(records)
@@ -219,9 +220,9 @@ class _Reader:
         return RequestRefusedError(ErrorCode.INVALID_RECORD, "expected exactly one whole batch of magic 2")
 
     def _is_whole_but_short(self, rest: memoryview) -> bool:
-        """Say whether the first entry is a message of magic 1 that is as short as one of magic 0, its checksum right.
+        """Return whether the first entry is a message of magic 1 as short as one of magic 0, with a valid checksum.
 
-        Kafka's floor for the size of any entry is that of magic 0.
+        Kafka's minimum size of any entry is that of magic 0.
         """
         end = LOG_OVERHEAD + SIZE.read(rest)
         if self.dialect is not _KAFKA or len(rest) <= _MAGIC or rest[_MAGIC] != 1 or not _SHORTEST <= end <= len(rest):
@@ -268,16 +269,16 @@ class _Reader:
             raise self.request.damaged(error) from None
 
     def may_trust(self, rows: list[RecordBatch | _Outer]) -> bool:
-        """Say whether wrappers need not be opened: they are trusted, and none has to be written anew."""
+        """Return whether wrappers need not be decompressed: they are trusted, and none must be rewritten."""
         rules = self.rules
         if rules.verify or rules.format is not Format.ENRICHED or self.dialect is not Dialect.ENRICHED:
             return False
         return rules.codec is None or all(row.attributes & CODEC_MASK == rules.codec for row in rows)
 
-    # ---- what an entry says, and what is inside
+    # ---- headers and content of entries
 
     def open(self, entry: RecordBatch | _Outer) -> ProducedPart:
-        """Return the part that a row is, its records unpacked and walked."""
+        """Return the part for a row, with its records decompressed and walked."""
         if isinstance(entry, RecordBatch):
             return self._open_batch(entry)
         view = entry.view
@@ -393,7 +394,7 @@ class _Reader:
     # ---- rules of records
 
     def check_records(self, parts: list[ProducedPart]) -> None:
-        """Raise AppendRefusedError for keys, timestamps, nesting and inner magic. 32 wins over the others."""
+        """Raise AppendRefusedError for keys, timestamps, nesting and inner magic. Error 32 takes precedence."""
         timed = illegal = has_headers = False
         for part in parts:
             survey = part.survey
@@ -421,12 +422,15 @@ class _Reader:
 
     @property
     def _checks_times(self) -> bool:
-        """Whether the producers' timestamps are stored, and so must be within bounds."""
+        """Whether the producers' timestamps are stored, and must be within bounds."""
         rules = self.rules
         return rules.format in _WITH_TIMES and rules.timestamp_type is _CREATE_TIME
 
     def _refusal(self, parts: list[ProducedPart], *, timed: bool) -> AppendRefusedError:
-        """Name the records at fault, the slow way: each by its first fault. `timed`: some have a bad timestamp."""
+        """Return the refusal with the invalid records, each with its first error. `timed`: some have a bad timestamp.
+
+        This is slow, because it decodes the records one by one.
+        """
         errors = tuple(error for error, _ in itertools.islice(self._record_errors(parts), MOST_NAMED))
         bad_time = next((error for error, is_time in self._record_errors(parts) if is_time), None) if timed else None
         if bad_time is not None:
@@ -435,7 +439,7 @@ class _Reader:
         return self.request.illegal(why, errors)
 
     def _record_errors(self, parts: list[ProducedPart]) -> Iterator[tuple[RecordError, bool]]:
-        """Yield for each record at fault what is wrong with it, and whether that is its timestamp."""
+        """Yield the error of each invalid record, and whether it is about the timestamp."""
         earliest, furthest = self.now_ms - self.rules.before_max_ms, self.now_ms + self.rules.after_max_ms
         index, allowed = 0, range(earliest, furthest + 1)
         for part in parts:
@@ -456,7 +460,7 @@ class _Reader:
 
 
 def _walk(part: ProducedPart, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool, int]]:
-    """Yield for each record whether it is nested, is of another magic, says LogAppendTime, has a key; its timestamp."""
+    """Yield for each record whether it is nested, has another magic, is LogAppendTime, has a key; and its timestamp."""
     if part.magic == 2:
         for columns in columns_of_part(part, dialect):
             assert columns.key is not None, "they were asked for"
@@ -471,7 +475,7 @@ def _walk(part: ProducedPart, dialect: Dialect) -> Iterator[tuple[bool, bool, bo
 
 
 def columns_of_part(part: ProducedPart, dialect: Dialect) -> Iterator[RecordColumns]:
-    """Yield the records of a part, which is whole; offsets are those of the producer."""
+    """Yield the records of a whole part, with the producer's offsets."""
     image = part.records
     if part.magic == 2:
         header = bytearray(part.data[:RECORD_BATCH_OVERHEAD])
@@ -485,10 +489,10 @@ def columns_of_part(part: ProducedPart, dialect: Dialect) -> Iterator[RecordColu
 
 
 def too_large(why: object) -> AppendRefusedError:
-    """Return the refusal of an entry that is too large, as sent or as it would be stored."""
+    """Return the refusal of an entry that is too large, as sent or as stored."""
     return AppendRefusedError(ErrorCode.MESSAGE_TOO_LARGE, str(why))
 
 
 def unsupported(why: str) -> AppendRefusedError:
-    """Return the refusal of what the stored format cannot hold."""
+    """Return the refusal of data that the stored format cannot hold."""
     return AppendRefusedError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)

@@ -1,7 +1,4 @@
-"""Appending in place: a few fields of each header are set in a copy of it; what follows the header stays where it is.
-
-Sources: KIP-31, KIP-32; Kafka's LogValidator; the Enriched Message Metadata proposal.
-"""
+"""Append a set in place: set a few fields in a copy of each header, and leave the other bytes where they are."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ from magicbyte.records.layout import RECORD_BATCH_OVERHEAD, Dialect, TimestampTy
 from magicbyte.records.message import MessageView
 from magicbyte.records.stamp_kernels import stamp_messages
 
-_FEW = 64  # messages, of which each is written as a view of what was produced
-_LARGE = 4096  # bytes from which on a view is cheaper than a copy
+_FEW = 64  # messages, up to which each is written as a view of the produced bytes
+_LARGE = 4096  # bytes from which a view is cheaper than a copy
 _APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
 
 
 def can_stay(found: ProducedSet, rules: AppendRules) -> bool:
-    """Say whether the set can be appended in place: the format is right, the codec stays, inner offsets are 0, 1, 2…"""
+    """Return whether the set can be appended in place: same format and codec, and inner offsets 0, 1, 2…"""
     target, parts = rules.format, found.parts
     if not found.has_format(target):
         return False
@@ -52,9 +49,9 @@ def stamp(
     *,
     is_ours: bool = False,
 ) -> RecordSet:
-    """Return the set as it is, with the offsets from `next_offset` on and the times of this append.
+    """Return the set unchanged but for offsets from `next_offset` on and the timestamps of this append.
 
-    `is_ours`: what was produced is in memory that may be changed: headers are set there where that is quicker.
+    `is_ours`: the produced bytes are in writable memory of ours: headers are changed there if that is faster.
     """
     stored = RecordSet([], 0, next_offset, next_offset - 1)
     append_time = rules.timestamp_type is _APPEND_TIME
@@ -86,9 +83,9 @@ def _stamp_message(stored: RecordSet, message: MessageView, offset: int, kind: T
 
 
 def _stamp_row(stored: RecordSet, part: ProducedPart, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
-    """Append many small plain messages: two buffers for each would cost more than a copy of all.
+    """Append many small plain messages as one copy, because two buffers for each would cost more.
 
-    Where they are ours there is no copy, either.
+    If the bytes are ours, there is no copy either.
     """
     first, survey = stored.last_offset + 1, part.survey
     append_time = rules.timestamp_type is _APPEND_TIME
@@ -141,7 +138,7 @@ def _stamp_enriched(stored: RecordSet, part: ProducedPart, request: Request, now
 
 
 def _add(stored: RecordSet, head: bytes | bytearray, rest: memoryview) -> None:
-    """Add an entry: its header, and what follows that."""
+    """Add an entry: its header, and the bytes after it."""
     stored.pieces.append(memoryview(head))
     if len(rest):
         stored.pieces.append(rest)

@@ -1,1 +1,1 @@
-"""Compaction of served logs, and the background work on them."""
+"""Log cleaning: compaction of served logs, and background maintenance."""

@@ -1,7 +1,4 @@
-"""What a cleaner must know of transactions while it goes through a log: which data was aborted, which markers may go.
-
-Source: Kafka's CleanedTransactionMetadata.
-"""
+"""Track transactions while a log is compacted: which data was aborted, and which markers may be removed."""
 
 from __future__ import annotations
 
@@ -17,23 +14,23 @@ from magicbyte.records.layout import NO_PRODUCER_ID
 
 
 class CleanedTransactions:
-    """The transactions at one place of a log, moved on batch by batch, in offset order.
+    """The transactions at one position of a log, advanced batch by batch in offset order.
 
-    `retained` are the aborted ones of which something stays: the transaction index of the segment that is written.
-    `seen`, `committed`: producers with a batch in front of that place, of a transaction that does not end there.
-    `keeps_markers`: what lies in front of that place is not known, so every marker may end a transaction that has data.
+    `retained` are the aborted ones of which something remains: the transaction index of the new segment. `seen`,
+    `committed`: producers that have a batch before that position, of a transaction that has not ended by then.
+    `keeps_markers`: the data before that position is unknown, so every marker may end a transaction with data.
     """
 
     def __init__(self, seen: Iterable[int] = (), committed: Iterable[int] = (), *, keeps_markers: bool = False) -> None:
         self._keeps_markers = keeps_markers
         self.retained: list[AbortedTransaction] = []
         self._waiting: list[tuple[int, AbortedTransaction]] = []  # a heap, by first offset
-        self._aborted: dict[int, AbortedTransaction] = {}  # by producer: those that the batch may be part of
-        self._seen = set(seen)  # producers of them with a batch that is still there
-        self._committed = set(committed)  # producers with a batch of another transaction
+        self._aborted: dict[int, AbortedTransaction] = {}  # by producer: those to which the batch may belong
+        self._seen = set(seen)  # their producers with a remaining batch
+        self._committed = set(committed)  # producers with a remaining batch of another transaction
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Take in the aborted transactions that overlap the next segment; again those that go on in it."""
+        """Add the aborted transactions that overlap the next segment, including those that extend into it."""
         for each in transactions:
             heapq.heappush(self._waiting, (each.first_offset, each))
 
@@ -44,7 +41,7 @@ class CleanedTransactions:
                 self._aborted[each.producer_id] = each
 
     def is_aborted(self, batch: RecordBatch) -> bool:
-        """Say whether a batch of data is part of an aborted transaction: then none of its records stays."""
+        """Return whether a data batch is part of an aborted transaction: then none of its records remains."""
         self._reach(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -55,11 +52,11 @@ class CleanedTransactions:
         return False
 
     def is_needless(self, marker: RecordBatch) -> bool:
-        """Say whether a control batch ends a transaction of which no batch is left."""
+        """Return whether a control batch ends a transaction of which no batch remains."""
         self._reach(marker.last_offset)
         record = marker_of(marker)
         if record is None:
-            return True  # a cleaner emptied it before
+            return True  # an earlier compaction emptied it
         return self._ends(marker, record.type)
 
     def _ends(self, marker: RecordBatch, kind: ControlType) -> bool:
@@ -79,11 +76,11 @@ class CleanedTransactions:
 
 
 class Passage(NamedTuple):
-    """What a segment does to what is known of transactions in front of it. All but `fits` are ids of producers.
+    """The effect of a segment on the state of `CleanedTransactions`. All fields but `fits` are producer ids.
 
-    `seen`, `committed`: with a batch of an aborted transaction, of another one, that does not end behind it in here.
-    `aborts`, `commits`: with a marker in here. `fits`: aborted transactions end where the index says, one before the
-    next, so that the index alone tells which of them a place lies in.
+    `seen`, `committed`: with a batch of an aborted or another transaction that does not end within the segment.
+    `aborts`, `commits`: with a marker in it. `fits`: aborted transactions end where the index says and do not overlap,
+    so that the index alone tells which of them an offset is in.
     """
 
     seen: frozenset[int]
@@ -93,18 +90,20 @@ class Passage(NamedTuple):
     fits: bool
 
     def behind(self, seen: frozenset[int], committed: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
-        """Return what is known behind the segment, given the same of the place in front of it."""
+        """Return the state after the segment, given the state before it."""
         return (seen - self.aborts) | self.seen, (committed - self.commits) | self.committed
 
     def to_pairs(self) -> list[tuple[int, int]]:
-        """Return it as pairs of a place in the tuple and an id, or 0 where it does not fit: what a file can hold."""
+        """Return the fields as pairs of a field number and an id, or 0 if it does not fit: the form stored in a
+        file.
+        """
         sets = enumerate((self.seen, self.committed, self.aborts, self.commits))
         pairs = [(place, producer) for place, producers in sets for producer in sorted(producers)]
         return pairs if self.fits else [*pairs, (_FITS_NOT, 0)]
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[int, int]]) -> Passage:
-        """Return what `to_pairs` was made of."""
+        """Parse the result of `to_pairs`."""
         sets: list[set[int]] = [set() for _ in cls._fields]
         for place, producer in pairs:
             sets[place].add(producer)
@@ -116,7 +115,7 @@ _FITS_NOT = 4
 
 
 class SegmentTransactions(CleanedTransactions):
-    """The transactions of one segment by itself, for `passage`; it is handed those that overlap it once."""
+    """The transactions of one segment by itself, for `passage`; `add_aborted` is called once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +124,7 @@ class SegmentTransactions(CleanedTransactions):
         self._fits = True
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Take in the aborted transactions that overlap the segment."""
+        """Add the aborted transactions that overlap the segment."""
         ordered = sorted(transactions, key=lambda each: (each.producer_id, each.first_offset))
         self._fits = not any(
             one.producer_id == other.producer_id and one.last_offset >= other.first_offset
@@ -144,9 +143,9 @@ class SegmentTransactions(CleanedTransactions):
         return super()._ends(marker, kind)
 
     def passage(self, end: int) -> Passage:
-        """Return what the segment, which ends in front of `end`, does to what is known."""
+        """Return the effect of the segment, which ends before `end`."""
         self._reach(end - 1)
         ended = all(each.last_offset >= end for each in self._aborted.values())
-        nobody = {NO_PRODUCER_ID}  # the second pass does not ask whose such data is
+        nobody = {NO_PRODUCER_ID}  # the second pass does not ask for the producer of such data
         seen, committed = frozenset(self._seen - nobody), frozenset(self._committed - nobody)
         return Passage(seen, committed, frozenset(self._aborts), frozenset(self._commits), self._fits and ended)

@@ -1,8 +1,8 @@
-"""Compaction: of each key only the latest record stays, and offsets never change.
+"""Compaction: keep only the latest record of each key, without changing offsets.
 
-Two passes, as in Kafka: the dirty part of the log is read for the offset map, then groups of segments are written
-anew, each as one segment, and put in their place by the log's own swap. `Compaction.run` does it step by step, for a
-worker that has more to do. Sources: Kafka's LogCleaner, Cleaner and LogCleanerManager; docs/commands/compact.md.
+Two passes, as in Kafka: the dirty part of the log is read for the offset map, then groups of segments are rewritten,
+each as one segment, and replaced by the log's own swap. `Compaction.run` does it step by step, for a worker with other
+tasks. Sources: Kafka's LogCleaner, Cleaner and LogCleanerManager; docs/commands/compact.md.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ _KEYS = DecodeOptions(headers=False)
 
 @dataclass(frozen=True, slots=True)
 class CompactionConfig:
-    """The settings of the cleaner and of the topic for it. Sizes in bytes, times in ms; names and defaults are Kafka's.
+    """The settings of the log cleaner and of the topic for it. Sizes in bytes, times in ms; names and defaults are
+    Kafka's.
 
-    Ours is `merge_sets` (`cleaner.merge.sets`): whether neighbouring sets become one; None: in the enriched dialect.
+    Our own is `merge_sets` (`cleaner.merge.sets`): whether to merge neighbouring sets; None: in the enriched dialect.
     """
 
     dedupe_buffer_bytes: int = 128 << 20
@@ -63,9 +64,9 @@ class CompactionConfig:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> CompactionConfig:
-        """Return what topic and broker settings such as {"delete.retention.ms": "1"} say; others are ignored.
+        """Parse topic and broker settings such as {"delete.retention.ms": "1"}; others are ignored.
 
-        Raises ValueError for a number that is none.
+        Raises ValueError for an invalid number.
         """
         given: dict[str, int | float | bool] = {}
         for name, (field_name, kind) in _SETTINGS.items():
@@ -90,10 +91,10 @@ _SETTINGS = {
 
 
 class CleanableOffsets(NamedTuple):
-    """What of a log can be compacted. Offsets from `first_dirty` to below `first_uncleanable` are dirty.
+    """The part of a log that can be compacted. Offsets from `first_dirty` to below `first_uncleanable` are dirty.
 
-    `clean_bytes`: of segments that begin below the dirty part; `cleanable_bytes`: of those that hold some of it.
-    `is_due`: whether there is enough, or it has waited too long. `resets`: the checkpoint said something impossible.
+    `clean_bytes`: of segments that begin below the dirty part; `cleanable_bytes`: of those with dirty offsets.
+    `is_due`: whether there is enough, or it has waited too long. `resets`: the checkpoint was impossible.
     """
 
     first_dirty: int
@@ -105,7 +106,7 @@ class CleanableOffsets(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The cleanable part of all that is clean or cleanable; 0 of nothing."""
+        """The cleanable part of all clean or cleanable bytes; 0 if there are none."""
         return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
 
 
@@ -117,10 +118,10 @@ def select(
     *,
     damaged: Collection[int] = (),
 ) -> CleanableOffsets:
-    """Return what of `log` can be compacted; `checkpoint` is what the cleaner wrote down last.
+    """Return the part of `log` that can be compacted; `checkpoint` is the cleaner's last one.
 
-    `damaged`: base offsets of segments that stay as they are; their bytes count neither as clean nor as cleanable.
-    Raises CorruptRecordError where the first header of a segment is damaged.
+    `damaged`: base offsets of segments that stay unchanged; their bytes count neither as clean nor as cleanable. Raises
+    CorruptRecordError if the first header of a segment is damaged.
     """
     first_dirty = log.log_start_offset if checkpoint is None else checkpoint
     resets = not log.log_start_offset <= first_dirty <= log.log_end_offset
@@ -149,15 +150,15 @@ def select(
 
 
 def _floor(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
-    """Return the segments from the one on that holds `offset`."""
+    """Return the segments from the one that contains `offset` on."""
     at = max((at for at, each in enumerate(segments) if each.base_offset <= offset), default=0)
     return segments[at:]
 
 
 def damaged_segment(segments: Sequence[Segment], error: CorruptRecordError) -> int | None:
-    """Return the base offset of the segment whose log `error` is about, None where it is about another file.
+    """Return the base offset of the segment whose log `error` names, None if it names another file.
 
-    A segment that took the place of others was opened by a temporary name: the error gets the present one.
+    A segment that replaced others was opened under a temporary name: the error gets the current one.
     """
     found = next((each for each in segments if each.log.path == error.path), None)
     if found is None:
@@ -168,10 +169,10 @@ def damaged_segment(segments: Sequence[Segment], error: CorruptRecordError) -> i
 
 @dataclass(slots=True)
 class CompactionReport:
-    """What a compaction did. Bytes are those of `.log` files; `records` were read, each once, `keys` told apart.
+    """The result of a compaction. Bytes are those of `.log` files; `records` and `keys` are counted once each.
 
-    `end_offset`: all below it is clean now. `groups`: source bases of each segment that was written. `aborted`: the log
-    was truncated meanwhile, so that not all was done.
+    `end_offset`: everything below it is clean now. `groups`: source base offsets of each new segment. `aborted`: the
+    log was truncated meanwhile, so that the compaction is incomplete.
     """
 
     first_dirty: int
@@ -186,7 +187,7 @@ class CompactionReport:
     aborted: bool = False
 
     def add(self, other: CompactionReport) -> None:
-        """Add what was done of the same round elsewhere."""
+        """Add the results of another part of the same round."""
         for name in ("records", "bytes_read", "bytes_before", "bytes_after"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.groups += other.groups
@@ -196,13 +197,13 @@ class CompactionReport:
 class Compaction:
     """One round of compaction of one log.
 
-    `secret`: 16 bytes that nobody who writes keys knows. Without `writes` it only finds out what would go. `marks`, if
-    they were made elsewhere, from the `keys` of each segment, are of all up to where the log is cleanable.
+    `secret`: 16 bytes unknown to anybody who chooses keys. Without `writes` it only computes the result. `marks`, if
+    they were made elsewhere from the `keys` of each segment, cover everything up to the end of the cleanable part.
 
-    `damaged` maps base offsets of segments that cannot be read to why. These stay as they are, and so do the tombstones
-    and transaction markers behind the first of them, because what they are about may lie in it; all else is compacted.
-    What turns out to be damaged is added. Without `damaged`, `run` raises CorruptRecordError for data that cannot be
-    read, and with it for a file that is no segment's log: what was not exchanged by then is as it was.
+    `damaged` maps base offsets of unreadable segments to the errors. These segments stay unchanged, and so do the
+    tombstones and transaction markers after the first of them, because their keys or data may be in it; everything else
+    is compacted. Damage found on the way is added. Without `damaged`, `run` raises CorruptRecordError for unreadable
+    data, and with it for a file that is no segment's log: segments not replaced by then are unchanged.
     """
 
     def __init__(
@@ -223,18 +224,18 @@ class Compaction:
         self._generation = log.generation
         self._secret = secret
         self._last_leader_epoch = -1
-        self._opens_wrappers = marks is not None  # what made them did not say whether there are mixed ones
+        self._opens_wrappers = marks is not None  # their maker did not record whether there are mixed wrappers
 
     @property
     def total_bytes(self) -> int:
-        """About how many bytes `run` will tell of."""
+        """About how many bytes `run` will report."""
         end = self.selection.first_uncleanable
         return self.selection.cleanable_bytes + sum(each.size for each in self.log.segments if each.base_offset < end)
 
     def run(self) -> Generator[int, None, None]:
-        """Do the work; yield the bytes that were read and written since the last time, some megabytes at most.
+        """Do the work; yield the bytes read and written since the last step, some megabytes at most.
 
-        Closing the iterator abandons the group that is being written; what was exchanged stays, and is sound.
+        Closing the iterator abandons the current group; replaced segments stay, and are sound.
         """
         if self._marks is None:
             offsets = self._new_map()
@@ -254,7 +255,7 @@ class Compaction:
         )
 
     def _clean(self, offsets: OffsetMap | OffsetMarks) -> Iterator[int]:
-        """Write anew what the map has been made for."""
+        """Rewrite the segments covered by the map."""
         report = self.report
         report.keys, report.end_offset = offsets.keys, offsets.latest + 1
         sources = self.sources(report.end_offset)
@@ -283,30 +284,30 @@ class Compaction:
         report.records += sets.records_seen
 
     def _readable_runs(self, segments: Sequence[Segment]) -> list[list[Segment]]:
-        """Return the neighbours among `segments` that are not known to be damaged."""
+        """Split `segments` into runs of neighbours that are not known to be damaged."""
         damaged = self._damaged or {}
         runs = itertools.groupby(segments, lambda each: each.base_offset in damaged)
         return [list(run) for is_damaged, run in runs if not is_damaged]
 
     def _set_aside(self, error: CorruptRecordError, segments: Sequence[Segment]) -> None:
-        """Remember which of `segments` the damage is in; raise the error where it is in none, or nobody asked."""
+        """Record which of `segments` is damaged; raise the error if it is none of them, or if there is no `damaged`."""
         base = None if self._damaged is None else damaged_segment(segments, error)
         if self._damaged is None or base is None:
             raise error
         self._damaged[base] = error
 
     def sources(self, end: int) -> list[Segment]:
-        """Return the segments that are written anew by a map of all up to `end`."""
+        """Return the segments to rewrite with a map of everything up to `end`."""
         return [each for each in self.log.segments[:-1] if each.base_offset < end]
 
     def aborted(self, sources: Sequence[Segment], end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with an offset in `sources`, below `end`, in the order of their markers."""
+        """Return the aborted transactions with an offset in `sources` below `end`, in the order of their markers."""
         if not sources or not self.log.config.rules.has_producers:
             return []
         return aborted_transactions(self.log, sources[0].base_offset, end)
 
     def retains_deletes(self, sources: Sequence[Segment]) -> dict[int, bool]:
-        """Return for each segment, by base, whether tombstones and markers of older formats in it are not due."""
+        """Return for each segment, by base, whether its tombstones and old-format markers must be kept."""
         modified = {each.base_offset: self.log.files.modified_ms(each.path(LOG)) for each in sources}
         latest = max((time for base, time in modified.items() if base < self.selection.first_dirty), default=0)
         horizon = max(latest - self.config.delete_retention_ms, 0)
@@ -316,7 +317,7 @@ class Compaction:
         return self.log.generation != self._generation
 
     def rules(self) -> Rules:
-        """Return what decides over sets, besides the map."""
+        """Return the rules that decide about sets, besides the map."""
         release = self.log.config.rules.release
         producers: dict[int, ProducerEntry] = {}
         if self.log.config.rules.has_producers:
@@ -338,7 +339,7 @@ class Compaction:
     # ---- the first pass
 
     def _map(self, offsets: OffsetMap) -> Iterator[int]:
-        """Fill the map from the dirty part, until that ends or the map is full."""
+        """Fill the map from the dirty part, until its end or until the map is full."""
         begin, end = self.selection.first_dirty, self.selection.first_uncleanable
         dirty = [each for each in _floor(self.log.segments, begin) if each.base_offset < end]
         transactions = self._transactions_from(begin, end)
@@ -351,12 +352,12 @@ class Compaction:
                     return
             except CorruptRecordError as error:
                 self._set_aside(error, [segment])
-            if segment.base_offset in (self._damaged or {}):  # which transactions end in it is known by the index alone
+            if segment.base_offset in (self._damaged or {}):  # the index alone tells which transactions end in it
                 transactions = self._transactions_from(behind, end)
             offsets.read_to(behind - 1)
 
     def _transactions_from(self, first: int, end: int) -> CleanedTransactions:
-        """Return the transactions at offset `first`, to be moved on to `end`."""
+        """Return the transactions at offset `first`, to be advanced to `end`."""
         transactions = CleanedTransactions()
         if self.log.config.rules.has_producers:
             transactions.add_aborted(aborted_transactions(self.log, first, end))
@@ -365,7 +366,7 @@ class Compaction:
     def _map_segment(
         self, offsets: OffsetMap, segment: Segment, transactions: CleanedTransactions
     ) -> Generator[int, None, bool]:
-        """Fill the map from one segment; say whether it is full."""
+        """Fill the map from one segment; return whether it is full."""
         begin = self.selection.first_dirty
         start = segment.indexes.position_before(begin)
         for chunk in read_chunks(
@@ -384,8 +385,8 @@ class Compaction:
     def keys(self, segment: Segment, transactions: SegmentTransactions) -> Iterator[RecordColumns]:
         """Yield the records of one segment that count for the map, with keys and values.
 
-        `transactions` know what was aborted in it, and are moved on to its end. Checksums are verified. Raises
-        CorruptRecordError for data that cannot be read.
+        `transactions` has the aborted ones of the segment, and is advanced to its end. Checksums are verified. Raises
+        CorruptRecordError for unreadable data.
         """
         for chunk in read_chunks(segment.log, end=segment.size, dialect=self.log.config.dialect, merge=True):
             yield from self._mapped(chunk, transactions)
@@ -424,7 +425,7 @@ class Compaction:
     # ---- the second pass
 
     def groups(self, segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-        """Part segments into those that become one: as many as fit into one by size, indexes and offsets."""
+        """Split segments into groups that become one each: limited by size, indexes and offsets."""
         most, most_index = self.log.config.segment_bytes, self.log.config.segment_index_bytes
         group: list[Segment] = []
         size, index_sizes = 0, [0]
@@ -450,9 +451,9 @@ class Compaction:
         *,
         beside_ms: int | None = None,
     ) -> Iterator[int]:
-        """Write what stays of a group, and put it in its place; yield as `run`.
+        """Write the remaining records of a group, and replace it; yields as `run`.
 
-        `beside_ms`: the log's folder is not the group's, which stays as it is; what is written has that time of change.
+        `beside_ms`: the log's folder is not the group's, which stays unchanged; the output gets that modification time.
         """
         log, report = self.log, self.report
         output = _GroupOutput(log, group[0].base_offset, writes=self.writes)
@@ -480,7 +481,7 @@ _LEADER_EPOCH = 8
 
 
 def _filtered(chunk: Chunk, sets: SetFilter) -> list[Piece]:
-    """Return what stays of a chunk. Raises CorruptRecordError with the file."""
+    """Return the remaining sets of a chunk. Raises CorruptRecordError with the file."""
     try:
         return sets.filter(chunk.table)
     except CorruptRecordError as error:
@@ -488,12 +489,12 @@ def _filtered(chunk: Chunk, sets: SetFilter) -> list[Piece]:
 
 
 def _last(table: BatchTable) -> int:
-    """Return the last offset of a table; of a row of merged messages, and an enriched wrapper, one that it has."""
+    """Return the last offset of a table; for merged messages and enriched wrappers, one of their offsets."""
     return int(last_offsets(table)[-1]) if table.dialect is Dialect.KAFKA else int(table.offset[len(table) - 1])
 
 
 class _Buffers:
-    """Which sets a broker's cleaner would have in its buffer at once: that is one append, for the index."""
+    """Which sets a broker's cleaner would have in its buffer at once: these are one append, for the index."""
 
     def __init__(self, size: int) -> None:
         self._size, self._begin, self._number = size, 0, 0
@@ -513,7 +514,7 @@ class _Buffers:
 
 
 class _GroupOutput:
-    """The segment that a group becomes. `size` in bytes, also where nothing is written."""
+    """The segment that replaces a group. `size` in bytes, also if nothing is written."""
 
     def __init__(self, log: PartitionLog, base_offset: int, *, writes: bool) -> None:
         self.size = 0
@@ -523,7 +524,7 @@ class _GroupOutput:
         self._indexer = SegmentIndexer(base_offset, rules, dialect=log.config.dialect)
 
     def append(self, pieces: Sequence[Piece], buffers: Sequence[int]) -> int:
-        """Write sets behind the others; `buffers` tells for each row what was appended at once. Returns the bytes."""
+        """Write sets after the previous ones; `buffers` has the append of each row. Returns the bytes."""
         if self._segment is None or not pieces:
             written = sum(len(piece.data) for piece in pieces)
             self.size += written
@@ -538,7 +539,7 @@ class _GroupOutput:
         return len(data)
 
     def put_in_place(self, group: Sequence[Segment], transactions: CleanedTransactions, now: Moment) -> None:
-        """Exchange the group for what was written."""
+        """Replace the group by the new segment."""
         retained, transactions.retained = transactions.retained, []
         if self._segment is not None:
             self._segment.take_indexes(self._indexer.finish(), retained)
@@ -546,7 +547,7 @@ class _GroupOutput:
             self._log.replace(group, segment, now)
 
     def discard(self) -> None:
-        """Remove what was written, unless it was put in its place."""
+        """Remove the new segment, unless it has replaced the group."""
         if self._segment is not None:
             self._segment.remove()
             self._segment = None

@@ -1,8 +1,8 @@
-"""What compaction leaves of each set: its bytes as they are, a set with fewer records, an empty batch, or nothing.
+"""Decide what compaction keeps of each set: the same bytes, a set with fewer records, an empty batch, or nothing.
 
-A set is a v2 batch, a wrapper or a plain message. Sets of which all stays are copied; of what was read just before,
-the marks of the offset map say so without opening anything. Sources: Kafka's Cleaner and MemoryRecords.filterTo; for
-merging, KIP-31 and the Enriched Message Metadata proposal.
+A set is a v2 batch, a wrapper or a plain message. Sets that keep all records are copied; for sets just read, the marks
+of the offset map decide that without decompression. Sources: Kafka's Cleaner and MemoryRecords.filterTo; for merging,
+KIP-31 and the Enriched Message Metadata proposal.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LEADER_EPOCH = 8
 
 @dataclass(slots=True)
 class Dropped:
-    """How many records went, by reason, and how many sets did for that or were written anew."""
+    """The number of dropped records by reason, and of sets dropped or rewritten for it."""
 
     superseded: int = 0
     tombstones: int = 0
@@ -74,7 +74,7 @@ class Dropped:
 
     @property
     def records(self) -> int:
-        """All records that went, markers too."""
+        """All dropped records, markers included."""
         return self.superseded + self.tombstones + self.without_key + self.aborted + self.markers
 
     def add(self, other: Dropped) -> None:
@@ -84,7 +84,7 @@ class Dropped:
 
 
 class Piece(NamedTuple):
-    """One set as it is to be written. `row`: the first that it was made of; `last`: the last offset for the index."""
+    """One set to write. `row`: the first row that it was made of; `last`: the last offset for the index."""
 
     row: int
     data: Buffer
@@ -93,11 +93,11 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What decides, besides the map. Times in ms. `horizons`: as from 3.1 on, v2 batches say when tombstones may go.
+    """The parameters of the decision, besides the map. Times in ms. `horizons`: v2 batches get delete horizons (3.1).
 
-    `keeps_last`: as from 4.0 on, the batch that ends at `end_offset` stays, empty if need be. `producers` are those
-    that are active, with their last batches. `merges`: neighbouring sets become one of at most `max_message_bytes`.
-    `opens_wrappers`: some of magic 1 have messages of magic 0, and are to be written anew.
+    `keeps_last`: the batch that ends at `end_offset` is kept, empty if need be (4.0). `producers` are the active ones,
+    with their last batches. `merges`: neighbouring sets become one of at most `max_message_bytes`. `opens_wrappers`:
+    some wrappers of magic 1 contain messages of magic 0, and must be rewritten.
     """
 
     now_ms: int
@@ -108,23 +108,23 @@ class Rules:
     producers: Mapping[int, ProducerEntry]
     merges: bool
     max_message_bytes: int
-    last_leader_epoch: int = -1  # enriched: offset of the latest message of that kind
+    last_leader_epoch: int = -1  # enriched: offset of the latest leader epoch message
     opens_wrappers: bool = False
 
 
 @dataclass(slots=True)
 class _Sets:
-    """The rows of one table as arrays, and what is to become of them."""
+    """The rows of one table as arrays, and the decisions about them."""
 
     table: BatchTable
-    first: Array  # of Kafka's wrappers, which do not tell, a lower bound
+    first: Array  # for Kafka's wrappers, whose headers do not have it, a lower bound
     last: Array
     magic: Array
     attributes: Array
     count: Array
     enriched: bool
     verdict: Array
-    retained: Array  # as an empty batch at least
+    retained: Array  # kept, at least as an empty batch
     horizon: Array  # -1: none
     sets_horizon: Array
     is_wrapper: Array
@@ -137,31 +137,31 @@ class _Sets:
 
 
 class SetFilter:
-    """Goes through the sets of a group of segments, in offset order. `dropped` counts what went.
+    """Filter the sets of a group of segments, in offset order. `dropped` counts the removed records.
 
-    `keeps_deletes`: no tombstone is due, because records of its key may lie in front of it, in a damaged segment.
+    `keeps_deletes`: tombstones are kept, because records of their keys may be in a damaged segment before them.
     """
 
     def __init__(self, offset_map: OffsetMap | OffsetMarks, rules: Rules, transactions: CleanedTransactions) -> None:
         self.map, self.rules, self.transactions = offset_map, rules, transactions
         self.dropped = Dropped()
-        self.records_seen = 0  # below the dirty part, which was counted before
+        self.records_seen = 0  # below the dirty part, whose records were counted in the first pass
         self.retains_deletes = True
         self.keeps_deletes = False
-        self._before = -1  # last offset in front of the next table
+        self._before = -1  # last offset before the next table
 
     def begin_run(self, transactions: CleanedTransactions, *, keeps_deletes: bool) -> None:
-        """Go on with segments that do not follow those before; `transactions` are those at the first one."""
+        """Continue with segments that do not follow the previous ones; `transactions` are those at the first one."""
         self.transactions, self.keeps_deletes = transactions, keeps_deletes
 
     def begin_segment(self, base_offset: int, *, retains_deletes: bool) -> None:
-        """Go on with another segment. `retains_deletes`: its tombstones and markers of older formats are not due."""
+        """Continue with another segment. `retains_deletes`: its tombstones and old-format markers must be kept."""
         self.retains_deletes, self._before = retains_deletes, base_offset - 1
 
     def filter(self, table: BatchTable) -> list[Piece]:
-        """Return what stays of the sets of an unmerged table, in their order.
+        """Return the remaining sets of an unmerged table, in order.
 
-        Raises CorruptRecordError for a set that must be opened and cannot be.
+        Raises CorruptRecordError for a set that must be decompressed and cannot be.
         """
         sets = self._sets(table)
         self._judge_producers(sets)
@@ -173,7 +173,7 @@ class SetFilter:
                     self._look(sets, np.asarray(chosen), np.asarray(counts, np.int64), columns)
         return self._collect(sets)
 
-    # ---- what is to be kept
+    # ---- which sets and records are kept
 
     def _sets(self, table: BatchTable) -> _Sets:
         magic, attributes, offset, count = (
@@ -200,7 +200,7 @@ class SetFilter:
         )  # fmt: skip
 
     def _judge_producers(self, sets: _Sets) -> None:
-        """Decide over control batches and aborted data, and find the batches that hold a producer's last sequence."""
+        """Decide about control batches and aborted data, and find the batches with a producer's last sequence."""
         rules = self.rules
         if sets.enriched:
             for row in np.flatnonzero(sets.is_control).tolist():
@@ -249,7 +249,7 @@ class SetFilter:
         sets.verdict[row] = _DROP if due else _LOOK if sets_horizon else _COPY
 
     def _judge_by_marks(self, sets: _Sets) -> None:
-        """Decide over sets whose offsets were all read for the map, as far as the marks tell."""
+        """Decide by the marks about sets whose offsets were all read for the map."""
         offsets = self.map
         end = min(offsets.latest + 1, offsets.marked_end)
         known = (sets.verdict == _LOOK) & (sets.first >= offsets.begin) & (sets.last < end) & ~sets.is_control
@@ -278,7 +278,7 @@ class SetFilter:
             self._thin(sets, rows[some], superseded[some], low, marks)
 
     def _thin(self, sets: _Sets, rows: Array, superseded: Array, low: int, marks: Array) -> None:
-        """Write those of the `rows` anew that need not be decoded for it; `marks` say which offsets are superseded."""
+        """Rewrite those of the `rows` that need not be decoded; `marks` says which offsets are superseded."""
         lost = np.zeros(len(sets.verdict), np.int64)
         lost[rows] = superseded
         for thinned in thin_lz4(sets.table, rows, low, marks):
@@ -288,12 +288,12 @@ class SetFilter:
             self.dropped.sets_rewritten += len(thinned.rows)
 
     def _options(self, sets: _Sets, rows: Array) -> DecodeOptions:
-        """Checksums of what the map was made of were verified then."""
+        """Return the options: checksums of the sets read for the map were verified then."""
         read = sets.first[rows[0]] >= self.map.begin and sets.last[rows[-1]] <= self.map.latest
         return _TRUSTED if read else _EVERYTHING
 
     def _look(self, sets: _Sets, rows: Array, counts: Array, columns: RecordColumns) -> None:
-        """Decide over decoded sets, record by record, and write those anew that lose some."""
+        """Decide about decoded sets, record by record, and rewrite those that lose some records."""
         assert columns.key is not None
         assert columns.value is not None
         rules, dropped = self.rules, self.dropped
@@ -331,7 +331,7 @@ class SetFilter:
             _Rewriting(sets, rules, taken, rows[chosen], kept[chosen], whole[chosen], dropped).run()
 
     def _superseded(self, offset: Array, columns: RecordColumns) -> Array:
-        """Return for each record whether a later one has its key; of records behind the map anything."""
+        """Return for each record whether a later one has its key; undefined for records after the map's end."""
         assert columns.key is not None
         if not len(offset):
             return np.zeros(0, bool)
@@ -345,7 +345,7 @@ class SetFilter:
         return found
 
     def _may_merge(self, sets: _Sets) -> Array:
-        """Return which sets may be merged with a neighbour that is like them."""
+        """Return which sets may be merged with a similar neighbour."""
         if sets.enriched:
             return sets.is_wrapper
         producers: Array = np.full(len(sets.magic), NO_PRODUCER_ID)
@@ -357,10 +357,10 @@ class SetFilter:
         calm &= (sets.magic == 2) | ((sets.magic == 1) & sets.is_wrapper)
         return calm
 
-    # ---- what is written
+    # ---- output
 
     def _collect(self, sets: _Sets) -> list[Piece]:
-        """Return the pieces in order; neighbouring sets that are copied are one piece each, too."""
+        """Return the pieces in order; neighbouring copied sets are one piece each, too."""
         dropped, found = self.dropped, []
         position, size, last = (
             np.asarray(each, np.int64).tolist() for each in (sets.table.position, sets.table.size, sets.last)
@@ -382,14 +382,14 @@ class SetFilter:
 
 
 def may_be_mixed(table: BatchTable, columns: RecordColumns) -> bool:
-    """Say whether a wrapper of magic 1 in `table` may have messages of magic 0, given records of the table."""
+    """Return whether a wrapper of magic 1 in `table` may contain messages of magic 0, given records of the table."""
     untimed = np.asarray(columns.timestamp_type) == TimestampType.NO_TIMESTAMP_TYPE
     wrappers = (np.asarray(table.magic) == 1) & (np.asarray(table.count) < 0)
     return table.dialect is Dialect.KAFKA and bool(untimed.any() and wrappers.any())
 
 
 def empty_batch(batch: RecordBatch) -> bytes:
-    """Return a batch without its records: what tells of its offsets, producer and sequences stays."""
+    """Return a batch without its records: its offsets, producer and sequences are kept."""
     return build_batch(
         b"",
         base_offset=batch.base_offset,
@@ -411,7 +411,7 @@ def empty_batch(batch: RecordBatch) -> bytes:
 
 
 def _passed(horizon: Array, now_ms: int) -> Array:
-    """Return whether there is a horizon, and it has passed."""
+    """Return whether there is a delete horizon that has passed."""
     found: Array = (horizon != NO_TIMESTAMP) & (horizon <= now_ms)
     return found
 
@@ -425,9 +425,9 @@ def _sums(flags: Array, counts: Array, ends: Array) -> Array:
 
 @dataclass(slots=True)
 class _Rewriting:
-    """Writes sets anew from what was kept of their records: `kept[i]` of `columns` in a row belong to `rows[i]`.
+    """Rewrite sets from their kept records: `kept[i]` adjacent records of `columns` belong to `rows[i]`.
 
-    `whole` says which lost nothing.
+    `whole` marks rows that lost no record.
     """
 
     sets: _Sets
@@ -439,7 +439,7 @@ class _Rewriting:
     dropped: Dropped
 
     def run(self) -> None:
-        """Put what was written into the pieces of the sets."""
+        """Store the rewritten sets in the pieces."""
         single = [[at] for at in range(len(self.rows))]
         unions = self._unions() if self.rules.merges else single
         self._put(unions)
@@ -504,7 +504,7 @@ class _Rewriting:
         )
 
     def _unions(self) -> list[list[int]]:
-        """Put neighbours together that may be one set, as long as what stays of them will not be too much."""
+        """Group neighbours that may be merged, as long as the result is not too large."""
         sets, rows = self.sets, self.rows.tolist()
         kinds = _kinds(sets, rows)
         unions: list[list[int]] = []
@@ -529,7 +529,7 @@ class _Rewriting:
 
 
 def _kinds(sets: _Sets, rows: Iterable[int]) -> list[tuple[int, ...] | None]:
-    """Return for each row what its neighbours must have in common with it to be merged; None: it stays alone."""
+    """Return for each row the properties that neighbours must share to be merged; None: it is not merged."""
     found: list[tuple[int, ...] | None] = []
     for row in rows:
         bits = int(sets.attributes[row])
@@ -552,6 +552,6 @@ def _kinds(sets: _Sets, rows: Iterable[int]) -> list[tuple[int, ...] | None]:
 
 
 def _stands_between(sets: _Sets, before: int, row: int) -> bool:
-    """Say whether a set that stays, but is not written anew, lies between two rows."""
+    """Return whether a set that stays, but is not rewritten, lies between two rows."""
     between = slice(before + 1, row)
     return bool(((sets.verdict[between] != _DROP) | sets.retained[between]).any())

@@ -1,7 +1,7 @@
-"""The one background worker of a log directory: compaction, retention, and files whose delay has passed.
+"""The background worker of a log directory: compaction, retention, and delayed deletion of files.
 
-`Maintenance.step` does a bounded piece of work and returns; whoever owns it has the thread and the clock. Sources:
-Kafka's LogCleaner, LogCleanerManager and LogManager; the one thread of the Enriched Message Metadata proposal.
+`Maintenance.step` does a bounded amount of work and returns; the owner has the thread and the clock. Sources: Kafka's
+LogCleaner, LogCleanerManager and LogManager; the single thread of the Enriched Message Metadata proposal.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ BACKOFF_MS = 15_000
 
 
 class Action(enum.Enum):
-    """What a step did."""
+    """The action of a step."""
 
     COMPACTED = "compacted"
     RETAINED = "retained"
-    WAITED = "waited"  # the byte rate is used up
-    NOTHING = "nothing"  # is due
+    WAITED = "waited"  # because of the byte rate
+    NOTHING = "nothing"  # was due
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step did, to which partition, the bytes that it read and wrote, and when the next one makes sense.
+    """The result of a step: action, partition, bytes read and written, and the time of the next useful step.
 
-    `next_ms` is of the monotonic clock, as all that this worker waits for.
+    `next_ms` is by the monotonic clock, as are all waits of this worker.
     """
 
     action: Action
@@ -47,7 +47,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A compaction that is under way: bytes read and written of about so many."""
+    """The current compaction: bytes read and written so far, and about the total."""
 
     partition: TopicPartition
     done_bytes: int
@@ -55,7 +55,7 @@ class Progress:
 
 
 class Damage(NamedTuple):
-    """Damage that keeps a partition from being cleaned: one segment of it (`base_offset`), or all of it (None)."""
+    """Damage that prevents compaction of one segment (`base_offset`) or of a whole partition (None)."""
 
     partition: TopicPartition
     base_offset: int | None
@@ -71,13 +71,13 @@ class _Running:
 
 
 class Maintenance:
-    """Keeps all logs of a directory compacted or cleaned. Calls are made one at a time, as those of the logs are.
+    """Keep all logs of a directory compacted and within retention. Calls are made one at a time, as those of the logs.
 
     `results` has the report of each partition's last compaction. `damaged` has by partition and base offset the
-    segments that compaction leaves as they are, and `uncleanable` why a partition is left alone: damage, until the next
-    start. `met` is told of each damage once. `secret` makes 16 bytes that nobody outside knows. At most
-    `bytes_per_second` are read and written, None for as many as can be. It may be changed at any time, as may
-    `retention_interval_ms` and `backoff_ms`, the time until it is looked again when nothing was due.
+    segments that compaction leaves unchanged, and `uncleanable` why a partition is skipped: damage, until the next
+    start. `met` is called once for each damage. `secret` returns 16 secret bytes. At most `bytes_per_second` are read
+    and written, None for no limit. It may be changed at any time, as may `retention_interval_ms` and `backoff_ms`, the
+    time until the next check when nothing was due.
     """
 
     def __init__(
@@ -99,26 +99,26 @@ class Maintenance:
         self.retention_interval_ms, self.backoff_ms = RETENTION_INTERVAL_MS, BACKOFF_MS
         self._paused: dict[TopicPartition, int] = {}
         self._running: _Running | None = None
-        self._allowed_ms = 0.0  # before, the rate is used up
+        self._allowed_ms = 0.0  # until then the byte rate is used up
         self._retained_at_ms: int | None = None
         self._looked_at_ms: int | None = None  # when nothing was found to compact
 
     @property
     def progress(self) -> Progress | None:
-        """Return how far the compaction is that is under way."""
+        """Return the progress of the current compaction."""
         running = self._running
         if running is None:
             return None
         return Progress(running.partition, running.done_bytes, running.compaction.total_bytes)
 
     def pause(self, partition: TopicPartition) -> None:
-        """Leave a partition alone until as many `resume` calls; what was begun of it is abandoned, the log is sound."""
+        """Skip a partition until as many `resume` calls; its current compaction is abandoned, and the log is sound."""
         self._paused[partition] = self._paused.get(partition, 0) + 1
         if self._running is not None and self._running.partition == partition:
             self._abandon()
 
     def resume(self, partition: TopicPartition) -> None:
-        """Take a partition in again. Its log may have been truncated meanwhile."""
+        """Include a partition again. Its log may have been truncated meanwhile."""
         self._paused[partition] -= 1
         if not self._paused[partition]:
             del self._paused[partition]
@@ -128,13 +128,13 @@ class Maintenance:
             self.directory.checkpoint_cleaner(partition, log.log_end_offset)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Forget the damage of a partition, whose log is another one from now on."""
+        """Forget the damage of a partition, whose log has been replaced."""
         self.damaged.pop(partition, None)
         self.uncleanable.pop(partition, None)
         self._told = {each for each in self._told if each[0] != partition}
 
     def uncleanable_bytes(self) -> dict[TopicPartition, int]:
-        """Return the bytes that compaction leaves as they are because of damage, of the partitions that have any.
+        """Return the bytes that compaction leaves unchanged because of damage, of the partitions that have any.
 
         It may be called while another thread is in a step.
         """
@@ -149,7 +149,7 @@ class Maintenance:
         return found
 
     def _note(self, partition: TopicPartition, error: CorruptRecordError) -> None:
-        """Remember damage that was met outside of a compaction: the segment that it is in, or else the whole log."""
+        """Record damage found outside a compaction: of the segment that it is in, or else of the whole log."""
         base = damaged_segment(self.directory[partition].segments, error)
         if base is None:
             self.uncleanable[partition] = error
@@ -163,7 +163,7 @@ class Maintenance:
             self._met(Damage(partition, base_offset, error))
 
     def close(self) -> None:
-        """Abandon what is under way."""
+        """Abandon the current compaction."""
         self._abandon()
 
     def _abandon(self) -> None:
@@ -173,11 +173,11 @@ class Maintenance:
                 running.steps.close()
 
     def step(self, budget_bytes: int, now: Moment) -> StepResult:
-        """Do what is due, up to about `budget_bytes` read and written (one set of some megabytes at least).
+        """Do due work, up to about `budget_bytes` read and written (one set of some megabytes at least).
 
-        A damaged segment stays as it is, and all else of its log is compacted; of damage in other files the whole
-        partition is left alone. An I/O error takes the directory offline and raises LogDirectoryOfflineError, as every
-        other change of it does.
+        A damaged segment stays unchanged, and the rest of its log is compacted; for damage in other files the whole
+        partition is skipped. An I/O error takes the directory offline and raises LogDirectoryOfflineError, as in every
+        other change.
         """
         monotonic_ms = now.monotonic_ms
         if self._retained_at_ms is None or monotonic_ms - self._retained_at_ms >= self.retention_interval_ms:
@@ -197,7 +197,7 @@ class Maintenance:
         return StepResult(Action.COMPACTED, running.partition, done, max(int(self._allowed_ms), monotonic_ms))
 
     def _begin(self, now: Moment) -> bool:
-        """Begin with the log of which the largest part is dirty; say whether there is one that is due."""
+        """Begin with the log that has the largest dirty ratio; return whether one is due."""
         if self._looked_at_ms is not None and now.monotonic_ms - self._looked_at_ms < self.backoff_ms:
             return False
         best: tuple[float, TopicPartition, Compaction] | None = None
@@ -223,7 +223,7 @@ class Maintenance:
         return best is not None
 
     def _damaged_now(self, partition: TopicPartition, log: PartitionLog) -> dict[int, CorruptRecordError]:
-        """Return the damaged segments of a log, those aside that retention has deleted meanwhile."""
+        """Return the damaged segments of a log, without those that retention has deleted meanwhile."""
         bases = {each.base_offset for each in log.segments}
         known = self.damaged.setdefault(partition, {})
         for base in known.keys() - bases:

@@ -1,9 +1,9 @@
-"""The cleaner's offset map: for each key, told by a hash of 128 bits, the offset of its latest record.
+"""The offset map of compaction: for each key, identified by a 128-bit hash, the offset of its latest record.
 
-Memory: 24 bytes a slot, of which nine in ten may be used, so 27 bytes a key; Kafka's own map needs as much. The hash
-is keyed: without the secret nobody can make two keys that pass for one. Beside the map two marks are kept for each
-offset that was read, a bit each, so that nothing has to be looked up for what was just read: docs/commands/compact.md.
-Source for when it is full: Kafka's Cleaner and SkimpyOffsetMap.
+Memory: 24 bytes a slot, of which nine in ten may be used, so 27 bytes a key; Kafka's own map needs as much. The hash is
+keyed: without the secret nobody can construct two keys that collide. Besides the map there are two marks, a bit each,
+for each offset that was read, so that records just read need no look-up: docs/commands/compact.md. Source for the fill
+limit: Kafka's Cleaner and SkimpyOffsetMap.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MOST_MARKS = 1 << 31  # offsets: 256 MiB for each kind of mark
 class OffsetMap:
     """The map of one compaction, of records with offsets from `begin` to below `end`.
 
-    `dedupe_bytes` bounds its memory, marks apart, and with `load_factor` how many keys it takes (at least one).
-    `latest` is the last offset that it speaks of. `secret`: 16 bytes. `compiled`: as kernels, for many records.
+    `dedupe_bytes` bounds its memory, marks apart, and with `load_factor` its number of keys (at least one). `latest` is
+    the last offset that it covers. `secret`: 16 bytes. `compiled`: as kernels, for many records.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OffsetMap:
         self.begin, self.latest = begin, begin - 1
         slots = dedupe_bytes // SLOT_BYTES
         self.limit = max(int(slots * load_factor), 1)
-        used = min(max(slots, 2), int((end - begin) / load_factor) + 2)  # no more keys than offsets
+        used = min(max(slots, 2), int((end - begin) / load_factor) + 2)  # at most as many keys as offsets
         self._form = form_for(compiled=compiled)
         self._table = self._form.zeros(used * kernels.SLOT)
         self._state = self._form.zeros(kernels.STATE)
@@ -52,7 +52,7 @@ class OffsetMap:
 
     @property
     def keys(self) -> int:
-        """How many keys are in it."""
+        """The number of keys in it."""
         return int(self._state[kernels.KEYS])
 
     def _hashes(self, keys: BytesColumn) -> Any:
@@ -66,7 +66,7 @@ class OffsetMap:
         return out
 
     def put(self, columns: RecordColumns) -> bool:
-        """Take records in that follow those before, and say whether all fit; `latest` lies before one that does not."""
+        """Add records that follow the previous ones; return whether all fit. `latest` is before one that does not."""
         assert columns.key is not None
         assert columns.value is not None
         form, state = self._form, self._state
@@ -85,18 +85,18 @@ class OffsetMap:
         return True
 
     def read_to(self, offset: int) -> None:
-        """Note that all up to `offset` was read: a hole, or what has no place in the map."""
+        """Record that everything up to `offset` was read: a gap, or records that do not count."""
         self.latest = max(self.latest, offset)
 
     def latest_of(self, keys: BytesColumn) -> Array:
-        """Return the latest offset of each key, -1 where it is not in the map. Shape: (n,) int64."""
+        """Return the latest offset of each key, -1 if it is not in the map. Shape: (n,) int64."""
         form = self._form
         out = form.zeros(len(keys))
         form.form(kernels.find_keys)(self._hashes(keys), form.int32(keys.length), self._table, out)
         return np.asarray(out, np.int64)
 
     def superseded(self, first: int, end: int) -> Array:
-        """Return for each offset from `first` to below `end` whether its key came again. All are marked ones."""
+        """Return for each offset from `first` to below `end`, all of them marked, whether its key came again."""
         return self._bits(self._superseded, first, end)
 
     def odd(self, first: int, end: int) -> Array:

@@ -1,7 +1,7 @@
-"""The loops of the cleaner's offset map: hashing the keys, putting them in, looking them up.
+"""Kernels of the offset map: hash keys, add them, look them up.
 
-`table` holds SLOT integers for each slot: both halves of a key's hash, and its latest offset plus one, 0 where the slot
-is free. Slots are probed one after the other from the one that the hash names.
+`table` holds SLOT integers for each slot: both halves of a key's hash, and its latest offset plus one, 0 for a free
+slot. Linear probing starts at the slot given by the hash.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from magicbyte.compiled.siphash import siphash128
 
 # ---- statuses
 DONE = 0
-FULL = 1  # the table has as many keys as it may have
-BAD_CELL = 2  # a key does not lie in its data
+FULL = 1  # the table has the maximum number of keys
+BAD_CELL = 2  # a key lies outside its data
 
-# ---- what `state` holds
+# ---- fields of `state`
 ROW = 0  # where `put_keys` stopped
-KEYS = 1  # in the table
+KEYS = 1  # number of keys in the table
 STATE = 2
 
 SLOT = 3
-AHEAD = 12  # rows whose slots are on their way from memory: each is somewhere else, and takes as long as many rows
+AHEAD = 12  # rows whose slots are prefetched: each is a cache miss that takes as long as many rows
 UPPER = 0x7FFFFFFF
 
 
 @kernel
 def hash_keys(data: Bytes, start: Int32s, length: Int32s, low: int, high: int, out: Int64s) -> int:
-    """Put the hash of each key into `out`, two integers each, and return DONE or BAD_CELL. Nulls (-1) are left out.
+    """Store the hash of each key in `out`, two integers each; return DONE or BAD_CELL. Nulls (-1) are skipped.
 
     Shapes: start, length (n,), start may have one more; out (2 * n,). `low` and `high` are the secret.
     """
@@ -42,13 +42,13 @@ def hash_keys(data: Bytes, start: Int32s, length: Int32s, low: int, high: int, o
 
 @kernel
 def place_of(slots: int, first: int) -> int:
-    """Return where in the table the search for a hash begins."""
+    """Return where in the table the probing for a hash begins."""
     return ((first & UPPER) * slots >> 31) * SLOT
 
 
 @kernel
 def find_slot(table: Int64s, slots: int, first: int, second: int) -> int:
-    """Return where in `table` the slot of a hash begins: one that has it, or the free one where it belongs."""
+    """Return the index in `table` of the slot of a hash: one that has it, or the free one for it."""
     at: int = place_of(slots, first)
     while table[at + 2] != 0 and (table[at] != first or table[at + 1] != second):
         at += SLOT
@@ -71,11 +71,11 @@ def put_keys(
     odd: MutableBytes,
     state: Int64s,
 ) -> int:
-    """Put the keys of records with offsets from `begin` on in, from row state[ROW] on: DONE, or FULL at a row with one.
+    """Add the keys of records with offsets from `begin` on, from row state[ROW] on: DONE, or FULL at a row with a key.
 
-    Of offsets from `first` on, as many as the marks have bits: in `superseded` one is set for a record whose key came
-    again, in `odd` for one without key or value. Shapes: hashes (2 * n,); key_length, value_length, offset (n,);
-    table (slots * SLOT,); superseded, odd alike.
+    For offsets from `first` on, as many as the marks have bits: `superseded` gets a bit for a record whose key came
+    again, `odd` for one without key or value. Shapes: hashes (2 * n,); key_length, value_length, offset (n,); table
+    (slots * SLOT,); superseded, odd alike.
     """
     slots, bits = len(table) // SLOT, len(odd) * 8
     for row in range(state[ROW], len(key_length)):
@@ -107,10 +107,7 @@ def put_keys(
 
 @kernel
 def find_keys(hashes: Int64s, key_length: Int32s, table: Int64s, out: Int64s) -> None:
-    """Put the latest offset of each key into `out`, -1 for a null or a key that the table does not have.
-
-    Shapes: hashes (2 * n,); key_length, out (n,).
-    """
+    """Store the latest offset of each key in `out`, -1 for a null or a key that is not in the table."""
     slots = len(table) // SLOT
     for row in range(len(key_length)):
         if row + AHEAD < len(key_length):

@@ -1,7 +1,7 @@
-"""What an offset map says of each offset, without its keys: made in pieces, for logs with more keys than memory.
+"""The marks of an offset map without its keys, made in pieces, for logs with more keys than fit in memory.
 
 A segment's marks are two sorted arrays of offsets: of records whose key came again, and of those without key or value.
-`SetFilter` asks no more of a map that has read the whole log.
+`SetFilter` needs no more of a map that has read the whole log.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Array = np.ndarray[Any, Any]
 
 
 class OffsetMarks:
-    """The marks of offsets from `begin` to below `end`, all of which were read; `keys` were told apart.
+    """The marks of offsets from `begin` to below `end`, all of which were read; `keys` is the number of distinct keys.
 
-    `bases` are those of the segments from the one with `begin` on. `load` gives what is superseded and what is odd in
-    the segment of a base, sorted, int64; one segment's are kept.
+    `bases` are those of the segments from the one with `begin` on. `load` returns the superseded and the odd offsets of
+    the segment of a base, sorted, int64; those of one segment are kept.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OffsetMarks:
         return self._bits(1, first, end)
 
     def superseded_of(self, offset: Array) -> Array:
-        """Return the same for each of some offsets of one segment, rising, however far they are apart."""
+        """Return the same for ascending offsets of one segment, however far apart."""
         marks = self._of(int(offset[0]))[0]
         at = np.searchsorted(marks, offset)
         found: Array = at < len(marks)

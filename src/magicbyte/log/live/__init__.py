@@ -1,1 +1,1 @@
-"""Logs that are served: segments, partition logs, log directories, loading after a crash, retention."""
+"""Served logs: segments, partition logs, log directories, recovery after a crash, retention."""

@@ -42,9 +42,9 @@ class LogConfig:
 
     @classmethod
     def of(cls, settings: Mapping[str, str], rules: IndexRules = LATEST_RULES) -> LogConfig:
-        """Return the configuration that topic settings such as {"segment.bytes": "1048576"} give; others are ignored.
+        """Return the configuration of topic settings such as {"segment.bytes": "1048576"}; others are ignored.
 
-        Raises LogDirectoryError, which says what was expected, for a value that a setting cannot have.
+        Raises LogDirectoryError, with the expected values, for an invalid value.
         """
         given: dict[str, Any] = {}
         for field in fields(cls):

@@ -1,4 +1,4 @@
-"""The leader epochs of a log in their file, which is written with each change. Source: Kafka's LeaderEpochFileCache."""
+"""The leader epochs of a log and their file, which is written at each change. Source: Kafka's LeaderEpochFileCache."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class EpochFile:
-    """`leader-epoch-checkpoint` in the folder of a log that knows `epochs`."""
+    """`leader-epoch-checkpoint` in the folder of a log with the leader epochs `epochs`."""
 
     def __init__(self, files: WritableFileSystem, folder: str, epochs: LeaderEpochs) -> None:
         self._files, self._path, self._epochs = files, f"{folder}/{LEADER_EPOCHS}", epochs
-        self._is_behind = False  # an append could not write it, for which there was no descriptor
+        self._is_behind = False  # an append could not write it for lack of a descriptor
 
     def assign(self, records: RecordSet) -> None:
-        """Take in the leader epochs of a set that is to be written."""
+        """Add the leader epochs of a set that is about to be written."""
         changed = bool(records.has_older) and self._epochs.end_with_older()
         for batch in records.batches:
             changed = self._epochs.assign(batch.partition_leader_epoch, batch.base_offset) or changed
@@ -31,17 +31,17 @@ class EpochFile:
             self._is_behind = False
 
     def begin(self, epoch: int, offset: int) -> None:
-        """Take in that this replica leads from `offset` on in an epoch, before anything is written in it."""
+        """Add the epoch in which this replica leads from `offset` on, before anything is written in it."""
         if self._epochs.assign(epoch, offset):
             self.put()
 
     def truncate_start(self, offset: int) -> None:
-        """Forget epochs that end at `offset` or before it."""
+        """Remove epochs that end at `offset` or before it."""
         if self._epochs.truncate_start(offset):
             self.put()
 
     def truncate_end(self, offset: int) -> None:
-        """Forget epochs that begin at `offset` or behind it."""
+        """Remove epochs that begin at `offset` or after it."""
         if self._epochs.truncate_end(offset):
             self.put()
 
@@ -50,6 +50,6 @@ class EpochFile:
         put_file(self._files, self._path, format_leader_epochs(self._epochs.entries))
 
     def put_empty(self) -> None:
-        """Write a file without bytes, as some brokers do for a log that has no epochs yet, unless there is one."""
+        """Write an empty file unless there is one, as some brokers do for a log without epochs."""
         if not exists(self._files, self._path):
             put_file(self._files, self._path, b"")

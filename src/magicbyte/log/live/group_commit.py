@@ -1,7 +1,7 @@
-"""`log.flush.policy=group-commit`: an append is acknowledged after a sync that it shares with all that came meanwhile.
+"""`log.flush.policy=group-commit`: an append is acknowledged after a sync shared with all concurrent appends.
 
-No thread and no timer: the owner appends, registers the waiting appends, and runs a round in a thread while others do.
-The round returns which appends to acknowledge.
+It has no thread and no timer: the owner appends, registers the waiting appends, and runs a round in a thread while
+other appends go on. The round returns the appends to acknowledge.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a log does with its folder when it is opened: leftovers, half-finished swaps, recovery, producers.
+"""Open a log's folder: clean up leftovers, finish interrupted swaps, recover segments, rebuild producer state.
 
-Each step may be cut short by a crash and is done again the next time. Nothing that is cut off is lost before a copy of
-it lies in `quarantine/`, once and with holes for zeros; zeros alone are not copied. Sources: Kafka's LogLoader,
+Each step may be interrupted by a crash and is repeated at the next start. Bytes are removed only after a copy of them
+is in `quarantine/`, once and with holes for zeros; zeros alone are not copied. Sources: Kafka's LogLoader,
 LogSegment.recover and ProducerStateManager.
 """
 
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
 
 
 class Mends(enum.Enum):
-    """What may be cut off a log, and put into quarantine, so that it can be opened."""
+    """The damage that may be cut off a log, and quarantined, so that the log can be opened."""
 
     NOTHING = "nothing"
-    TORN_END = "torn end"  # behind the recovery point of a log that was not closed: what a crash leaves
-    DAMAGE = "damage"  # all that is not sound, wherever it is: acknowledged records may go with it
+    TORN_END = "torn end"  # after the recovery point of an unclosed log: the result of a crash
+    DAMAGE = "damage"  # anywhere: acknowledged records may be lost with it
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Bytes of a segment that recovery cut off.
 
-    `quarantine` is where their copy is, None when nobody keeps one, or when they were zeros.
+    `quarantine` is the path of their copy, None without a quarantine or if they were zeros.
     """
 
     segment: str
@@ -67,19 +67,20 @@ class Cut:
 
 @dataclass(slots=True)
 class Loaded:
-    """What a folder came to: its segments, at least one and all open, and what the log knows at its end."""
+    """The result: the log's segments, at least one and all open, and the state at its end."""
 
     segments: list[Segment]
     end_offset: int
     producers: ProducerStates
     epochs: LeaderEpochs
-    recovered: list[int] = field(default_factory=list)  # bases of the segments that were walked
+    recovered: list[int] = field(default_factory=list)  # base offsets of the walked segments
     cuts: list[Cut] = field(default_factory=list)
     epochs_found: list[LeaderEpoch] = field(default_factory=list)  # in the checkpoint
-    notes: list[str] = field(default_factory=list)  # what was damaged, missing or no file, and what was done about it
+    # one for each damaged, missing or special file, with the action taken
+    notes: list[str] = field(default_factory=list)
 
     def epochs_changed(self) -> bool:
-        """Say whether the log's epochs are others than those of the checkpoint."""
+        """Return whether the log's epochs differ from those of the checkpoint."""
         return self.epochs.entries != self.epochs_found
 
 
@@ -94,12 +95,13 @@ def load(
     quarantine: str | None = None,
     mends: Mends = Mends.TORN_END,
 ) -> Loaded:
-    """Bring the log in `folder`, which exists, into order and open it.
+    """Clean up the existing `folder` of a log and open it.
 
-    `clean`: whoever wrote it closed it, so indexes can be trusted, and it ends at `recovery_point` at least; else all
-    from the segment with `recovery_point` on is walked, and cut behind what is sound. `quarantine`: the directory for
-    what is cut off or replaced. What was changed is durable once the folder is synced, which `PartitionLog.open` does
-    last. Raises CorruptRecordError where something is missing, or would have to be cut off and `mends` does not say so.
+    `clean`: the last owner closed the log, so indexes can be trusted, and it ends at `recovery_point` or later.
+    Otherwise everything from the segment with `recovery_point` on is walked, and cut after the last sound entry.
+    `quarantine`: the directory for bytes that are cut off or replaced. Changes are durable once the folder is synced,
+    which `PartitionLog.open` does last. Raises CorruptRecordError if something is missing, or must be cut off and
+    `mends` does not allow it.
     """
     loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
     _set_aside_what_is_no_file(files, folder, loaded, quarantine, mends)
@@ -107,7 +109,7 @@ def load(
     logs = {base for base, kind, _ in offset_files(files, folder) if kind == LOG}
     lost = [(base, kind) for base, kind, _ in offset_files(files, folder) if kind in INDEXES and base not in logs]
     for base, kind in lost:
-        # A crash within a deletion leaves indexes without a log, too; a log that was closed has none.
+        # An interrupted deletion may leave indexes without a log, too; a closed log has none.
         if clean and files.entry(f"{folder}/{base:020}{kind}").size:
             error = CorruptRecordError("segment", expected=f"a file, as there is its {kind}", found="none")
             error.locate(path=f"{folder}/{base:020}{LOG}")
@@ -129,7 +131,7 @@ def load(
         raise
     if clean and loaded.end_offset < recovery_point:
         loaded.segments.append(Segment.create(files, folder, recovery_point, config))
-        loaded.end_offset = recovery_point  # no offset is given twice
+        loaded.end_offset = recovery_point  # so that no offset is assigned twice
         producers = None
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
@@ -157,9 +159,9 @@ def load(
 
 
 def settle_dialect(files: WritableFileSystem, folder: str, dialect: Dialect) -> None:
-    """Have the dialect written in the folder; a log of Kafka's own dialect needs no file for that.
+    """Store the dialect in the folder; Kafka's own dialect needs no file.
 
-    Raises LogDirectoryError when the log is one of another dialect.
+    Raises LogDirectoryError if the log has another dialect.
     """
     path = f"{folder}/{MESSAGE_DIALECT}"
     found = parse_file(files, path, parse_message_dialect) if exists(files, path) else Dialect.KAFKA
@@ -173,9 +175,9 @@ def settle_dialect(files: WritableFileSystem, folder: str, dialect: Dialect) -> 
 def _set_aside_what_is_no_file(
     files: WritableFileSystem, folder: str, loaded: Loaded, quarantine: str | None, mends: Mends
 ) -> None:
-    """Put directories, pipes and dead links into the quarantine that have the name of a log's file.
+    """Move directories, pipes and dead links with the name of a log's file into the quarantine.
 
-    What no log can do without is left where it is unless damage is mended. Raises CorruptRecordError then.
+    A log file that the log cannot do without is moved only if damage is mended; otherwise raises CorruptRecordError.
     """
     regular = {entry.name for entry in files.list(folder) if not entry.is_directory}
     for name in files.names(folder):
@@ -191,9 +193,9 @@ def _set_aside_what_is_no_file(
 
 
 def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
-    """Move what is at `path`, whatever it is, into the quarantine, where it is durable; return its new path.
+    """Move anything at `path` into the quarantine, durably there; return its new path.
 
-    Its old name may come back in a crash: then it is moved once more.
+    A crash may bring back its old name: then it is moved again.
     """
     if not exists(files, quarantine):
         files.make_directory(quarantine)
@@ -210,10 +212,10 @@ def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
 
 
 def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, mends: Mends) -> None:
-    """Raise CorruptRecordError if a log that was closed has nothing of what it had, or would begin behind its end.
+    """Raise CorruptRecordError if a closed log lost everything, or would begin after its end.
 
-    Where only its end differs, take note. What it lacks may be no more than the offsets that its last set ended with,
-    without records, or the rest of a batch that a truncation cut as a whole.
+    If only its end differs, add a note. The difference may be just the offsets at the end of its last set that have no
+    records, or the rest of a batch that was truncated as a whole.
     """
     expected = max(recovery_point, log_start_offset)
     if loaded.end_offset >= expected:
@@ -226,7 +228,10 @@ def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offse
 
 
 def _finish_deletions(files: OpenFiles, folder: str) -> None:
-    """Delete the indexes of segments whose logs are renamed to be deleted, before those logs: else they look lost."""
+    """Delete the indexes of segments whose logs are renamed to `.deleted`, before those logs: otherwise the logs would
+    seem
+    lost.
+    """
     names = offset_files(files, folder)
     going = {base for base, kind, suffix in names if (kind, suffix) == (LOG, DELETED)}
     going -= {base for base, kind, suffix in names if kind == LOG and not suffix}
@@ -238,10 +243,10 @@ def _finish_deletions(files: OpenFiles, folder: str) -> None:
 
 
 def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
-    """Delete what was to be deleted or was not whole, and give the logs of a whole swap their names.
+    """Delete `.deleted` and incomplete `.cleaned` files, and give the logs of a complete swap their final names.
 
-    They get no indexes, so that these are made again: one with its final name could be the old segment's.
-    A file that is deleted here and comes back in a crash is deleted again: that is made durable by who opens the log.
+    They get no indexes here, so that these are rebuilt: one with its final name could be the old segment's. A deleted
+    file that a crash brings back is deleted again; the caller makes the deletion durable.
     """
     _finish_deletions(files, folder)
     names = offset_files(files, folder)
@@ -266,23 +271,23 @@ def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
         replaced = {base for base, _, suffix in names if not suffix and bases[0] <= base < end}
         before = [base for base in logs if base < bases[0]]
         if before and _end_of(files, folder, before[-1], config, "") > bases[0]:
-            replaced.add(before[-1])  # its head was cut off: what stays of it is the swap
+            replaced.add(before[-1])  # its head was cut off: the swap is the rest of it
     for base, kind, suffix in names:
         goes = kind != SNAPSHOT if base in replaced else base in swapped and kind in INDEXES
         if goes and not suffix:
             files.delete(f"{folder}/{base:020}{kind}")
-    files.sync_directory(folder)  # else an old segment could come back beside the new one
+    files.sync_directory(folder)  # otherwise a crash could leave an old segment beside the new one
     for base, kind in sorted(swaps):
         path = f"{folder}/{base:020}{kind}"
         if kind == LOG:
             files.rename(f"{path}{SWAP}", path)
-            files.sync_directory(folder)  # in order: what is still called `.swap` lies behind the others
+            files.sync_directory(folder)  # in order: the remaining `.swap` files come after the renamed ones
         else:
             files.delete(f"{path}{SWAP}")
 
 
 def _end_of(files: OpenFiles, folder: str, base: int, config: LogConfig, suffix: str) -> int:
-    """Return one behind the last offset of a segment whose indexes are not looked at."""
+    """Return the end offset of a segment without using its indexes."""
     segment = Segment.of_log(files, folder, base, config, suffix=suffix)
     try:
         last = None
@@ -294,7 +299,7 @@ def _end_of(files: OpenFiles, folder: str, base: int, config: LogConfig, suffix:
 
 
 def _epochs(files: WritableFileSystem, folder: str, config: LogConfig, loaded: Loaded) -> LeaderEpochs:
-    """Return the leader epochs that the checkpoint has; none where it is damaged, as a broker does, with a note."""
+    """Return the leader epochs of the checkpoint; none if it is damaged, as in a broker, with a note."""
     epochs = LeaderEpochs(ends_with_older=config.rules.release.ends_epochs_with_older)
     path = f"{folder}/{LEADER_EPOCHS}"
     if config.rules.has_producers and exists(files, path):
@@ -307,14 +312,14 @@ def _epochs(files: WritableFileSystem, folder: str, config: LogConfig, loaded: L
 
 
 class _TooFarError(Exception):
-    """A sound entry is too far from its segment's base: the segment is to be parted."""
+    """A sound entry is too far from its segment's base: the segment must be split."""
 
 
 @dataclass(slots=True)
 class _Opening:
-    """Opens the segments in `bases`, ascending, recovers those that have to be, and ends the log where one is cut.
+    """Open the segments in `bases`, ascending, recover those that need it, and end the log where one is cut.
 
-    Segments whose offsets reach farther than an index can tell are parted.
+    Segments with offsets too far from their base for an index are split.
     """
 
     files: OpenFiles
@@ -325,14 +330,14 @@ class _Opening:
     clean: bool
     quarantine: str | None
     mends: Mends
-    closed_at: int = 0  # the log's end as it was closed
-    unsure: int = 0  # base of the first segment that a crash can have torn
+    closed_at: int = 0  # the log's end when it was closed
+    unsure: int = 0  # base of the first segment that a crash may have torn
 
     def run(self, recovery_point: int) -> ProducerStates | None:
-        """Open them; return the producers at the log's end where its last segment was walked."""
+        """Open the segments; return the producers at the log's end if its last segment was walked."""
         self.closed_at = recovery_point if self.clean else 0
         self.unsure = unsure = max((base for base in self.bases if base <= recovery_point), default=0)
-        producers: ProducerStates | None = None  # in front of the next segment, where that is known
+        producers: ProducerStates | None = None  # before the next segment, if known
         loaded = self.loaded
         waiting = list(self.bases)
         while waiting:
@@ -348,7 +353,7 @@ class _Opening:
                     self.files, self.folder, self.config, before, base, replays=True, notes=loaded.notes
                 )
             epochs = loaded.epochs if self.config.rules.has_producers else None
-            again = not self.clean and base >= unsure  # the next start would do the same
+            again = not self.clean and base >= unsure  # the next start would repeat it
             try:
                 recovered = segment.recover(
                     producers, epochs, functools.partial(self._cut_or_part, segment), durable=not again
@@ -364,14 +369,14 @@ class _Opening:
         return producers
 
     def _opened(self, segment: Segment) -> bool:
-        """Open the indexes of a segment that was closed; say whether they can be relied on."""
+        """Open the indexes of a closed segment; return whether they can be trusted."""
         try:
             segment.open_indexes()
             following = self._following(segment)
             self.loaded.end_offset = segment.base_offset
             if following is None or following - segment.base_offset > MAX_RELATIVE + 1:
                 self.loaded.end_offset = segment.end_offset()
-        except CorruptRecordError as error:  # then the log itself tells
+        except CorruptRecordError as error:  # the log must be walked
             if self._was_whole(segment):
                 following = self._following(segment)
                 if segment.indexes.names_more_than_there_is(error, self.closed_at if following is None else following):
@@ -393,7 +398,7 @@ class _Opening:
         return next((base for base in self.bases if base > segment.base_offset), None)
 
     def _cut_or_part(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
-        """Cut the segment, but for the sake of a sound entry that is only too far from its base."""
+        """Cut the segment, unless its next entry is sound and only too far from its base."""
         head = None if error is None or error.what != "offset" else next(segment.heads(kept), None)
         if head is not None and segment.last_offset_of(head) - segment.base_offset > MAX_RELATIVE:
             following = self._following(segment)
@@ -402,20 +407,20 @@ class _Opening:
         self._cut(segment, kept, error)
 
     def _part(self, segment: Segment) -> list[int]:
-        """Put several logs in place of a segment; return their bases. What is damaged in it is put aside."""
+        """Split a segment into several logs and return their bases. Its damaged bytes are quarantined."""
         bases = part_segment(segment, self._following(segment), functools.partial(self._cut, segment))
         finish_swaps(self.files, self.folder, self.config)
         self.bases = sorted({*self.bases, *bases} - ({segment.base_offset} - {*bases}))
         return bases
 
     def _cut(self, segment: Segment, kept: int, error: CorruptRecordError | None) -> None:
-        """Put aside what is cut off the segment, and delete those behind it, unless the log was closed.
+        """Quarantine and cut the rest of the segment, and delete the segments after it, unless the log was closed.
 
-        Raises CorruptRecordError where it is not to be mended.
+        Raises CorruptRecordError if that is not allowed.
         """
         is_room = self.config.preallocate and self._following(segment) is None
         if is_room and next(data_pieces(segment.log.opened(), kept), None) is None:
-            return  # nothing was written there yet
+            return  # nothing was ever written there
         torn = self.mends is Mends.TORN_END and not self._was_whole(segment)
         if self.mends is not Mends.DAMAGE and not torn:
             found = f"{segment.log.size - kept} bytes that are none"
@@ -430,28 +435,28 @@ class _Opening:
             behind.release()
             delete_files(self.files, self.folder, base)
         if later:
-            self.files.sync_directory(self.folder)  # before the cut, which is what tells that they have to go
+            self.files.sync_directory(self.folder)  # before the cut, which is the reason to delete them
             self.bases = [base for base in self.bases if base not in later]
 
     def put_aside(self, segment: Segment, position: int, reason: str) -> None:
-        """Note what is about to be cut off, and have a copy of it in the quarantine."""
+        """Record the bytes that are about to be cut off, and copy them to the quarantine."""
         copy = None if self.quarantine is None else _quarantined(segment, position, self.quarantine)
         path, size = segment.path(LOG), segment.log.size
         self.loaded.cuts.append(Cut(path, position, size - position, reason, copy))
 
 
 def delete_files(files: WritableFileSystem, folder: str, base: int) -> None:
-    """Delete all files of a segment: the names come back in a crash before the folder is synced."""
+    """Delete all files of a segment. A crash before the next sync of the folder brings back the names."""
     for each, kind, suffix in offset_files(files, folder):
         if each == base and not suffix:
             files.delete(f"{folder}/{each:020}{kind}")
 
 
 def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None:
-    """Copy a segment's bytes from `position` on into the quarantine, durably, and return where they are.
+    """Copy a segment's bytes from `position` on into the quarantine, durably, and return the copy's path.
 
-    Zeros become holes, and of nothing but zeros there is no copy. What an earlier start has copied is not copied again,
-    and never replaced by other bytes.
+    Zeros become holes; nothing but zeros is not copied. A copy of an earlier start is kept, and never replaced by other
+    bytes.
     """
     if next(data_pieces(segment.log.opened(), position), None) is None:
         return None
@@ -474,7 +479,7 @@ def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None
 
 
 def _is_copy(files: WritableFileSystem, path: str, segment: Segment, position: int) -> bool:
-    """Say whether the file at `path` holds what a segment does from `position` on."""
+    """Return whether the file at `path` has the segment's bytes from `position` on."""
     with files.open(path) as copy:
         return (
             copy.size == segment.log.size - position

@@ -54,7 +54,7 @@ _OF_ONE_PATH = frozenset(
     {errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ELOOP, errno.EINVAL}
     | {errno.ENAMETOOLONG, errno.ENXIO, errno.ESPIPE, errno.ENOTEMPTY}
 )
-"""Errors that speak of one path, not of the disk below all of them."""
+"""Errors of a single path, not of the disk."""
 _WITHOUT = {
     checkpoints.RECOVERY_POINT: "it is not known any more how far each log is durable",
     checkpoints.HIGH_WATERMARK: "the high watermarks are not known any more",
@@ -123,9 +123,9 @@ class LogDirectory:
         self.was_clean = False
         self.quarantined = (0, 0)
         self._lock = lock
-        self._deleted: list[tuple[int, str]] = []  # when a folder goes
-        self._of_offline: dict[str, dict[TopicPartition, int]] = {}  # what checkpoints say of them stays
-        self._unmade: set[TopicPartition] = set()  # have a folder, and nothing else for sure
+        self._deleted: list[tuple[int, str]] = []  # when each folder may be deleted
+        self._of_offline: dict[str, dict[TopicPartition, int]] = {}  # their checkpoint entries, which are kept
+        self._unmade: set[TopicPartition] = set()  # partitions that may have an incomplete folder only
 
     # ---- opening and closing
 
@@ -160,7 +160,7 @@ class LogDirectory:
             found = self.files.list(path)
         except FileNotFoundError:
             return
-        except (NotADirectoryError, PermissionError) as error:  # no reason to serve nothing
+        except (NotADirectoryError, PermissionError) as error:  # no reason to serve nothing at all
             self.notes.append(f"{path}: expected a directory that can be read: {error.strerror}")
             return
         self.quarantined = len(found), sum(each.size for each in found)
@@ -175,7 +175,7 @@ class LogDirectory:
         mark = self._parsed(checkpoints.CLEAN_SHUTDOWN, checkpoints.parse_clean_shutdown, "all logs are recovered")
         if mark is not None:
             self.was_clean = True
-            self.files.delete(marker)  # before anything is changed: else a crash later on would pass for a clean end
+            self.files.delete(marker)  # before any change: otherwise a later crash would pass for a clean shutdown
             self.files.sync_directory(self.path)
         found = {name: self._offsets(name) for name in checkpoints.OFFSET_CHECKPOINTS}
         self.cleaner_offsets = found[checkpoints.CLEANER]
@@ -191,7 +191,8 @@ class LogDirectory:
             name: {key: offset for key, offset in offsets.items() if key in self.offline}
             for name, offsets in found.items()
         }
-        # From here on what they say holds again: a log that lost its end, or has gone, must not be trusted so far.
+        # Now the checkpoints hold again: a log that lost its end, or has gone, must not be trusted up to its old
+        # recovery point.
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
         if not self.logs.keys() >= self.cleaner_offsets.keys():
@@ -230,7 +231,7 @@ class LogDirectory:
         metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
         try:
             self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
-            health = Health(self._folder(key), tells=False)  # one path says nothing of the others
+            health = Health(self._folder(key), tells=False)  # an error of one path does not affect other logs
             mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
             log = self._opened(key, monotonic_ms, found, health, mends, clean=self.was_clean)
             log.health = self.health
@@ -240,7 +241,7 @@ class LogDirectory:
             if not isinstance(cause, OSError) or cause.errno not in _OF_ONE_PATH:
                 raise cause or error from None
             why = f"{cause}: see to it that the broker can read and write it, and start it again"
-        except OutOfDescriptorsError:  # says nothing of this partition
+        except OutOfDescriptorsError:  # not an error of this partition
             raise
         except CorruptRecordError as error:
             why = f"{error}: {'it cannot be repaired: move the folder away' if self.settings.repairs else _REPAIR}"
@@ -279,7 +280,7 @@ class LogDirectory:
         )
 
     def _check_identity(self) -> None:
-        """Have `meta.properties` say whose directory it is; raise LogDirectoryError when it says otherwise."""
+        """Write this owner to `meta.properties`, or raise LogDirectoryError if it names another one."""
         wanted = self.settings.identity
         path = f"{self.path}/{checkpoints.META_PROPERTIES}"
         if wanted is None:
@@ -315,7 +316,7 @@ class LogDirectory:
             self.release()
 
     def release(self) -> None:
-        """Close all files as they are."""
+        """Close all files without writing anything."""
         for log in self.logs.values():
             log.release()
         self.files.close()
@@ -326,8 +327,8 @@ class LogDirectory:
     def create(self, key: TopicPartition, *, monotonic_ms: int, topic_id: uuid.UUID | None = None) -> PartitionLog:
         """Create the log of a new partition. It is durable, and empty, when this returns.
 
-        Raises LogDirectoryOfflineError for a partition that is offline, or whose name something else in the directory
-        has; InvalidTopicError or InvalidRequestError for one that would not be loaded again.
+        Raises LogDirectoryOfflineError for a partition that is offline, or whose name is taken by something else in the
+        directory; InvalidTopicError or InvalidRequestError for a name that would not be loaded again.
         """
         assert key not in self.logs, key
         if key in self.offline:
@@ -341,7 +342,7 @@ class LogDirectory:
             except FileExistsError as error:
                 self.offline[key] = Offline(f"{folder}: expected nothing of this name: move it away", has_log=False)
                 raise LogDirectoryOfflineError(f"{key} is offline: {self.offline[key].why}") from error
-            self._unmade.add(key)  # until it is whole: there may be too few descriptors
+            self._unmade.add(key)  # until it is complete: a lack of descriptors may interrupt it
             if topic_id is not None and self.settings.rules.release.has_topic_ids:
                 metadata = checkpoints.format_partition_metadata(PartitionMetadata(0, topic_id))
                 put_file(self.files, f"{folder}/{checkpoints.PARTITION_METADATA}", metadata)
@@ -361,7 +362,7 @@ class LogDirectory:
         self.take_away(key, monotonic_ms=monotonic_ms).release()
 
     def take_away(self, key: TopicPartition, *, monotonic_ms: int) -> PartitionLog:
-        """Do what `delete` does, but leave the files open; return the log, which is to be released."""
+        """Delete the log as `delete` does, but leave the files open; return the log, which the caller must release."""
         log = self[key]
         self._rename_for_deletion(key, monotonic_ms + log.config.file_delete_delay_ms)
         del self.logs[key]
@@ -369,7 +370,7 @@ class LogDirectory:
         return log
 
     def take_away_offline(self, topic: str, *, monotonic_ms: int) -> None:
-        """Do what `delete` does with the logs of a topic that could not be opened."""
+        """Delete the logs of a topic that could not be opened, as `delete` does."""
         for key in [key for key, each in self.offline.items() if key.topic == topic and each.has_log]:
             self._rename_for_deletion(key, monotonic_ms)
             del self.offline[key]
@@ -378,7 +379,7 @@ class LogDirectory:
             self._forget(key)
 
     def _rename_for_deletion(self, key: TopicPartition, due_ms: int) -> None:
-        """Rename a log's folder; durable with the checkpoints beside it, which `_forget` writes next."""
+        """Rename a log's folder; this is durable after the checkpoints, which `_forget` writes next."""
         with self.health:
             ending = f".{self.settings.token()}-{FolderState.DELETE.value}"
             stem = str(key)
@@ -406,7 +407,7 @@ class LogDirectory:
     def _folder(self, key: TopicPartition) -> str:
         return f"{self.path}/{key}"
 
-    # ---- what the owner calls from time to time
+    # ---- periodic work of the owner
 
     def flush_due(self, monotonic_ms: int) -> list[PartitionLog]:
         """Return the logs whose `flush.ms` has passed."""
@@ -438,7 +439,7 @@ class LogDirectory:
                 for entry in self.files.list(folder):
                     if not entry.is_directory:
                         self.files.delete(entry.path)
-                if not self.files.names(folder):  # else there is something in it that was no log's: it stays
+                if not self.files.names(folder):  # otherwise it contains foreign files, and stays
                     self.files.delete(folder)
         return count + len(due)
 
@@ -479,7 +480,7 @@ class LogDirectory:
         return self._parsed(name, checkpoints.parse_offset_checkpoint, _WITHOUT[name]) or {}
 
     def _parsed(self, name: str, parse: Callable[[bytes], T], consequence: str) -> T | None:
-        """Return what the small file at a path in here says, None where it is missing, or damaged and put aside."""
+        """Parse a small file in the directory; return None if it is missing, or damaged and quarantined."""
         path = f"{self.path}/{name}"
         try:
             return parse_file(self.files, path, parse)
@@ -494,20 +495,20 @@ class LogDirectory:
             return None
 
     def _put_offsets(self, name: str, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        # The offsets are taken under the lock: else a truncation's lower recovery point could be overwritten by a
-        # thread that had looked before it.
+        # The offsets are collected under the lock: otherwise a thread that had collected them before a truncation could
+        # overwrite the lower recovery point, and a crash would then trust bytes that are no longer synced.
         with self.settings.checkpoint_lock, self.health:
             whole = {**offsets(), **self._of_offline.get(name, {})}
             put_file(self.files, f"{self.path}/{name}", checkpoints.format_offset_checkpoint(whole))
 
 
 def _regular(files: WritableFileSystem, path: str) -> set[str]:
-    """Return the names of files. None is opened: a lock of this process would go as it is closed."""
+    """Return the names of files. None is opened: closing it would release a lock of this process."""
     return {entry.name for entry in files.list(path) if not entry.is_directory}
 
 
 def _set_aside_unless_file(files: WritableFileSystem, path: str, name: str) -> list[str]:
-    """Put what has the name of one of the directory's own files, and is none, into the quarantine; return a note."""
+    """Quarantine anything but a file that has the name of one of the directory's own files; return a note."""
     if name not in files.names(path) or name in _regular(files, path):
         return []
     target = set_aside(files, f"{path}/{name}", f"{path}/{QUARANTINE}")
@@ -515,7 +516,7 @@ def _set_aside_unless_file(files: WritableFileSystem, path: str, name: str) -> l
 
 
 def _make_directories(files: OpenFiles, path: str) -> None:
-    """Make a directory and those above it, as far as they are missing."""
+    """Create a directory and its missing parents."""
     if path and not exists(files, path):
         parent = path.rpartition("/")[0]
         _make_directories(files, parent)
@@ -524,10 +525,7 @@ def _make_directories(files: OpenFiles, path: str) -> None:
 
 
 def _locked(files: OpenFiles, path: str) -> tuple[Lock, list[str]]:
-    """Lock a log directory, made if need be; return the lock and notes.
-
-    Raises LogDirectoryError when another process has it.
-    """
+    """Lock a log directory, creating it if needed; return the lock and notes."""
     with files.health:
         _make_directories(files, path)
         aside = _set_aside_unless_file(files, path, LOCK)

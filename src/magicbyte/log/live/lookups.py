@@ -1,4 +1,4 @@
-"""Look-ups in a live log that change nothing: offsets by time, as ListOffsets asks, and what a slice is sent with."""
+"""Read-only look-ups in a live log: offsets by time for ListOffsets, and facts needed to send a slice."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _NO_TIME = (1 << 63) - 1
 def size_in_segment(log: PartitionLog, offset: int, upper: int) -> int | None:
     """Return how many bytes there are from the first entry that reaches `offset` to `upper`.
 
-    None where `upper`, as in `PartitionLog.read`, is in a later segment: then all that is left of this one may be read,
-    and nothing is added to it.
+    None if `upper`, as in `PartitionLog.read`, is in a later segment: then the rest of this segment may be read, and
+    nothing is appended to it.
     """
     segments = log.segments_from(offset)
     for at, segment in enumerate(segments):
@@ -42,10 +42,10 @@ def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[Aborte
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:
-    """Return timestamp and offset of the first record of `timestamp` (ms) or later; None when there is none.
+    """Return timestamp and offset of the first record of `timestamp` (ms) or later; None if there is none.
 
-    -2 is the log's start, -1 its end (then the timestamp is -1), -3 the largest timestamp. Raises
-    UnsupportedForMessageFormatError where the log has no timestamps to look by.
+    -2 means the log's start, -1 its end (then the timestamp is -1), -3 the largest timestamp. Raises
+    UnsupportedForMessageFormatError if the log has no timestamps.
     """
     if timestamp == EARLIEST_TIMESTAMP:
         return -1, log.log_start_offset
@@ -65,7 +65,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> tuple[int, int] |
 
 
 def offsets_before(log: PartitionLog, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
-    """Return bases of segments written up to `timestamp`, newest first: what ListOffsets version 0 answers."""
+    """Return base offsets of segments written up to `timestamp`, newest first: the answer of ListOffsets version 0."""
     pairs = [(each.base_offset, log.files.modified_ms(each.path(LOG))) for each in log.segments]
     if log.active.size:
         pairs.append((log.log_end_offset, now_ms))

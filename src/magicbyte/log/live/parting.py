@@ -1,7 +1,4 @@
-"""Parts a segment whose offsets reach farther from its base than an index can tell: brokers up to 1.0 could write such.
-
-Source: Kafka's LocalLog.splitOverflowedSegment.
-"""
+"""Split a segment with offsets too far from its base for an index, which brokers up to 1.0 could write."""
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ if TYPE_CHECKING:
 def part_segment(
     segment: Segment, following: int | None, damaged: Callable[[int, CorruptRecordError], None]
 ) -> list[int]:
-    """Write the logs that are to take a segment's place, as a whole swap, and return their bases; `segment` is closed.
+    """Write the logs that replace a segment, as a complete swap, and return their bases; `segment` is closed.
 
-    They have no indexes: those are made when the swap is finished, as after a crash. The first keeps the old base,
-    unless its first entry is too far from that. Offsets from `following` on are another segment's. `damaged` is called
-    with the position of what is not sound, and why; it ends there. A crash before the first is called `.swap` leaves
-    the segment, a crash behind that the parts.
+    They have no indexes: these are built when the swap is finished, as after a crash. The first keeps the old base,
+    unless its first entry is too far from it. Offsets from `following` on belong to the next segment. `damaged` is
+    called with the position of bytes that are not sound, and the reason; the result ends there. A crash before the
+    first file is renamed to `.swap` keeps the segment, a later crash the parts.
     """
     files, folder = segment.files, segment.folder
     modified = files.modified_ms(segment.path(LOG))
@@ -57,7 +54,7 @@ def _path(segment: Segment, base: int, suffix: str) -> str:
 def _pieces(
     segment: Segment, following: int | None, damaged: Callable[[int, CorruptRecordError], None]
 ) -> Iterator[tuple[int, memoryview]]:
-    """Yield what is sound of a segment, in its order, each piece with the base of the part that it belongs to."""
+    """Yield the sound entries of a segment in order, each piece with the base of its part."""
     import numpy as np
 
     dialect, base = segment.config.dialect, segment.base_offset

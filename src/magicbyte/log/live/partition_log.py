@@ -81,7 +81,7 @@ class PartitionLog:
         self.last_flush_at_ms = 0
         self._deleted = DeletedSegments()
         self._lowered, self._jitter = lowered, jitter
-        self.generation = 0  # one more with each truncation, and at the end
+        self.generation = 0  # increased by each truncation, and when the log is released
         self._is_released = False
 
     @classmethod
@@ -133,7 +133,7 @@ class PartitionLog:
             if loaded.epochs.truncate_start(self.log_start_offset) or loaded.epochs_changed():
                 self.epoch_file.put()
             if config.rules.has_producers and clean and self.size and not snapshot_offsets(files, folder):
-                nobody = not self.producers.snapshot().producers  # an upgrade from a version that knew none
+                nobody = not self.producers.snapshot().producers  # an upgrade from a version without producers
                 bases = [each.base_offset for each in self.segments[-2:]] if nobody else []
                 for offset in {*bases, self.log_end_offset}:
                     self.producers.put_snapshot(offset, self.segments)
@@ -184,7 +184,7 @@ class PartitionLog:
             )
         with self.health:
             if self.active.must_roll(records, now):
-                # What a wrapper begins with need not be known: then its segment begins as early as it can.
+                # The first offset of a wrapper need not be known: its segment begins as early as it can.
                 first = records.last_offset - MAX_RELATIVE if records.has_older else records.first_offset
                 self.roll(now.monotonic_ms, max(first, self.log_end_offset))
                 if records.last_offset - self.active.base_offset > MAX_RELATIVE:
@@ -201,11 +201,11 @@ class PartitionLog:
             self.flush(now.monotonic_ms)
 
     def append_prepared(self, prepared: RecordSet, now: Moment, guard: Guard | None = None) -> tuple[int, int]:
-        """Write what `prepare` gave, of which there is something; return its first and last offset.
+        """Write a nonempty set from `prepare`; return its first and last offset.
 
-        Of a batch that its producer sent before these are those that it has already, and nothing is written. `guard`:
-        what the records of a transaction came with, None: those of any transaction are taken. Raises
-        AppendRefusedError for one that does not follow what is known of its producer.
+        For a duplicate batch, returns the offsets of the original and writes nothing. `guard`: the verification of a
+        transaction's records; None accepts those of any transaction. Raises AppendRefusedError for a batch that does
+        not follow its producer's state.
         """
         if (producer := prepared.producer) is not None:
             if prepared.is_brokers:
@@ -216,18 +216,18 @@ class PartitionLog:
         return prepared.first_offset, prepared.last_offset
 
     def roll(self, monotonic_ms: int, base_offset: int | None = None) -> None:
-        """Close the active segment, durably, and begin one at `base_offset`, None: the log's end.
+        """Close the active segment, durably, and begin one at `base_offset` (None: the log's end), with durable names.
 
-        Its names are durable then. An active segment that begins there, and is empty, stays.
+        An empty active segment that begins there stays.
 
-        The old segment is synced first: else a crash could keep what was appended behind it and lose its end, and
-        nothing would tell the hole from one that compaction made. The new one is the log's when all of this is done:
-        OutOfDescriptorsError leaves the log as it was.
+        The old segment is synced first: otherwise a crash could keep later appends and lose its end, and the gap would
+        look like one from compaction. The new segment becomes part of the log when all of this is done:
+        OutOfDescriptorsError leaves the log unchanged.
         """
         old, base_offset = self.active, self.log_end_offset if base_offset is None else base_offset
         with self.health:
             if base_offset == old.base_offset:
-                old.activate(monotonic_ms, self._draw())  # without it nothing would tell where the log ends
+                old.activate(monotonic_ms, self._draw())  # without an active segment the log would have no end
                 return
             old.finish()
             old.sync()
@@ -241,7 +241,7 @@ class PartitionLog:
                 begun.remove()
                 raise
             self.segments.append(begun)
-            begun.config = self.config  # which another thread may have changed meanwhile
+            begun.config = self.config  # another thread may have changed it meanwhile
             self.recovery_point = max(self.recovery_point, min(base_offset, self.log_end_offset))
 
     # ---- durability
@@ -336,14 +336,14 @@ class PartitionLog:
         """
         if offset >= self.log_end_offset:
             with self.health:
-                self.epoch_file.truncate_end(self.log_end_offset)  # of a leader that wrote nothing in it
+                self.epoch_file.truncate_end(self.log_end_offset)  # epochs of leaders that wrote nothing
             return False
         if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, monotonic_ms)
             return True
         self._lower(offset)
         with self.health:
-            while self.active.base_offset > offset:  # the last one first: what stays is always a beginning of the log
+            while self.active.base_offset > offset:  # the last one first: a crash always leaves a prefix of the log
                 delete_now(self.segments.pop())
             self.active.truncate_to(offset)
             self._end_at(offset, monotonic_ms)
@@ -360,7 +360,7 @@ class PartitionLog:
             self._end_at(offset, monotonic_ms)
 
     def _lower(self, offset: int) -> None:
-        """Have a lower recovery point, durably: what is written in place of the rest is not synced, other than that."""
+        """Lower the recovery point, durably, because records written in place of the old ones are unsynced at first."""
         self.generation += 1
         if offset < self.recovery_point:
             self.recovery_point = offset
@@ -409,7 +409,8 @@ class PartitionLog:
                 self.roll(now.monotonic_ms)
             for segment in self.segments[: len(removed)]:
                 self.segments.remove(segment)
-                segment.names.rename(DELETED, snapshot=True, log_first=True)  # durably: it cannot come back alone
+                # durably: a crash cannot bring back the segment alone
+                segment.names.rename(DELETED, snapshot=True, log_first=True)
                 self._deleted.keep(segment, now.monotonic_ms + self.config.file_delete_delay_ms)
             head = retention.head(self.segments[0])
             if head is not None:
@@ -472,12 +473,14 @@ class PartitionLog:
             self.files.set_modified_ms(new.path(LOG), modified)
             new.sync()
             new.names.rename(SWAP)
-            self.files.sync_directory(self.folder)  # from here on a crash ends with it
+            self.files.sync_directory(self.folder)  # from here on a crash leaves the new segment
             at = self.segments.index(old[0]) if old else 0
-            for segment in old:  # the first one first: else what a tombstone deleted could come back without it
+            # the first one first: otherwise records deleted by a tombstone could come back without the tombstone
+            for segment in old:
                 segment.names.rename(DELETED, snapshot=segment.base_offset != new.base_offset, log_first=True)
                 self._deleted.keep(segment, now.monotonic_ms + self.config.file_delete_delay_ms)
-            self.files.sync_directory(self.folder)  # else an old one's transaction index could stay beside the new log
+            # otherwise an old segment's transaction index could remain beside the new log
+            self.files.sync_directory(self.folder)
             new.names.rename("")
-            self.files.sync_directory(self.folder)  # else the next exchange could find this `.swap` beside its own
+            self.files.sync_directory(self.folder)  # otherwise the next exchange could find this `.swap` beside its own
             self.segments[at : at + len(old)] = [new]

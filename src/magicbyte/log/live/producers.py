@@ -1,7 +1,4 @@
-"""What a log knows of its producers: the state that snapshots keep, and what a leader checks their batches by.
-
-Source: Kafka's ProducerStateManager.
-"""
+"""The producers of a log: the state kept in snapshots, and the checks of a leader."""
 
 from __future__ import annotations
 
@@ -33,16 +30,17 @@ if TYPE_CHECKING:
 
 
 class LogProducers:
-    """The producers of an open log, and their snapshots in its folder. `states`: as they are at the log's end."""
+    """The producers of an open log, and their snapshots in its folder. `states`: as of the log's end."""
 
     def __init__(self, files: WritableFileSystem, folder: str, config: LogConfig, states: ProducerStates) -> None:
         self._files, self._folder, self._config = files, folder, config
         self.start_from(states)
 
     def start_from(self, states: ProducerStates) -> None:
-        """Know these, and no others."""
-        self._ended = deque[tuple[int, int]]()  # marker and begin of transactions, until all replicas have the marker
-        self._last_marker = -1  # of these: most often all replicas have it, and nothing is to be looked through
+        """Replace all state."""
+        # marker and first offset of ended transactions, until all replicas have the marker
+        self._ended = deque[tuple[int, int]]()
+        self._last_marker = -1  # the last of these markers: usually all replicas have it, and no search is needed
         self._states, self._checks = states, ProducerChecks()
         self._checks.start_from(states.snapshot(), states.recent_batches)
 
@@ -51,18 +49,22 @@ class LogProducers:
         return self._states.snapshot()
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return where the first transaction begins that is open, or whose marker may still be lost; None for none."""
+        """Return the first offset of the earliest transaction that is open, or whose marker is above the high
+        watermark.
+        """
         begins = list[int]()
         if self._last_marker >= high_watermark:
-            begins += [begin for marker, begin in tuple(self._ended) if marker >= high_watermark]  # a thread adds to it
+            # copied, because a thread appends to it
+            begins += [begin for marker, begin in tuple(self._ended) if marker >= high_watermark]
         if (opened := self._states.first_unstable_offset) is not None:
             begins.append(opened)
         return min(begins, default=None)
 
     def guard(self, producer_id: int, epoch: int, sequence: int, *, joins: bool) -> Guard:
-        """Return what the first records of a transaction come with: until the coordinator is asked they are nobody's.
+        """Return the guard for the first records of a transaction, which are refused until the coordinator has verified
+        it.
 
-        OPEN, if the transaction is open already.
+        Returns OPEN if the transaction is open already.
         """
         return self._checks.guard(producer_id, epoch, sequence, joins=joins)
 
@@ -71,20 +73,20 @@ class LogProducers:
         return self._checks.is_open(producer_id, epoch)
 
     def check(self, batch: RecordBatch, guard: Guard | None) -> AppendedBatch | None:
-        """Return the batch in the log that this one repeats; None: it is to be written.
+        """Return the batch in the log that this one duplicates; None: it must be written.
 
-        Raises AppendRefusedError for one that does not follow what is known of its producer.
+        Raises AppendRefusedError for a batch that does not follow its producer's state.
         """
         return self._checks.check(batch, guard)
 
     def check_epoch(self, batch: RecordBatch) -> None:
-        """Raise AppendRefusedError for a marker, or offsets that are committed, of an old epoch or coordinator."""
+        """Raise AppendRefusedError for a marker, or committed offsets, of an old epoch or coordinator."""
         marker = marker_of(batch)
         coordinator_epoch = None if marker is None else marker.coordinator_epoch
         self._checks.check_epochs(batch.producer_id, batch.producer_epoch, coordinator_epoch)
 
     def take(self, batch: RecordBatch, indexes: LiveIndexes, high_watermark: int) -> None:
-        """Take in a batch of a producer that is in the log now; a transaction that it aborts goes to `indexes`."""
+        """Apply a producer's batch that was written; a transaction that it aborts goes to `indexes`."""
         if batch.is_control and (begin := self._states.begin_of(batch.producer_id)) is not None:
             while self._ended and self._ended[0][0] < high_watermark:
                 self._ended.popleft()
@@ -100,19 +102,19 @@ class LogProducers:
             self._checks.ended(producer, epoch, marker.coordinator_epoch, batch.max_timestamp)
 
     def truncate(self, segments: Sequence[Segment], offset: int) -> None:
-        """Know what there is in front of `offset`, where the log of these segments ends now."""
+        """Rebuild the state before `offset`, where the log of these segments ends now."""
         drop_snapshots(self._files, self._folder, [each.base_offset for each in segments], offset)
         self.start_from(producers_at(self._files, self._folder, self._config, segments, offset, replays=True))
 
     def put_snapshot(self, offset: int, segments: Sequence[Segment]) -> None:
-        """Write the producers as they are now, at `offset`; of the log's segments the last two keep theirs."""
+        """Write the current producers at `offset`; of the log's segments the last two keep their snapshots."""
         with self._files.create(f"{self._folder}/{offset:020}{SNAPSHOT}") as file:
             file.write_at(0, self.snapshot().to_bytes())
             file.sync()
         self.drop_snapshots_before(min([each.base_offset for each in segments[-2:]], default=0))
 
     def drop_snapshots_before(self, offset: int) -> None:
-        """Remove older snapshots, as a broker up to 2.7 does; a later one keeps them as long as their segments."""
+        """Delete older snapshots, as a broker up to 2.7 does; later ones keep them as long as their segments."""
         if not self._config.rules.release.keeps_all_snapshots:
             for each in snapshot_offsets(self._files, self._folder):
                 if each < offset:
@@ -120,7 +122,9 @@ class LogProducers:
 
 
 def drop_snapshots(files: WritableFileSystem, folder: str, bases: Collection[int], end_offset: int) -> None:
-    """Delete the producer snapshots that are of no segment's base, but for the newest, or behind the log's end."""
+    """Delete producer snapshots that are not at a segment's base, except the newest one, or that are above the log's
+    end.
+    """
     offsets = snapshot_offsets(files, folder)
     newest = max((each for each in offsets if each <= end_offset), default=-1)
     for each in offsets:
@@ -138,10 +142,10 @@ def producers_at(
     replays: bool,
     notes: list[str] | None = None,
 ) -> ProducerStates:
-    """Return the producers as they are in front of `offset`: by the newest sound snapshot, and the batches behind it.
+    """Return the producers before `offset`: from the newest valid snapshot, and the batches after it.
 
-    A damaged snapshot is deleted, with a line in `notes`. Where there is none, the log is read from its beginning,
-    unless not `replays`: then nobody is known, as after an upgrade from a version that knew no producers.
+    A damaged snapshot is deleted, with a line in `notes`. Without a snapshot the log is read from its beginning; or, if
+    not `replays`, no producer is known, as after an upgrade from a version without producers.
     """
     producers, begin = config.rules.producer_states(remembered=REMEMBERED), -1
     if not config.rules.has_producers:

@@ -1,7 +1,7 @@
-"""Which segments of a log are due to go, and where the head of the first that stays is to be cut.
+"""Decide which segments of a log are due for deletion, and where to cut the head of the first remaining one.
 
-By what the records say alone: the largest timestamps, offsets and sizes, never by when files were written; but for logs
-without timestamps, where Kafka has nothing else. Source: Kafka's UnifiedLog.deleteOldSegments; the cut is that of the
+Decided by the records' largest timestamps, offsets and sizes, never by modification times, except for logs without
+timestamps, where Kafka has nothing else. Source: Kafka's UnifiedLog.deleteOldSegments; head truncation is that of the
 Enriched Message Metadata proposal.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Reason(enum.Enum):
-    """Why a segment goes, or a head is cut."""
+    """Why a segment is deleted, or a head cut."""
 
     TIME = "older than retention.ms"
     SIZE = "more than retention.bytes"
@@ -30,7 +30,7 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What retention takes away: a segment, or the head of one (`head`), with its bytes and offsets."""
+    """A segment that retention deletes, or the head of one (`head`), with its bytes and offsets."""
 
     base_offset: int
     end_offset: int
@@ -42,7 +42,10 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What a log with these settings and bounds loses at `now_ms`. Offsets at or above the high watermark stay."""
+    """The deletions of a log with these settings and bounds at `now_ms`.
+
+    Offsets from the high watermark on are kept.
+    """
 
     config: LogConfig
     now_ms: int
@@ -51,7 +54,7 @@ class Retention:
     log_end_offset: int
 
     def plan(self, segments: Sequence[Segment]) -> tuple[list[Removed], int]:
-        """Return what the log of these segments would lose, and where it would start then."""
+        """Return the deletions for a log of these segments, and its new log start offset."""
         removed = self.due(segments)
         start = max(self.log_start_offset, removed[-1].end_offset if removed else 0)
         if len(removed) < len(segments) and (head := self.head(segments[len(removed)])) is not None:
@@ -60,7 +63,7 @@ class Retention:
         return removed, start
 
     def due(self, segments: Sequence[Segment]) -> list[Removed]:
-        """Return the segments to delete, from the first on; the last one of the log as well, if it holds anything."""
+        """Return the segments to delete, from the first on; also the last one of the log, unless it is empty."""
         config, due = self.config, list[Removed]()
         if config.dialect is Dialect.ENRICHED and config.compact:
             return due
@@ -83,7 +86,9 @@ class Retention:
         return due
 
     def _is_old(self, segment: Segment) -> bool:
-        """Say whether all of a segment is older than the retention time; where times are unknown, enriched is new."""
+        """Return whether a whole segment is older than the retention time; enriched segments without times count as
+        new.
+        """
         config = self.config
         if config.retention_ms < 0:
             return False
@@ -92,9 +97,9 @@ class Retention:
         return self.now_ms - segment.largest_or_modified() > config.retention_ms
 
     def head(self, segment: Segment) -> Removed | None:
-        """Return the head that the first segment that stays loses, of `size` bytes: what is left is a segment, too.
+        """Return the head of `size` bytes to cut from the first remaining segment, which is never emptied, or None.
 
-        None: nothing is to be cut. What is cut off lies below the log start offset or before the retention time.
+        The head is below the log start offset or before the retention time.
         """
         config = self.config
         if not (config.delete if config.dialect is Dialect.ENRICHED else config.head_truncation):
@@ -107,7 +112,7 @@ class Retention:
         return Removed(segment.base_offset, end, size, segment.largest_timestamp, reason, head=True)
 
     def _head_size(self, segment: Segment) -> int:
-        """Return where the first entry of a segment is that is to stay."""
+        """Return the position of the first entry of a segment that must stay."""
         config, indexes = self.config, segment.indexes
         oldest = self.now_ms - config.retention_ms if config.delete and config.retention_ms >= 0 else None
         begin = indexes.position_before(self.log_start_offset)

@@ -64,7 +64,7 @@ class Head(NamedTuple):
     size: int
     offset: int
     last_offset: int | None
-    timestamp: int  # ms, the largest; -1: none
+    timestamp: int  # the largest, in ms; -1: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Segment:
         self.size = 0
         self.largest_timestamp, self.largest_offset = NO_TIMESTAMP, base_offset
         self._first_timestamp: int | None = None  # not looked up yet
-        self._since_entry = 0  # bytes from the beginning of the append that got the last index entry
+        self._since_entry = 0  # bytes since the start of the append with the last index entry
         self._last_head: tuple[int, int] | None = None  # enriched: offset and position of the last entry
 
     # ---- opening and closing

@@ -1,6 +1,6 @@
-"""The indexes of one segment of a live log: offsets, timestamps and aborted transactions, each in a file of its own.
+"""The indexes of one segment of a live log: offsets, timestamps and aborted transactions, each in its own file.
 
-Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and how LogSegment uses them.
+Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and their use in LogSegment.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from magicbyte.log.live.config import LogConfig
     from magicbyte.log.live.segment_names import SegmentNames
 
-BEHIND, LATER = "index position", "index offset"  # than the log has
+BEHIND, LATER = "index position", "index offset"  # beyond the end of the log
 _OFFSET_COLUMN = {OFFSET_INDEX: 0, TIME_INDEX: 1, ENRICHED_INDEX: 0}
 _POSITION_COLUMN = {OFFSET_INDEX: 1, ENRICHED_INDEX: 2}
 
 
 class LiveIndexes:
-    """The index files of a segment, open: `by_kind` those that it has from its beginning on.
+    """The open index files of a segment; `by_kind` has those that exist from the beginning.
 
-    Of `config` the dialect and the rules count, which a log keeps, and the size that an index file may have.
+    Of `config`, only the dialect and the rules, which never change for a log, and the maximum index size are used.
     """
 
     def __init__(self, names: SegmentNames, config: LogConfig) -> None:
@@ -46,14 +46,14 @@ class LiveIndexes:
     # ---- files
 
     def begin(self, files: Iterable[OpenFile]) -> None:
-        """Take empty files, one for each of `kinds`, in their order."""
+        """Take the new empty files, one for each of `kinds`, in their order."""
         for kind, file in zip(self.kinds, files, strict=True):
             self._take(kind, file)
 
     def open(self, log_size: int) -> None:
-        """Open the indexes of a segment that was closed. A time index that is missing is made, empty.
+        """Open the indexes of a closed segment. A missing time index is created, empty.
 
-        Raises CorruptRecordError when an index is missing or cannot be this segment's: then it is to be recovered.
+        Raises CorruptRecordError if an index is missing or cannot be this segment's: then the segment needs recovery.
         """
         names = self._names
         for kind in self.kinds:
@@ -70,17 +70,17 @@ class LiveIndexes:
                     BEHIND, expected=f"0 to {log_size - 1}", found=index.last[place]
                 ).locate(path=path)  # fmt: skip
         if names.has(TRANSACTION_INDEX):
-            self.transactions(0, 0)  # raises what is wrong with it
+            self.transactions(0, 0)  # raises an error for a damaged file
 
     def _take(self, kind: str, file: OpenFile) -> IndexFile:
         index = self.by_kind[kind] = IndexFile(file, self.kinds[kind], self._config.segment_index_bytes)
         return index
 
     def names_more_than_there_is(self, error: CorruptRecordError, end_offset: int) -> bool:
-        """Whether `error`, of `open`, says that an index names what the log does not have, and can be believed.
+        """Return whether `error`, raised by `open`, credibly shows that the log lacks entries that an index names.
 
-        `end_offset`: that of the log as it was closed, or the next segment's base. An index that names an offset of
-        the segment shows that the log was cut short, between two entries even; any other one is damaged itself.
+        `end_offset`: that of the closed log, or the next segment's base. An index entry with an offset of the segment
+        shows that the log was cut short, even if it was between two entries; otherwise the index itself is damaged.
         """
         if error.what not in (BEHIND, LATER):
             return False
@@ -93,22 +93,22 @@ class LiveIndexes:
         return files if self._transactions is None else [*files, self._transactions]
 
     def grow(self) -> None:
-        """Give each file the size that it has while entries are added."""
+        """Extend each file to its preallocated size."""
         for index in self.by_kind.values():
             index.grow()
 
     def trim(self) -> None:
-        """Cut off what is behind the entries."""
+        """Remove the preallocated space after the entries."""
         for index in self.by_kind.values():
             index.trim()
 
     def put(self, made: Mapping[str, bytes], *, durable: bool) -> None:
-        """Have these files, by suffix, in place of the indexes that there are; the one whose lack is noticed last."""
+        """Replace the indexes by these files, by suffix; the one whose absence is noticed comes last."""
         for kind in (TRANSACTION_INDEX, *reversed(self.kinds)):
             self._put(kind, made.get(kind, b""), durable=durable)
 
     def _put(self, kind: str, content: bytes, *, durable: bool) -> None:
-        """Put an index file in place of the one that is there; of aborted transactions only where there are any."""
+        """Replace an index file; that of aborted transactions only if it has entries."""
         files, path = self._names.files, self._names.path(kind)
         if kind in self.by_kind:
             self.by_kind.pop(kind).file.close()
@@ -128,7 +128,7 @@ class LiveIndexes:
             self._take(kind, file)
 
     def truncate(self, offset: int, log_size: int) -> None:
-        """Keep what is said of entries that end before `offset` and begin before position `log_size`."""
+        """Keep the entries for data that ends before `offset` and begins before position `log_size`."""
         relative = max(offset - self._names.base_offset, 0)
         for kind, index in self.by_kind.items():
             count = index.floor(_OFFSET_COLUMN[kind], relative - 1) + 1
@@ -148,7 +148,10 @@ class LiveIndexes:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next set may find no room in one of them. The last entry of a time index is for the roll."""
+        """Whether one of them may lack room for the next set.
+
+        The last entry of a time index is reserved for the roll.
+        """
         return any(index.count >= index.capacity - (kind == TIME_INDEX) for kind, index in self.by_kind.items())
 
     def last(self, kind: str) -> Entry | None:
@@ -156,7 +159,7 @@ class LiveIndexes:
         return self.by_kind[kind].last if kind in self.by_kind else None
 
     def add(self, entries: Sequence[IndexEntry], begin: int) -> None:
-        """Add the index entries of a set that begins at a position."""
+        """Add the index entries of a set that begins at position `begin`."""
         base, rules = self._names.base_offset, self._config.rules
         if self._config.dialect is Dialect.ENRICHED:
             triples = [(each.first_offset - base, each.timestamp, begin + each.position) for each in entries]
@@ -169,7 +172,7 @@ class LiveIndexes:
         self.add_times([(each.timestamp, each.time_offset) for each in entries])
 
     def add_times(self, times: Sequence[tuple[int, int]]) -> None:
-        """Give timestamps and their offsets entries in the time index, each unless the entry before it has it."""
+        """Add timestamps and their offsets to the time index, unless they equal its last entry."""
         index = self.by_kind.get(TIME_INDEX)
         if index is None:
             return
@@ -188,7 +191,7 @@ class LiveIndexes:
             index.append(offset - self._names.base_offset, timestamp, position)
 
     def position_before(self, offset: int) -> int:
-        """Return a position at or before every entry with `offset` or a later one, an index interval away at most."""
+        """Return a position at or before every entry with `offset` or a later one, at most an index interval away."""
         relative = offset - self._names.base_offset
         if relative < 0:
             return 0
@@ -210,9 +213,9 @@ class LiveIndexes:
         return 0 if times is None or at < 0 else self.position_before(times.entry(at)[1] + self._names.base_offset)
 
     def largest_timestamp(self) -> tuple[int, int, int] | None:
-        """Return the largest timestamp that is named (ms), the offset that it counts as, and a position.
+        """Return the largest indexed timestamp (ms), its offset, and a position.
 
-        Entries with a larger one begin there or behind it. None where no index has timestamps.
+        Entries with a larger timestamp begin at that position or later. None if no index has timestamps.
         """
         base = self._names.base_offset
         if ENRICHED_INDEX in self.kinds:
@@ -234,14 +237,16 @@ class LiveIndexes:
         file.write_at(file.size, TransactionIndex((aborted,)).to_bytes())
 
     def put_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """Have these, and no others."""
+        """Replace all aborted transactions."""
         if self._transactions is not None:
             self._transactions.truncate(0)
         for each in transactions:
             self.append_aborted(each)
 
     def transactions(self, first: int, end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with an offset in `first` to below `end` whose markers lie here."""
+        """Return the aborted transactions with an offset in `first` to below `end` whose markers are in this
+        segment.
+        """
         if not self._names.has(TRANSACTION_INDEX):
             return []
         path = self._names.path(TRANSACTION_INDEX)
@@ -253,7 +258,7 @@ class LiveIndexes:
         return index.aborted(first, end)
 
     def _opened_transactions(self) -> OpenFile:
-        """Return the file of aborted transactions, made if need be."""
+        """Return the file of aborted transactions, created if needed."""
         if self._transactions is None:
             files, path = self._names.files, self._names.path(TRANSACTION_INDEX)
             self._transactions = files.edit(path) if self._names.has(TRANSACTION_INDEX) else files.create(path)
@@ -261,7 +266,7 @@ class LiveIndexes:
 
 
 def _kinds(config: LogConfig) -> dict[str, Struct]:
-    """Return the index files that a segment has from its beginning on, by suffix, and their entries."""
+    """Return the index files of a new segment, by suffix, and the struct of their entries."""
     if config.dialect is Dialect.ENRICHED:
         return {ENRICHED_INDEX: ENRICHED_ENTRY}
     if config.rules.has_time_index:
