@@ -1,1 +1,3 @@
-"""Consumer groups: the coordinator, requests and times in and effects out, and the records of `__consumer_offsets`."""
+"""Consumer groups: a sans-IO coordinator (requests and times in, effects out) and the records of
+`__consumer_offsets`.
+"""

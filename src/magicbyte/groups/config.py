@@ -11,10 +11,10 @@ DAY_MS = 24 * 3_600_000
 
 
 class StoredVersions(NamedTuple):
-    """Versions of the values that brokers of one `inter.broker.protocol.version` write.
+    """The versions of the stored values for an `inter.broker.protocol.version`.
 
-    `keeps_empty_groups`: a group without members has a value. Before 0.10.1 it has a tombstone: there neither protocol
-    nor leader may be null, and a broker that reads such a value loads nothing of what follows it.
+    `keeps_empty_groups`: a group without members has a value. Before 0.10.1 it has a tombstone: those versions do not
+    allow a null protocol or leader, and a broker that reads such a value stops loading.
     """
 
     group_value: int
@@ -24,19 +24,19 @@ class StoredVersions(NamedTuple):
 
     @classmethod
     def of(cls, protocol_version: tuple[int, ...]) -> StoredVersions:
-        """Return what a version such as (0, 10, 2) or (2, 1) has, in its last stage."""
+        """Return the versions of a protocol version such as (0, 10, 2) or (2, 1), in its last stage."""
         group = next((value for value, first in GROUP_VALUES.items() if protocol_version >= first), 0)
         offset = next((value for value, first in OFFSET_VALUES.items() if protocol_version >= first), 1)
         return cls(group, offset, protocol_version < OFFSETS_EXPIRE_WITH_GROUP, protocol_version >= EMPTY_GROUPS)
 
     @property
     def has_static_members(self) -> bool:
-        """Whether a group's record can hold them."""
+        """Whether a group's record can hold static members."""
         return self.group_value >= 3
 
 
 def needed_protocol(group_value: int, offset_value: int) -> tuple[int, ...]:
-    """Return the first protocol version whose brokers read values up to these versions; () for any."""
+    """Return the first protocol version whose brokers can read these value versions; () for any."""
     group = next((first for value, first in GROUP_VALUES.items() if group_value >= value), ())
     offset = OFFSET_VALUES[3] if offset_value >= 2 else ()
     return max(group, offset)
@@ -47,10 +47,10 @@ LATEST = StoredVersions(3, 3, expires_by_commit=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Names and defaults are Kafka's (`group.min.session.timeout.ms`, `offset.metadata.max.bytes` ...).
+    """The coordinator's settings, with Kafka's names and defaults (`group.min.session.timeout.ms` ...).
 
-    Times in ms. `stored` says in which versions records are stored, and whether each offset has a time of its own at
-    which it expires, as before 2.0.
+    Times in ms. `stored` has the versions of stored records, and whether each offset has an expiration time of its own,
+    as before 2.0.
     """
 
     min_session_timeout_ms: int = 6_000

@@ -1,7 +1,4 @@
-"""What consumers tell each other through the group coordinator, which does not look into it.
-
-Source: Kafka's ConsumerProtocol; its bytes are `ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`.
-"""
+"""The metadata that consumers exchange through the group coordinator, which treats it as opaque bytes."""
 
 import base64
 from dataclasses import dataclass
@@ -14,23 +11,23 @@ from magicbyte.protocol.messages.consumer_protocol_assignment import ConsumerPro
 from magicbyte.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from magicbyte.wire.reader import Reader
 
-LATEST_VERSION = 3  # of a later one the same fields are read, as consumers do
+LATEST_VERSION = 3  # of later versions the same fields are read, as consumers do
 
 
 class TopicPartitions(NamedTuple):
-    """Some partitions of one topic."""
+    """Partitions of one topic."""
 
     topic: str
     partitions: list[int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools print it."""
+        """Return the JSON form of Kafka's tools."""
         return self._asdict()
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member asks for: the metadata of its JoinGroup request."""
+    """What one member subscribes to: the metadata of its JoinGroup request."""
 
     version: int
     topics: list[str]
@@ -41,7 +38,7 @@ class Subscription:
 
     @classmethod
     def parse(cls, data: bytes) -> "Subscription":
-        """Return the subscription that `data` holds. Raises CorruptRecordError."""
+        """Parse a subscription. Raises CorruptRecordError."""
         version = _version(data)
         sent = read_stored(ConsumerProtocolSubscription, data, version)
         return cls(
@@ -54,7 +51,7 @@ class Subscription:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of this version as Kafka's tools print them; bytes are base64."""
+        """Return the fields of this version in the JSON form of Kafka's tools; bytes are base64."""
         fields: dict[str, Any] = {"topics": self.topics, "userData": base64_or_null(self.user_data)}
         if self.version >= 1:
             fields["ownedPartitions"] = [each.to_json() for each in self.owned_partitions]
@@ -67,7 +64,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the group's leader gave to one member."""
+    """The partitions that the group leader assigned to one member."""
 
     version: int
     assigned_partitions: list[TopicPartitions]
@@ -75,14 +72,14 @@ class Assignment:
 
     @classmethod
     def parse(cls, data: bytes) -> "Assignment":
-        """Return the assignment that `data` holds. Raises CorruptRecordError."""
+        """Parse an assignment. Raises CorruptRecordError."""
         version = _version(data)
         sent = read_stored(ConsumerProtocolAssignment, data, version)
         assigned = [TopicPartitions(each.topic, list(each.partitions)) for each in sent.assigned_partitions]
         return cls(version, assigned, None if sent.user_data is None else as_bytes(sent.user_data))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as Kafka's tools print them; bytes are base64."""
+        """Return the fields in the JSON form of Kafka's tools; bytes are base64."""
         return {
             "assignedPartitions": [each.to_json() for each in self.assigned_partitions],
             "userData": base64_or_null(self.user_data),
@@ -90,7 +87,7 @@ class Assignment:
 
 
 def base64_or_null(data: bytes | None) -> str | None:
-    """Return bytes as Kafka's tools print them in JSON."""
+    """Return bytes in the JSON form of Kafka's tools."""
     return None if data is None else base64.b64encode(data).decode()
 
 

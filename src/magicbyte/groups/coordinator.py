@@ -1,8 +1,8 @@
 """The group coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
 
-Each request gets its `Reply`, at once or in the effects of a later call. `StoreRecords` effects of one partition are to
-be performed in their order, and `stored` called in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211,
-KIP-229, KIP-345, KIP-394, KIP-447, KIP-496.
+Each request gets its `Reply`, immediately or in the effects of a later call. The caller performs `StoreRecords` effects
+of one partition in order, and calls `stored` in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
+KIP-345, KIP-394, KIP-447, KIP-496.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from magicbyte.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which on a group that is not there is one
-MANY_LEAVE = 3  # version of LeaveGroup from which on each member has a code
+DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which an unknown group is an error
+MANY_LEAVE = 3  # version of LeaveGroup from which each member has a code
 OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""What anybody may do with a group where nobody is refused anything: read, delete, describe."""
+"""The allowed operations on a group when there is no authorizer: read, delete, describe."""
 
 
 @dataclass(slots=True)
 class _Deletion:
-    """A DeleteGroups under way. `waiting`: groups of it whose records are being appended."""
+    """A DeleteGroups in progress. `waiting`: its groups whose records are being appended."""
 
     caller: Caller
     results: list[delete_groups.DeletableGroupResult]
@@ -66,7 +66,7 @@ class _Deletion:
 
 
 class Coordinator(GroupTable):
-    """Answers requests about the groups of a `GroupTable`. Times are in ms."""
+    """Answer requests about the groups of a `GroupTable`. Times are in ms."""
 
     def __init__(
         self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
@@ -80,7 +80,7 @@ class Coordinator(GroupTable):
     def begin_loading(self, partition: int) -> int:
         """Begin a term as the coordinator of a partition's groups, which wait until they are `loaded`.
 
-        Return the number of the term. What was still being loaded or stored in an earlier one has no effect any more.
+        Return the number of the term. Loads and appends of an earlier term have no effect any more.
         """
         assert not self.terms.is_active(partition), "groups are loaded once in a term"
         waiting = self.resign(partition)
@@ -88,17 +88,17 @@ class Coordinator(GroupTable):
         return self.terms.begin(partition)
 
     def load_failed(self, partition: int, term: int) -> None:
-        """Give up a partition whose log cannot be read: nobody is told offsets that may be old."""
+        """Give up a partition whose log cannot be read, so that no outdated offsets are returned."""
         self.terms.end_loading(partition, term, LoadState.FAILED)
 
     def loaded(self, partition: int, term: int, found: LoadedPartition, now: Moment) -> None:
-        """Install what the log says; members have a whole session's time to be heard of.
+        """Install the groups read from the log. Members get a whole session timeout for their next heartbeat.
 
-        A term that has ended, or was overtaken by a later one, installs nothing.
+        A term that has ended, or was superseded by a later one, installs nothing.
         """
         if not self.terms.end_loading(partition, term, LoadState.ACTIVE):
             return
-        # A group's partition is another than its log's if their number has changed.
+        # A group belongs to another partition than its log's if the number of partitions was changed.
         for group_id, places in found.offsets.items():
             if places and self.partition_of(group_id) in self.terms:
                 self.group_of(group_id).offsets.update(places)
@@ -113,7 +113,7 @@ class Coordinator(GroupTable):
                     self.is_transacting(group, producer_id)
 
     def resign(self, partition: int) -> list[Effect]:
-        """End the term of a partition that another broker leads now; members find out where to go."""
+        """End the term of a partition that another broker leads now; members are told to find their coordinator."""
         self.terms.pop(partition, None)
         for key in [key for key in self.transacting if key[0] == partition]:
             del self.transacting[key]
@@ -131,11 +131,11 @@ class Coordinator(GroupTable):
     # ---- time
 
     def next_ms(self) -> int | None:
-        """Return when `due` is to be called at the latest; None: nothing is to come."""
+        """Return the latest time to call `due`; None if nothing is pending."""
         return self.deadlines.next_ms()
 
     def due(self, now: Moment) -> list[Effect]:
-        """Do what is due: members expire, rebalances end."""
+        """Process deadlines: members expire, rebalances end."""
         effects: list[Effect] = []
         while (key := self.deadlines.pop(now.monotonic_ms)) is not None:
             group = self.groups.get(key.group_id)
@@ -159,7 +159,7 @@ class Coordinator(GroupTable):
         return ANSWERED[type(request)](self, caller, request, now)
 
     def join(self, caller: Caller, request: JoinGroupRequest, now: Moment) -> list[Effect]:
-        """Answer a JoinGroup, perhaps much later."""
+        """Answer a JoinGroup, possibly much later."""
         code: ErrorCode = self.status(request.group_id) or self._refusal(request)
         group = self.groups.get(request.group_id)
         if not (code or self._has_room(caller, request, group)):
@@ -174,7 +174,7 @@ class Coordinator(GroupTable):
         return group.join(caller, request, now)
 
     def _has_room(self, caller: Caller, request: JoinGroupRequest, group: Group | None) -> bool:
-        """Say whether what a member sends can be kept; one that is there may always say again as much as before."""
+        """Return whether a member's metadata can be stored; a member may always resend as much as before."""
         known = None if group is None else group.members.get(request.member_id)
         more = weight_of(caller, request) - (0 if known is None else known.weight)
         return more <= 0 or self.usage.used + more <= self.config.metadata_max_bytes
@@ -186,7 +186,7 @@ class Coordinator(GroupTable):
         return ErrorCode.NONE if least <= request.session_timeout_ms <= most else ErrorCode.INVALID_SESSION_TIMEOUT
 
     def sync(self, caller: Caller, request: SyncGroupRequest, now: Moment) -> list[Effect]:
-        """Answer a SyncGroup, perhaps later."""
+        """Answer a SyncGroup, possibly later."""
         code, group = self._serving(request.group_id, "SyncGroup")
         if code or group is None:
             return [Reply(caller, SyncGroupResponse(error_code=code or ErrorCode.UNKNOWN_MEMBER_ID))]
@@ -204,7 +204,7 @@ class Coordinator(GroupTable):
         return [Reply(caller, heartbeat.HeartbeatResponse(error_code=code))]
 
     def _serving(self, group_id: str, api: str) -> tuple[ErrorCode, Group | None]:
-        """Return a group, or why there is none to be served; without a code there is no such group."""
+        """Return a group, or the error for which it is not served; without an error the group may not exist."""
         status = self.status(group_id)
         if status is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             status = LOADING_REPLY.get(api, status)
@@ -295,7 +295,7 @@ class Coordinator(GroupTable):
         return [Reply(caller, list_groups.ListGroupsResponse(error_code=code, groups=groups))]
 
     def delete(self, caller: Caller, request: delete_groups.DeleteGroupsRequest, _now: Moment) -> list[Effect]:
-        """Delete groups without members, and their offsets; answer when all of it is stored."""
+        """Delete groups without members, and their offsets; answer when all deletions are stored."""
         results = [delete_groups.DeletableGroupResult(group_id=each) for each in request.groups_names]
         number, deletion = next(self._numbers), _Deletion(caller, results)
         effects: list[Effect] = []
@@ -328,7 +328,7 @@ class Coordinator(GroupTable):
         return [Reply(deletion.caller, delete_groups.DeleteGroupsResponse(results=deletion.results))]
 
     def expire(self, date_ms: int) -> list[Effect]:
-        """Drop the offsets that have been kept long enough, and groups that have neither offsets nor members."""
+        """Delete expired offsets, and groups that have neither offsets nor members."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
             expired = list(offsets.expired_offsets(group, date_ms))
@@ -337,7 +337,7 @@ class Coordinator(GroupTable):
         return effects
 
     def forget_topic(self, topic: str) -> list[Effect]:
-        """Drop all offsets of a topic that was deleted."""
+        """Delete all offsets of a topic that was deleted."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
             kept = group.offsets.keys() | group.pending_offsets.keys()
@@ -349,7 +349,7 @@ class Coordinator(GroupTable):
     # ---- after appends
 
     def stored(self, store: StoreRecords, code: ErrorCode, now: Moment) -> list[Effect]:
-        """Go on after a `StoreRecords`, which ended with `code`: as not the leader when its term has ended."""
+        """Continue after a `StoreRecords` that ended with `code`; if its term has ended, as not the leader."""
         if not self.terms.is_present(store.partition, store.term):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         match store.then:
@@ -390,7 +390,7 @@ ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Momen
 
 
 def _restore(group: Group, stored: GroupMetadataValue, now: Moment) -> None:
-    """Let a group be what its record says."""
+    """Restore a group from its record."""
     group.generation, group.protocol_type = stored.generation, stored.protocol_type or None
     group.protocol, group.leader = stored.protocol, stored.leader
     group.state_since_ms = stored.current_state_timestamp

@@ -1,4 +1,4 @@
-"""Times at which something is due, each under a key, without a clock: moving one further away costs next to nothing."""
+"""Deadlines by key, without a clock; postponing one is nearly free."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ FEW: Final = 64
 class Deadlines(Generic[K]):
     """A deadline (ms) for each of some keys.
 
-    The heap may name a key earlier than it is due: a member's heartbeats move its deadline on without touching the
-    heap, and when it comes up there, it is put back.
+    The heap may have an earlier time for a key than its deadline: a member's heartbeats postpone its deadline without
+    touching the heap. When the entry comes up, it is reinserted with the new time.
     """
 
     def __init__(self) -> None:
         self._due: dict[K, int] = {}
-        self._named: dict[K, int] = {}  # the earliest entry that the heap has for a key
+        self._named: dict[K, int] = {}  # the earliest heap entry of a key
         self._heap: list[tuple[int, int, K]] = []
-        self._count = 0  # keys need no order: of one time the first comes first
+        self._count = 0  # breaks ties in the order of insertion, so that keys need no order
 
     def __contains__(self, key: K) -> bool:
         return key in self._due
@@ -30,25 +30,25 @@ class Deadlines(Generic[K]):
         return self._due[key]
 
     def set(self, key: K, at_ms: int) -> None:
-        """Let `key` be due at `at_ms`, in place of what was set before."""
+        """Set the deadline of `key`, replacing an earlier one."""
         self._due[key] = at_ms
         if self._named.get(key, at_ms + 1) > at_ms:
             self._push(key, at_ms)
 
     def cancel(self, key: K) -> None:
-        """Forget the deadline of `key`, if there is one."""
+        """Remove the deadline of `key`, if there is one."""
         self._due.pop(key, None)
 
     def next_ms(self) -> int | None:
-        """Return when `pop` is worth a call: not later than the first deadline; None if there is none."""
+        """Return the next time to call `pop`: not later than the first deadline; None if there is none."""
         return self._heap[0][0] if self._heap else None
 
     def pop(self, monotonic_ms: int) -> K | None:
-        """Take away a key whose deadline is `monotonic_ms` or earlier, the earliest first, and return it."""
+        """Remove and return the key with the earliest deadline up to `monotonic_ms`, or None."""
         while self._heap and self._heap[0][0] <= monotonic_ms:
             at_ms, _, key = heapq.heappop(self._heap)
             if self._named.get(key) != at_ms:
-                continue  # there is an earlier entry, or was
+                continue  # superseded by another entry, or cancelled
             del self._named[key]
             due = self._due.get(key)
             if due == at_ms:
@@ -59,7 +59,7 @@ class Deadlines(Generic[K]):
         return None
 
     def _push(self, key: K, at_ms: int) -> None:
-        if len(self._heap) > FEW + 2 * len(self._due):  # most of it was cancelled
+        if len(self._heap) > FEW + 2 * len(self._due):  # most entries were cancelled
             self._heap, self._named = [], {}
             for each, due in self._due.items():
                 self._push(each, due)

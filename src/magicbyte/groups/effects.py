@@ -1,7 +1,7 @@
-"""What the coordinator is asked by, and what it wants done, as data: it answers nobody and writes nothing itself.
+"""The coordinator's inputs and effects as data: it answers nothing and writes nothing itself.
 
-Effects can be compared, logged and replayed. What is to happen after an append stands in its `StoreRecords`, and
-`Coordinator.stored` does it.
+Effects can be compared, logged and replayed. The continuation after an append is part of its `StoreRecords`, and
+`Coordinator.stored` performs it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from magicbyte.protocol.message import Message
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A request that waits for its response. `ticket` identifies it and has no meaning here."""
+    """A request that waits for its response. `ticket` identifies it, and is opaque here."""
 
     ticket: Hashable
     version: int  # of the request
     client_id: str = ""
-    host: str = ""  # the peer's address, as "/127.0.0.1"
+    host: str = ""  # the peer's address, such as "/127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ TopicCodes: TypeAlias = tuple[str, tuple[PartitionCode, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Let a group have these offsets, and answer its OffsetCommit.
+    """Apply these offsets to a group, and answer its OffsetCommit.
 
-    `codes`: by topic, the partitions that were asked for, each with its error; without one it has the append's.
-    `producer_id`: of the transaction at whose end the offsets count, and then it was a TxnOffsetCommit.
+    `codes`: by topic, the requested partitions with their errors; those without an error get that of the append.
+    `producer_id`: of the transaction at whose end the offsets become valid; then the request was a TxnOffsetCommit.
     """
 
     caller: Caller
@@ -55,7 +55,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffsetDelete:
-    """Answer an OffsetDelete. `codes` as in `CommitOffsets`, but the append's code is that of the whole."""
+    """Answer an OffsetDelete. `codes` as in `CommitOffsets`, but the append's error is that of the whole response."""
 
     caller: Caller
     codes: tuple[TopicCodes, ...]
@@ -63,7 +63,7 @@ class AnswerOffsetDelete:
 
 @dataclass(frozen=True, slots=True)
 class EndGroupDelete:
-    """Take in what became of one group of a DeleteGroups; the last one answers. `number` tells the request."""
+    """Record the outcome for one group of a DeleteGroups; the last one answers. `number` identifies the request."""
 
     number: int
     group_id: str
@@ -71,9 +71,9 @@ class EndGroupDelete:
 
 @dataclass(frozen=True, slots=True)
 class AssignMembers:
-    """Let the members of a generation have their assignments, by member id, unless the group has gone on meanwhile.
+    """Give the members of a generation their assignments, by member id, unless the group has changed meanwhile.
 
-    No two groups have the same `leader`, one that has the name of a deleted group included.
+    Every group has a unique `leader`, even one with the name of a deleted group.
     """
 
     group_id: str
@@ -84,7 +84,7 @@ class AssignMembers:
 
 @dataclass(frozen=True, slots=True)
 class AnswerReplacement:
-    """Answer the JoinGroup of an instance that came back as another member. `told_leader`: who led before."""
+    """Answer the JoinGroup of an instance that returned as a new member. `told_leader`: the previous leader."""
 
     caller: Caller
     group_id: str
@@ -94,7 +94,7 @@ class AnswerReplacement:
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """Let the offsets that a producer has committed count, or forget them; tell whoever wrote the marker (`ticket`)."""
+    """Apply or discard the offsets that a producer has committed; report to the writer of the marker (`ticket`)."""
 
     ticket: Hashable
     producer_id: int
@@ -108,7 +108,7 @@ AfterStore: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """A producer, in whose transaction something is appended."""
+    """A producer in whose transaction records are appended."""
 
     producer_id: int
     epoch: int
@@ -116,7 +116,7 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What ends a transaction in a partition. `coordinator_epoch`: of who says so."""
+    """The end of a transaction in a partition. `coordinator_epoch`: of the coordinator that decided it."""
 
     producer: Producer
     coordinator_epoch: int
@@ -125,13 +125,13 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class StoreRecords:
-    """Append records to a partition of `__consumer_offsets`, as one set, and give the outcome to `Coordinator.stored`.
+    """Append records to a partition of `__consumer_offsets`, as one set, and pass the outcome to `Coordinator.stored`.
 
-    Of one partition that is done in the order of the appends. `records` are pairs of a key and a value, None to delete;
-    a group's value is `encoded` by whoever appends it, since it may have megabytes. They are not appended after the
-    `term` in which they were decided: the partition may have had another leader since. `then` is what happens
-    afterwards. `is_group`: the record is a group's, not its offsets'. `origin`: the producer of whose transaction
-    offsets are part, or a marker, which is appended in place of records.
+    Within one partition outcomes come in the order of the appends. `records` are pairs of a key and a value, None to
+    delete; a group's value is `encoded` at the append, because it may have megabytes. They are not appended after the
+    `term` in which they were decided: the partition may have had another leader since. `then` is the continuation.
+    `is_group`: the record is a group's, not its offsets'. `origin`: the producer whose transaction the offsets are part
+    of, or a marker, which is appended instead of records.
     """
 
     partition: int
@@ -144,7 +144,7 @@ class StoreRecords:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Tell whoever wrote a marker what became of it."""
+    """Report the outcome of a marker to its writer."""
 
     ticket: Hashable
     code: ErrorCode
@@ -154,5 +154,5 @@ Effect: TypeAlias = Reply | StoreRecords | Tell
 
 
 def encoded(value: bytes | GroupMetadataValue | None) -> bytes | None:
-    """Return the value of a record as it is appended."""
+    """Return the encoded value of a record."""
     return value.to_bytes() if isinstance(value, GroupMetadataValue) else value

@@ -1,7 +1,7 @@
-"""One group: who its members are, and how they come to an assignment that all of them share.
+"""One consumer group: its members, and the rebalances by which they agree on an assignment.
 
-Sans-IO: a request and the time in, effects out; what is due later is set in `Deadlines`. The caller has looked at what
-does not depend on the group. Source: Kafka's GroupCoordinator and GroupMetadata (3.9), the classic protocol.
+Sans-IO: a request and the time in, effects out; later work is scheduled in `Deadlines`. The caller has made the checks
+that do not depend on the group. Source: Kafka's GroupCoordinator and GroupMetadata (3.9), the classic protocol.
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_JOIN_MS: Final = 5 * 60_000
-"""How long one that joins for the first time is waited for: it cannot send heartbeats yet."""
-NULLABLE_PROTOCOL: Final = 7  # version of JoinGroup from which on no protocol is null
-KNOWN_MEMBER_ID: Final = 4  # version of JoinGroup from which on a member has an id before it is one
-LONGEST_NAME: Final = (
-    1000  # characters of a client's name in its member id, which must fit into a string of the protocol
-)
-SKIPS_ASSIGNMENT: Final = 9  # version of JoinGroup that tells a leader to assign nothing
+"""How long a new member may take for its first join: it cannot send heartbeats yet."""
+NULLABLE_PROTOCOL: Final = 7  # version of JoinGroup from which the protocol may be null
+KNOWN_MEMBER_ID: Final = 4  # version of JoinGroup from which a member must rejoin with the id it was given (KIP-394)
+LONGEST_NAME: Final = 1000  # characters of a client id in a member id, which must fit into a string of the protocol
+SKIPS_ASSIGNMENT: Final = 9  # version of JoinGroup that can tell the leader to skip the assignment
 
 
 class GroupDeadline(NamedTuple):
-    """What a deadline is for: a member's session, one that has only its id, the joins or the syncs of a group."""
+    """The kinds of deadline: a member's session, a pending member id, the joins or the syncs of a group."""
 
     group_id: str
     what: str
@@ -43,12 +41,12 @@ class GroupDeadline(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """A group, with or without members. `offsets` are what it has committed, by topic and partition.
+    """A group, with or without members. `offsets` are the committed ones, by topic and partition.
 
-    `term`: of the coordinator, in which it was loaded or made. `pending_offsets`: those of transactions that have not
-    ended, by place and producer, in the order of the log; None: what was committed later counts. `unstable`: places of
-    which such offsets are being appended, with how many. `token` makes what a member id ends with. `usage` counts what
-    members of all groups have sent.
+    `term`: of the coordinator, in which it was loaded or created. `pending_offsets`: those of open transactions, by
+    partition and producer, in the order of the log; None: superseded by a later commit. `unstable`: partitions for
+    which such offsets are being appended, with their number. `token` makes the suffix of member ids. `usage` counts the
+    bytes of members of all groups.
     """
 
     group_id: str
@@ -70,22 +68,22 @@ class Group:
     offsets: dict[TopicPartition, OffsetCommitValue] = field(default_factory=dict)
     pending_offsets: dict[TopicPartition, dict[int, OffsetCommitValue | None]] = field(default_factory=dict)
     unstable: Counter[TopicPartition] = field(default_factory=Counter)
-    _gathering_ms: int | None = None  # of the first rebalance: how much longer it may wait for more
-    _has_new: bool = False  # somebody came since that wait began
+    _gathering_ms: int | None = None  # of the first rebalance: how much longer it may wait for new members
+    _has_new: bool = False  # a member joined since that wait began
 
     def __post_init__(self) -> None:
         self.members = Members(self.usage)
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing left to be kept of it."""
+        """Whether nothing is left to keep."""
         kept = self.offsets or self.pending_offsets or self.unstable or self.pending
         return self.state is GroupState.EMPTY and not kept
 
     # ---- joining
 
     def join(self, caller: Caller, request: JoinGroupRequest, now: Moment) -> list[Effect]:
-        """Answer a JoinGroup, at once or when the rebalance is complete that it begins or takes part in."""
+        """Answer a JoinGroup, immediately or when its rebalance is complete."""
         member_id = request.member_id
         if not self._has_room(member_id):
             gone = self.remove(member_id, now) if member_id in self.members else []
@@ -106,7 +104,7 @@ class Group:
         if self.state is GroupState.EMPTY:
             return True
         known = self.members.get(member_id)
-        if self.state is GroupState.PREPARING_REBALANCE:  # who comes first
+        if self.state is GroupState.PREPARING_REBALANCE:  # for the first member to join
             joining = sum(each.joining is not None for each in self.members.values())
             return (known is not None and known.joining is not None) or joining < self.config.max_size
         return known is not None or len(self.members) < self.config.max_size
@@ -137,7 +135,7 @@ class Group:
         return self._prepare(now)
 
     def admit(self, member: Member, until_ms: int) -> None:
-        """Take a member in, who is to be heard of before `until_ms`."""
+        """Add a member, which must send its next request before `until_ms`."""
         self.members.admit(member)
         self.deadlines.set(GroupDeadline(self.group_id, "session", member.member_id), until_ms)
 
@@ -147,16 +145,17 @@ class Group:
         match self.state:
             case GroupState.EMPTY | GroupState.DEAD:
                 return [refused_join(caller, member.member_id, ErrorCode.UNKNOWN_MEMBER_ID)]
-            case GroupState.COMPLETING_REBALANCE if unchanged:  # the answer to its first request was lost
+            case GroupState.COMPLETING_REBALANCE if unchanged:  # the response to its first request was lost
                 return [_joined(self, caller, member)]
-            case GroupState.STABLE if unchanged and not is_leader:  # the leader asks for a rebalance that way
+            case GroupState.STABLE if unchanged and not is_leader:  # by joining, the leader asks for a rebalance
                 return [_joined(self, caller, member)]
-        before = _fenced_join(member, ErrorCode.REBALANCE_IN_PROGRESS)  # it asked before, and no longer listens
+        # its earlier request, whose connection is no longer used
+        before = _fenced_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         self.members.revise(member, caller, request)
         return [*before, *self._prepare(now)]
 
     def _replace_static(self, caller: Caller, member_id: str, request: JoinGroupRequest, now: Moment) -> list[Effect]:
-        """Let an instance that came back, under a new id, take the place it had."""
+        """Let an instance that returned under a new member id replace its former member."""
         instance = request.group_instance_id
         assert instance is not None
         before = self.members.static[instance]
@@ -174,13 +173,13 @@ class Group:
         self.touch(member, now)
         if self.state is not GroupState.STABLE or self.members.vote() != self.protocol:
             return [*effects, *self._prepare(now)]
-        member.joining = None  # what else it may have changed waits for the next rebalance, as in Kafka
+        member.joining = None  # other changes of it wait for the next rebalance, as in Kafka
         return [*effects, self.store(now, AnswerReplacement(caller, self.group_id, member_id, told_leader))]
 
     # ---- rebalancing
 
     def _prepare(self, now: Moment) -> list[Effect]:
-        """Have all members join, unless that is under way."""
+        """Begin a rebalance, unless one is in progress."""
         if self.state is GroupState.PREPARING_REBALANCE:
             return []
         effects: list[Effect] = []
@@ -198,7 +197,7 @@ class Group:
         return effects
 
     def joins_due(self, now: Moment) -> list[Effect]:
-        """Go on without those that have not joined; the first rebalance waits on while new members keep coming."""
+        """Continue without members that have not joined; the first rebalance goes on while new members arrive."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return []
         if self._gathering_ms and self._has_new:
@@ -218,7 +217,7 @@ class Group:
         return self._complete(now) if joined and not self.pending else []
 
     def _complete(self, now: Moment) -> list[Effect]:
-        """Begin the next generation with those that have joined, and static members that may come back."""
+        """Begin the next generation with the members that have joined, and static members that may return."""
         for member in list(self.members.values()):
             if member.joining is None and member.instance_id is None:
                 self._drop(member)
@@ -256,7 +255,7 @@ class Group:
     # ---- the assignment
 
     def sync(self, caller: Caller, request: SyncGroupRequest, now: Moment) -> list[Effect]:
-        """Answer a SyncGroup: when the leader's has come and is stored, or at once."""
+        """Answer a SyncGroup: when the leader's assignment has arrived and is stored, or immediately."""
         code = self.members.fault(request.member_id, request.group_instance_id)
         if not code and request.generation_id != self.generation:
             code = ErrorCode.ILLEGAL_GENERATION
@@ -293,7 +292,7 @@ class Group:
         return [self.store(now, then, assignments)]
 
     def assignment_stored(self, then: AssignMembers, code: ErrorCode, now: Moment) -> list[Effect]:
-        """Let the members have their assignments, unless the group has gone on meanwhile."""
+        """Give the members their assignments, unless the group has changed meanwhile."""
         is_current = (self.generation, self.leader) == (then.generation, then.leader)
         if self.state is not GroupState.COMPLETING_REBALANCE or not is_current:
             return []
@@ -307,7 +306,7 @@ class Group:
         return self._answer_syncs(ErrorCode.NONE, now)
 
     def _answer_syncs(self, code: ErrorCode, now: Moment) -> list[Effect]:
-        """Answer all that wait for their assignment; with a `code`, nobody has one."""
+        """Answer all pending SyncGroups; with a `code`, there are no assignments."""
         effects: list[Effect] = []
         for member in self.members.values():
             if code:
@@ -320,7 +319,7 @@ class Group:
         return effects
 
     def syncs_due(self, now: Moment) -> list[Effect]:
-        """Go on without the members that have joined this generation and did not ask for their assignment."""
+        """Continue without the members that joined this generation and sent no SyncGroup."""
         effects: list[Effect] = []
         for member_id in list(self.unsynced):
             effects += self._drop(self.members[member_id])
@@ -329,7 +328,7 @@ class Group:
     # ---- staying and leaving
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
-        """Answer a heartbeat. Who is still to join again must not be expired for that."""
+        """Answer a heartbeat. It extends the session even of a member that has not rejoined yet."""
         code = self.members.fault(member_id, instance_id)
         if code or generation != self.generation:
             return code or ErrorCode.ILLEGAL_GENERATION
@@ -337,13 +336,13 @@ class Group:
         return HEARTBEAT_REPLY[self.state]
 
     def touch(self, member: Member, now: Moment) -> None:
-        """Let a member's session begin anew."""
+        """Restart a member's session timeout."""
         self.deadlines.set(
             GroupDeadline(self.group_id, "session", member.member_id), now.monotonic_ms + member.session_timeout_ms
         )
 
     def leave(self, member_id: str, instance_id: str | None, now: Moment) -> tuple[ErrorCode, list[Effect]]:
-        """Let a member go, by its id, or, where that is empty, by that of its instance."""
+        """Remove a member by its member id or, if that is empty, by its instance id."""
         if not member_id:
             member_id = self.members.static.get(instance_id or "", "")
             code = ErrorCode.NONE if member_id else ErrorCode.UNKNOWN_MEMBER_ID
@@ -354,7 +353,7 @@ class Group:
         return (code, []) if code else (code, self.remove(member_id, now))
 
     def session_due(self, member_id: str, now: Moment) -> list[Effect]:
-        """Let a member go that has not been heard of, unless it is we who let it wait."""
+        """Remove a member whose session has expired, unless it is waiting for our response."""
         member = self.members.get(member_id)
         if member is None:
             return []
@@ -362,7 +361,7 @@ class Group:
         return [] if waits and not member.is_new else self.remove(member_id, now)
 
     def pending_due(self, member_id: str, now: Moment) -> list[Effect]:
-        """Forget one that was given its id and has not come back with it."""
+        """Remove a pending member id that was not used."""
         self._forget_pending(member_id)
         return self._complete_if_all_joined(now)
 
@@ -373,7 +372,7 @@ class Group:
         self.deadlines.cancel(GroupDeadline(self.group_id, "pending", member_id))
 
     def remove(self, member_id: str, now: Moment) -> list[Effect]:
-        """Let a member go, and the others join again."""
+        """Remove a member, and begin a rebalance."""
         effects = self._drop(self.members[member_id])
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
             effects += self._prepare(now)
@@ -389,7 +388,7 @@ class Group:
         return effects
 
     def dismiss(self, code: ErrorCode) -> list[Effect]:
-        """Answer all that wait: this broker does not coordinate the group any more."""
+        """Answer all waiting requests, because this broker no longer coordinates the group."""
         effects: list[Effect] = []
         for member in self.members.values():
             effects += _fenced_join(member, code) + _fenced_sync(member, code)
@@ -401,7 +400,7 @@ class Group:
         return effects
 
     def bury(self, code: ErrorCode) -> list[Effect]:
-        """End the group, so that what is still being stored of it changes nothing; answer all that wait."""
+        """End the group, so that pending appends have no effect on it; answer all waiting requests."""
         effects = self.dismiss(code)
         self.usage.used -= sum(each.weight for each in self.members.values())
         self._move(GroupState.DEAD, self.state_since_ms)
@@ -415,14 +414,14 @@ class Group:
         then: AfterStore | None = None,
         assignments: dict[str, bytes] | None = None,
     ) -> StoreRecords:
-        """Return the effect that stores the group, with the assignments given or those that it has."""
+        """Return the effect that stores the group, with the given or the current assignments."""
         key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
         value = _stored_value(self, now.date_ms, assignments) if keeps else None
         return StoreRecords(self.partition, self.term, ((key.to_bytes(), value),), then, is_group=True)
 
 
 def _stored_value(group: Group, date_ms: int, assignments: dict[str, bytes] | None) -> GroupMetadataValue:
-    """Return what is stored of a group."""
+    """Return the stored value of a group."""
     members = group.members.stored(group.protocol or "", assignments)
     since = group.state_since_ms if group.state_since_ms >= 0 else date_ms
     version = group.config.stored.group_value
@@ -439,7 +438,7 @@ def _is_supported(group: Group, request: JoinGroupRequest) -> bool:
 
 
 def _joined(group: Group, caller: Caller, member: Member) -> Reply:
-    """Tell a member of the present generation; the leader of all members, too."""
+    """Answer a member of the current generation; the leader also gets all members."""
     assert group.protocol is not None
     response = JoinGroupResponse(
         generation_id=group.generation,
@@ -453,7 +452,7 @@ def _joined(group: Group, caller: Caller, member: Member) -> Reply:
 
 
 def replacement_stored(group: Group, then: AnswerReplacement, code: ErrorCode) -> Reply:
-    """Answer the JoinGroup of an instance that came back while the group was stable, and is a member unless `code`."""
+    """Answer the JoinGroup of an instance that returned while the group was stable; it is a member unless `code`."""
     member = group.members.get(then.member_id)
     if code or member is None:
         return refused_join(then.caller, "", code or ErrorCode.UNKNOWN_MEMBER_ID)
@@ -462,7 +461,7 @@ def replacement_stored(group: Group, then: AnswerReplacement, code: ErrorCode) -
     assert isinstance(response, JoinGroupResponse)
     if then.caller.version >= SKIPS_ASSIGNMENT:
         response.skip_assignment = group.leader == then.member_id
-    else:  # with the old leader's id it does not take itself for the leader, and assigns nothing
+    else:  # with the old leader's id it does not consider itself the leader, and assigns nothing
         response.leader, response.members = then.told_leader, []
     return answer
 
@@ -475,7 +474,7 @@ def _assigned(group: Group, caller: Caller, member: Member) -> Reply:
 
 
 def refused_join(caller: Caller, member_id: str, code: ErrorCode) -> Reply:
-    """Return the answer to a JoinGroup that does not become a member's."""
+    """Return the response to a refused JoinGroup."""
     none = None if caller.version >= NULLABLE_PROTOCOL else ""
     return Reply(caller, JoinGroupResponse(error_code=code, protocol_name=none, member_id=member_id))
 

@@ -1,8 +1,8 @@
-"""Records of the newer group protocols in `__consumer_offsets`: consumer groups of KIP-848, share groups of KIP-932,
-groups of Kafka Streams (KIP-1071).
+"""Decode records of the newer group protocols in `__consumer_offsets`: KIP-848, share groups (KIP-932) and Kafka
+Streams groups (KIP-1071).
 
-Their keys and values are the generated classes of `magicbyte.protocol.stored`, by the type of the key; values have
-version 0, which is flexible. Share groups are read as Kafka 4.1 and later write them.
+Keys and values are generated classes of `magicbyte.protocol.stored`, by the type of the key; values have version 0,
+which is flexible. Share groups are read as Kafka 4.1 and later write them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from magicbyte.protocol.message import Message
 
 
 class LaterRecord(NamedTuple):
-    """One type of record: Kafka's name for it, and the tagged fields of its value, left out while default."""
+    """One type of record: Kafka's name for it, and the tagged fields of its value, which are omitted if default."""
 
     name: str
     tagged: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ RECORDS: Final = {
 
 
 def read_later(kind: type[Message], data: bytes, version: int, tagged: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the fields of a key or value, named and shown as Kafka's tools do. Raises CorruptRecordError."""
+    """Return the fields of a key or value, in the form of Kafka's tools. Raises CorruptRecordError."""
     return _shown(read_stored(kind, data, version), tagged)
 
 

@@ -1,7 +1,7 @@
-"""What a partition of `__consumer_offsets` says of its groups: of each key the last record counts.
+"""Load the groups of a partition of `__consumer_offsets`: the last record of each key counts.
 
-Offsets that were committed in a transaction count from its marker on. A long log has few keys: records are kept as they
-are until all is read, and only those that count are decoded. Source: Kafka's GroupMetadataManager (3.9).
+Offsets committed in a transaction count from its marker on. A long log has few keys: records are kept undecoded until
+all is read, and only the last ones are decoded. Source: Kafka's GroupMetadataManager (3.9).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _OPTIONS = DecodeOptions(headers=False)
 class LoadedPartition:
     """The groups of a partition, and the offsets of all of them.
 
-    `pending`: offsets of transactions that have not ended, by group, as `Group.pending_offsets`. `passed_over` counts
-    records that are not known here, such as those of the newer group protocols.
+    `pending`: offsets of open transactions, by group, as `Group.pending_offsets`. `passed_over` counts records of
+    unknown types, such as those of the newer group protocols.
     """
 
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
@@ -46,23 +46,23 @@ class LoadedPartition:
 
 
 class _Record(NamedTuple):
-    """A record as it lies in the log: its offset there, and its value."""
+    """A record of the log: its offset and its value."""
 
     offset: int
     value: bytes | None
 
 
 class Loading:
-    """Reads the log of a partition, piece by piece."""
+    """Read the log of a partition, piece by piece."""
 
     def __init__(self) -> None:
         self._last: dict[bytes, _Record] = {}
-        self._open: dict[int, dict[bytes, _Record]] = {}  # by producer
+        self._open: dict[int, dict[bytes, _Record]] = {}  # of open transactions, by producer
 
     def read(self, data: memoryview) -> int:
-        """Take in the whole entries of `data`, which follow those that were read before.
+        """Read the whole entries of `data`, which follow those read before.
 
-        Return their last offset, -1 where there are none. Raises CorruptRecordError.
+        Return their last offset, -1 if there are none. Raises CorruptRecordError.
         """
         table = scan(data)
         for special, rows in groupby(range(len(table)), key=_specials(table).__contains__):
@@ -89,12 +89,12 @@ class Loading:
             return
         for key, record in self._open.pop(batch.producer_id, {}).items():
             before = self._last.get(key)
-            later = before is None or before.offset < record.offset  # else it was committed again meanwhile
+            later = before is None or before.offset < record.offset  # otherwise it was committed again meanwhile
             if marker.type == ControlType.COMMIT and later:
                 self._last[key] = record
 
     def finish(self) -> LoadedPartition:
-        """Return what all that was read says. Raises CorruptRecordError."""
+        """Return the state after all that was read. Raises CorruptRecordError."""
         found = LoadedPartition()
         _take(found, self._last)
         opened = [
@@ -113,7 +113,7 @@ class Loading:
 
 
 def _specials(table: BatchTable) -> frozenset[int]:
-    """Return the rows of batches that belong to transactions, or end them."""
+    """Return the rows of transactional batches and of markers."""
     bits = TRANSACTIONAL_BIT | CONTROL_BIT
     return frozenset(row for row in range(len(table)) if table.attributes[row] & bits and table.magic[row] == 2)
 
@@ -133,7 +133,7 @@ def _records(table: BatchTable, rows: Iterable[int]) -> Iterator[tuple[bytes, _R
 
 
 def _take(found: LoadedPartition, records: dict[bytes, _Record]) -> None:
-    """Decode records, the earlier ones first: keys of different versions may mean the same."""
+    """Decode records in the order of their offsets: keys of different versions may mean the same."""
     for raw, record in sorted(records.items(), key=lambda each: each[1].offset):
         key = decode_key(raw)
         counts = isinstance(key, (OffsetCommitKey, GroupMetadataKey))

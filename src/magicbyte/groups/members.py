@@ -1,4 +1,4 @@
-"""The members of a group: what they support, what they are assigned, and which instances they are."""
+"""The members of a group: their protocols, assignments and instance ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True)
 class Member:
-    """A member. Times in ms. `joining` and `syncing` wait for an answer.
+    """A member. Times in ms. `joining` and `syncing` are requests waiting for a response.
 
     `protocols`: names and metadata, in order of preference.
     """
@@ -38,21 +38,21 @@ class Member:
 
     @property
     def names(self) -> set[str]:
-        """The protocols that it knows."""
+        """The names of its protocols."""
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str) -> bytes:
-        """Return what it sent for a protocol."""
+        """Return its metadata for a protocol."""
         return dict(self.protocols)[protocol]
 
     @property
     def weight(self) -> int:
-        """The bytes that are counted for it."""
+        """The bytes that count towards the limit."""
         return weight(self.protocols, self.client_id, self.instance_id) + len(self.assignment)
 
 
 class Members(dict[str, Member]):
-    """Members by id. Change them by these methods alone: `usage` and the supported protocols are counted along.
+    """Members by id. They must be changed by these methods alone, which also update `usage` and supported protocols.
 
     `static`: member ids by `group.instance.id`.
     """
@@ -61,7 +61,7 @@ class Members(dict[str, Member]):
         super().__init__()
         self.usage = usage
         self.static: dict[str, str] = {}
-        self._support = Counter[str]()  # how many members know a protocol
+        self._support = Counter[str]()  # how many members support a protocol
 
     def admit(self, member: Member) -> None:
         """Add a member."""
@@ -76,12 +76,12 @@ class Members(dict[str, Member]):
         del self[member.member_id]
         self.usage.used -= member.weight
         self._support.subtract(member.names)
-        self._support += Counter()  # without those that nobody knows any more
+        self._support += Counter()  # drops protocols with a count of 0
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give the member of an instance that came back its new id."""
+        """Give the member of an instance that returned its new id."""
         assert member.instance_id is not None
         del self[member.member_id]
         member.member_id = member_id
@@ -89,7 +89,7 @@ class Members(dict[str, Member]):
         self.static[member.instance_id] = member_id
 
     def revise(self, member: Member, caller: Caller, request: JoinGroupRequest) -> None:
-        """Take over what a member says in a JoinGroup, which waits for the end of the rebalance from now on."""
+        """Apply a member's JoinGroup, which waits for the end of the rebalance from now on."""
         timeout = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = timeout if caller.version >= 1 else request.session_timeout_ms
@@ -106,7 +106,7 @@ class Members(dict[str, Member]):
         member.assignment = assignment
 
     def fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return what is wrong with who says so: NONE for a member, under its own instance id."""
+        """Return the error for a request by this member and instance id: NONE for a known member."""
         if instance_id is not None and self.static.get(instance_id) not in (None, member_id):
             return ErrorCode.FENCED_INSTANCE_ID
         known = member_id in self and (instance_id is None or instance_id in self.static)
@@ -115,7 +115,7 @@ class Members(dict[str, Member]):
     # ---- protocols
 
     def support(self, protocols: Iterable[str]) -> bool:
-        """Whether all members know one of these protocols."""
+        """Return whether all members support one of these protocols."""
         return not self._common().isdisjoint(protocols)
 
     def _common(self) -> set[str]:
@@ -123,28 +123,28 @@ class Members(dict[str, Member]):
         return {name for name, count in self._support.items() if count == len(self)}
 
     def vote(self) -> str:
-        """Return the protocol that most members like best of those that all support."""
+        """Return the protocol that most members prefer among those that all support."""
         common = self._common()
         votes = Counter(next(name for name, _ in each.protocols if name in common) for each in self.values())
         return votes.most_common(1)[0][0]
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of any member."""
         return max((each.rebalance_timeout_ms for each in self.values()), default=0)
 
     def topics(self, protocol: str) -> set[str] | None:
-        """Return the topics that members of a group of consumers ask for; None where that is not known."""
+        """Return the topics to which members of a consumer group subscribe; None if unknown."""
         try:
             found = [Subscription.parse(each.metadata(protocol)).topics for each in self.values()]
         except CorruptRecordError:
             return None
         return {topic for topics in found for topic in topics}
 
-    # ---- what others are told of them
+    # ---- output
 
     def for_leader(self, protocol: str) -> list[JoinGroupResponseMember]:
-        """Return what the leader is told of all members, to assign to them."""
+        """Return the members as the leader's JoinGroup response lists them."""
         return [
             JoinGroupResponseMember(
                 member_id=each.member_id, group_instance_id=each.instance_id, metadata=each.metadata(protocol)
@@ -153,7 +153,7 @@ class Members(dict[str, Member]):
         ]
 
     def stored(self, protocol: str, assignments: Mapping[str, bytes] | None) -> list[StoredMember]:
-        """Return what is stored of all members, with the assignments given or those that they have."""
+        """Return the stored form of all members, with the given or the current assignments."""
         return [
             StoredMember(
                 member_id=each.member_id,
@@ -170,10 +170,10 @@ class Members(dict[str, Member]):
 
 
 def weight_of(caller: Caller, request: JoinGroupRequest) -> int:
-    """Return the bytes that would be counted for a member that joins so."""
+    """Return the bytes that a joining member would count."""
     return weight(protocols_of(request), caller.client_id, request.group_instance_id)
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """Return the protocols of a JoinGroup, with what a member says for each."""
+    """Return the protocols of a JoinGroup, with the member's metadata for each."""
     return tuple((each.name, each.metadata) for each in request.protocols)

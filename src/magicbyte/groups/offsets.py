@@ -1,7 +1,7 @@
-"""Committed offsets: the requests that store, tell and delete them, answered as those of the coordinator itself.
+"""Committed offsets: commit, fetch and delete them, for the coordinator.
 
-Those of a transaction count from its COMMIT marker on. Until it ends they are pending, and whoever asks for stable
-offsets is told to ask again.
+Offsets of a transaction count from its COMMIT marker on. Until it ends they are pending, and a client that requires
+stable offsets is told to retry.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
     from magicbyte.groups.table import GroupTable
 
 UNKNOWN_OFFSET: Final = -1
-MANY_GROUPS: Final = 8  # version of OffsetFetch from which on it asks for several groups
-LOADING_CODE: Final = 2  # version of TxnOffsetCommit from which on COORDINATOR_LOAD_IN_PROGRESS is known
+MANY_GROUPS: Final = 8  # version of OffsetFetch from which it has several groups
+LOADING_CODE: Final = 2  # version of TxnOffsetCommit from which COORDINATOR_LOAD_IN_PROGRESS is known
 C = TypeVar("C", offset_commit.OffsetCommitRequestPartition, TxnOffsetCommitRequestPartition)
 
 _Commit: TypeAlias = offset_commit.OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
-GROUP_CODE: Final = 2  # version of OffsetFetch from which on a group has a code of its own
+GROUP_CODE: Final = 2  # version of OffsetFetch from which each group has a code
 
 
 def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommitRequest, now: Moment) -> list[Effect]:
-    """Store offsets, of a member or of whoever assigns partitions to itself; answer when they are stored.
+    """Store offsets of a member, or of a client that assigns partitions itself; answer when they are stored.
 
-    Version 0, which goes to ZooKeeper, is not answered here.
+    Version 0, which stores offsets in ZooKeeper, is not handled here.
     """
     group = table.groups.get(request.group_id)
     code = table.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
@@ -70,12 +70,12 @@ def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommi
 
 
 def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Reply:
-    """Let a group have the offsets that were appended, and answer; nothing has changed if the append failed."""
+    """Apply the offsets that were appended, and answer; after a failed append nothing has changed."""
     group = table.groups.get(then.group_id)
     if group is not None and then.producer_id is not None:
         group.unstable -= Counter(place for place, _ in then.offsets)
     if not code and not table.status(then.group_id, may_be_empty=True):
-        group = table.group_of(then.group_id)  # one that was deleted meanwhile is there again, as the log says
+        group = table.group_of(then.group_id)  # a group that was deleted meanwhile exists again, as in the log
         if then.producer_id is not None:
             table.is_transacting(group, then.producer_id)
         for place, value in then.offsets:
@@ -83,7 +83,7 @@ def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Reply:
                 _count(group, place, value)
             else:
                 pending = group.pending_offsets.setdefault(place, {})
-                pending.pop(then.producer_id, None)  # its place in the order is that of the last record
+                pending.pop(then.producer_id, None)  # reinserted, because its order is that of its last record
                 pending[then.producer_id] = value
     code = OFFSETS_NOT_STORED.get(code, code)
     answer = _commit_answer if then.producer_id is None else _transactional_answer
@@ -91,9 +91,9 @@ def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Reply:
 
 
 def _count(group: Group, place: TopicPartition, value: OffsetCommitValue, before: int | None = None) -> None:
-    """Let an offset be the committed one: pending ones that were appended earlier do not count any more.
+    """Set a committed offset, which supersedes pending ones that were appended earlier.
 
-    `before`: the producer whose own was pending until now; None: it was appended just now.
+    `before`: the producer whose offset was pending until now; None: it was appended just now.
     """
     group.offsets[place] = value
     pending = group.pending_offsets.get(place, {})
@@ -104,9 +104,9 @@ def _count(group: Group, place: TopicPartition, value: OffsetCommitValue, before
 
 
 def end_transaction(table: GroupTable, ticket: Hashable, partition: int, marker: Marker) -> list[Effect]:
-    """Have a marker appended that ends a transaction in a partition, and told what became of it.
+    """Append a marker that ends a transaction in a partition, and report its outcome.
 
-    Who does not know the groups of the partition cannot say which of their offsets count now: it is to be asked again.
+    Without the groups of the partition it is unknown which offsets become valid: the caller must retry.
     """
     if table.closed or not table.terms.is_active(partition):
         return [Tell(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
@@ -115,11 +115,11 @@ def end_transaction(table: GroupTable, ticket: Hashable, partition: int, marker:
 
 
 def ended(table: GroupTable, then: EndTransaction, partition: int, code: ErrorCode) -> list[Effect]:
-    """Let the offsets count that a producer has committed to the groups of a partition, or forget them."""
+    """Apply or discard the offsets that a producer has committed to the groups of a partition."""
     names = set() if code else table.transacting.pop((partition, then.producer_id), set())
     for group in [found for name in sorted(names) if (found := table.groups.get(name)) is not None]:
         for place, pending in list(group.pending_offsets.items()):
-            if then.producer_id not in pending:  # of a later group with the name, or a place that was forgotten
+            if then.producer_id not in pending:  # it belongs to a later group of that name, or its offsets were deleted
                 continue
             value = pending[then.producer_id]
             if then.commits and value is not None:
@@ -133,7 +133,7 @@ def ended(table: GroupTable, then: EndTransaction, partition: int, code: ErrorCo
 def commit_in_transaction(
     table: GroupTable, caller: Caller, request: TxnOffsetCommitRequest, now: Moment
 ) -> list[Effect]:
-    """Store offsets as part of a transaction; answer when they are stored. They count when the transaction commits."""
+    """Store offsets as part of a transaction; answer when they are stored. They count when it commits."""
     group, code = table.groups.get(request.group_id), _known_in(caller.version, table.status(request.group_id))
     code = code or _transactional_refusal(group, request)
     taken, topics = _taken(
@@ -150,7 +150,7 @@ def commit_in_transaction(
 
 
 def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Say why a consumer's offsets are not taken. One that says nothing of itself is not looked at (KIP-447)."""
+    """Return why a consumer's offsets are refused. Requests without member data are not checked (KIP-447)."""
     member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
     if not member_id and instance_id is None and generation < 0:
         return ErrorCode.NONE
@@ -163,14 +163,14 @@ def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest)
 
 
 def _known_in(version: int, code: ErrorCode) -> ErrorCode:
-    """Return the code as a version of TxnOffsetCommit has it: early producers end for a coordinator that loads."""
+    """Return the code for a version of TxnOffsetCommit: early producers fail on COORDINATOR_LOAD_IN_PROGRESS."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_CODE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
 
 
 def refused_in_transaction(request: TxnOffsetCommitRequest, version: int, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """Return the answer to offsets none of which is taken, in a version of the request."""
+    """Return the response that refuses all offsets, in a version of the request."""
     code = _known_in(version, code)
     topics = [
         (topic.name, tuple((each.partition_index, code) for each in topic.partitions)) for topic in request.topics
@@ -227,7 +227,7 @@ def _taken(
     code: ErrorCode,
     value: Callable[[C], OffsetCommitValue],
 ) -> tuple[list[tuple[TopicPartition, OffsetCommitValue]], list[TopicCodes]]:
-    """Return the offsets to store and the code of every partition: `code` for all, or why its own offset is refused."""
+    """Return the offsets to store and the code of every partition: `code` for all, or the error of its offset."""
     taken, answers = list[tuple[TopicPartition, OffsetCommitValue]](), list[TopicCodes]()
     for topic, partitions in topics:
         codes = list[PartitionCode]()
@@ -277,7 +277,7 @@ def _made(table: GroupTable, partition: _Commit, committed_ms: int) -> OffsetCom
 
 
 def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment) -> list[Effect]:
-    """Tell committed offsets: of one group, or of several from version 8 on. Version 0 is not answered here."""
+    """Return committed offsets: of one group, or of several from version 8 on. Version 0 is not handled here."""
     if caller.version >= MANY_GROUPS:
         groups = [_fetched(table, caller, each.group_id, each.topics, request) for each in request.groups]
         return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
@@ -331,7 +331,7 @@ def _fetched(
 def delete_offsets(
     table: GroupTable, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now: Moment
 ) -> list[Effect]:
-    """Answer an OffsetDelete: offsets of topics that the group reads just now stay."""
+    """Answer an OffsetDelete. Offsets of topics to which the group is subscribed are kept."""
     group = table.groups.get(request.group_id)
     code = table.status(request.group_id)
     subscribed: set[str] | None = set()
@@ -360,7 +360,7 @@ def delete_offsets(
 
 
 def deleted(then: AnswerOffsetDelete, code: ErrorCode) -> Reply:
-    """Answer an OffsetDelete when its tombstones are appended, or not."""
+    """Answer an OffsetDelete after the append of its tombstones."""
     topics = [
         offset_delete.OffsetDeleteResponseTopic(
             name=topic,
@@ -410,9 +410,9 @@ def _fetched_partition(
 
 
 def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
-    """Yield the offsets that have been kept long enough: of topics that nobody reads, in a group without members.
+    """Yield expired offsets: of topics without subscribers, or in a group without members.
 
-    That time begins when the group becomes empty (KIP-211), unless an offset has one of its own.
+    Their retention begins when the group becomes empty (KIP-211), unless an offset has its own expiration time.
     """
     read: set[str] | None = None
     if group.state is GroupState.STABLE:
@@ -432,7 +432,7 @@ def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
 
 
 def subscribed_topics(group: Group) -> set[str] | None:
-    """Return the topics that members of a group of consumers ask for; None where that is not known."""
+    """Return the topics to which members of a consumer group subscribe; None if unknown."""
     if group.protocol_type != CONSUMER or group.protocol is None or not group.members:
         return None
     return group.members.topics(group.protocol)

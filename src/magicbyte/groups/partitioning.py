@@ -1,4 +1,4 @@
-"""Which partition a group, or a transactional id, belongs to, and with it which broker coordinates it."""
+"""The partition of a group or transactional id, which determines its coordinator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOWEST: Final = -(1 << 31)
 
 
 def java_hash(text: str) -> int:
-    """Return what Java's String.hashCode does: an int32 over the units of UTF-16."""
+    """Return the result of Java's String.hashCode: an int32 over UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
     found = 0
     for (unit,) in struct.iter_unpack(">H", units):
@@ -22,7 +22,7 @@ def java_hash(text: str) -> int:
 def partition_for(name: str, partitions: int) -> int:
     """Return the partition of a group or transactional id.
 
-    Kafka takes the absolute value of the hash, 0 for the int32 that has none.
+    Kafka takes the absolute value of the hash, and 0 for the int32 without one.
     """
     found = java_hash(name)
     return 0 if found == _LOWEST else abs(found) % partitions

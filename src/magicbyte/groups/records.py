@@ -1,7 +1,7 @@
-"""The records of `__consumer_offsets`: committed offsets and what is known of each group.
+"""The records of `__consumer_offsets`: committed offsets and group metadata.
 
-`decode_key` first: it says what the value is. Versions and types that are not known are given back as such, with their
-bytes: a log may come from a later broker. What they hold on the disk: `magicbyte.protocol.stored`.
+`decode_key` comes first: the key determines the type of the value. Unknown versions and types are returned as such,
+with their bytes, because a log may come from a later broker. The stored forms: `magicbyte.protocol.stored`.
 """
 
 import base64
@@ -19,38 +19,38 @@ from magicbyte.wire.reader import Reader
 
 OFFSET_KEYS = (0, 1)  # both mean a committed offset
 GROUP_KEY = 2
-LAST_KNOWN = 4  # of both values
-_MEMBER_BYTES = 100  # of its ids and times
-CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments are known
+LAST_KNOWN = 4  # of both kinds of values
+_MEMBER_BYTES = 100  # estimate for its ids and times
+CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments can be decoded
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownKey:
-    """A key of a type that is not known; `data` is all of it."""
+    """A key of an unknown type; `data` is all of it."""
 
     version: int
     data: bytes
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools print it."""
+        """Return the JSON form of Kafka's tools."""
         return {"type": str(self.version), "data": "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownValue:
-    """A value of a version, or of a record type, that is not known; `data` is all of it."""
+    """A value of an unknown version or record type; `data` is all of it."""
 
     version: int
     data: bytes
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools print it."""
+        """Return the JSON form of Kafka's tools."""
         return {"version": str(self.version), "data": "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitKey:
-    """The value is an offset that `group` committed."""
+    """The key of an offset that `group` committed."""
 
     version: int  # 0 or 1
     group: str
@@ -58,41 +58,41 @@ class OffsetCommitKey:
     partition: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools print it."""
+        """Return the JSON form of Kafka's tools."""
         data = {"group": self.group, "topic": self.topic, "partition": self.partition}
         return {"type": str(self.version), "data": data}
 
     def to_bytes(self) -> bytes:
-        """Return the key of a record. Raises ProtocolError for names that are too long."""
+        """Return the encoded key. Raises ProtocolError for names that are too long."""
         key = offset_commit.OffsetCommitKey(group=self.group, topic=self.topic, partition=self.partition)
         return write_stored(key, self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadataKey:
-    """The value is what the coordinator knows of `group`."""
+    """The key of the metadata of `group`."""
 
     group: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools print it."""
+        """Return the JSON form of Kafka's tools."""
         return {"type": str(GROUP_KEY), "data": {"group": self.group}}
 
     def to_bytes(self) -> bytes:
-        """Return the key of a record. Raises ProtocolError for a name that is too long."""
+        """Return the encoded key. Raises ProtocolError for a name that is too long."""
         return write_stored(group_metadata.GroupMetadataKey(group=self.group), GROUP_KEY)
 
 
 @dataclass(frozen=True, slots=True)
 class LaterGroupKey:
-    """A key of the newer group protocols. `name` is Kafka's for the record, `fields` are by Kafka's names."""
+    """A key of the newer group protocols. `name` is Kafka's name of the record; `fields` have Kafka's names."""
 
     version: int
     name: str
     fields: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools print it."""
+        """Return the JSON form of Kafka's tools."""
         return {"type": str(self.version), "data": self.fields}
 
 
@@ -104,13 +104,13 @@ class LaterGroupValue:
     fields: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools print it."""
+        """Return the JSON form of Kafka's tools."""
         return {"version": str(self.version), "data": self.fields}
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitValue:
-    """A committed offset. What its version does not hold is -1 or None."""
+    """A committed offset. Fields that its version does not have are -1 or None."""
 
     version: int
     offset: int
@@ -118,10 +118,10 @@ class OffsetCommitValue:
     metadata: str
     commit_timestamp: int  # ms
     expire_timestamp: int  # ms; version 1 only
-    topic_id: uuid.UUID | None  # version 4 on, where the broker knew it
+    topic_id: uuid.UUID | None  # version 4 on, if the broker knew it
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of this version as Kafka's tools print them."""
+        """Return the fields of this version in the JSON form of Kafka's tools."""
         data: dict[str, Any] = {"offset": self.offset}
         if self.version >= 3:
             data["leaderEpoch"] = self.leader_epoch
@@ -133,7 +133,7 @@ class OffsetCommitValue:
         return {"version": str(self.version), "data": data}
 
     def to_bytes(self) -> bytes:
-        """Return the value of a record, in its version."""
+        """Return the encoded value, in its version."""
         value = offset_commit.OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -147,7 +147,7 @@ class OffsetCommitValue:
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member of a group. `subscription` and `assignment` are its protocol's own bytes."""
+    """A member of a group. `subscription` and `assignment` are opaque bytes of its protocol."""
 
     member_id: str
     group_instance_id: str | None  # version 3 on
@@ -159,7 +159,7 @@ class StoredMember:
     assignment: bytes
 
     def to_json(self, version: int, protocol_type: str) -> dict[str, Any]:
-        """Return the fields of `version`; what a consumer's bytes hold is shown where they can be read."""
+        """Return the fields of `version`; a consumer's metadata is decoded if possible."""
         fields: dict[str, Any] = {"memberId": self.member_id}
         if version >= 3:
             fields["groupInstanceId"] = self.group_instance_id
@@ -185,7 +185,7 @@ class GroupMetadataValue:
     members: list[StoredMember]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of this version as Kafka's tools print them."""
+        """Return the fields of this version in the JSON form of Kafka's tools."""
         data: dict[str, Any] = {
             "protocolType": self.protocol_type,
             "generation": self.generation,
@@ -199,11 +199,11 @@ class GroupMetadataValue:
 
     @property
     def weight(self) -> int:
-        """About the bytes that it is encoded to, known without doing so."""
+        """The approximate encoded size in bytes."""
         return sum(_MEMBER_BYTES + len(each.subscription) + len(each.assignment) for each in self.members)
 
     def to_bytes(self) -> bytes:
-        """Return the value of a record, in its version; what that does not hold is left out."""
+        """Return the encoded value, in its version; fields that the version does not have are omitted."""
         members = [
             group_metadata.MemberMetadata(**{each.name: getattr(member, each.name) for each in fields(member)})
             for member in self.members
@@ -224,7 +224,7 @@ GroupValue: TypeAlias = OffsetCommitValue | GroupMetadataValue | LaterGroupValue
 
 
 def decode_key(data: bytes) -> GroupKey:
-    """Return what the key of a record says. Raises CorruptRecordError."""
+    """Decode a record's key. Raises CorruptRecordError."""
     reader = Reader(data)
     version = reader.int16()
     if version in OFFSET_KEYS:
@@ -239,7 +239,7 @@ def decode_key(data: bytes) -> GroupKey:
 
 
 def decode_value(key: GroupKey, data: bytes | None) -> GroupValue | None:
-    """Return what the value under `key` says, None for a tombstone. Raises CorruptRecordError."""
+    """Decode the value of `key`, None for a tombstone. Raises CorruptRecordError."""
     if data is None:
         return None
     reader = Reader(data)
@@ -292,7 +292,7 @@ def _group_metadata(data: bytes, version: int) -> GroupMetadataValue:
 
 
 def _readable(kind: type[Subscription] | type[Assignment], data: bytes, protocol_type: str) -> Any:
-    """Return `data` as JSON if it is a consumer's and sound, else in base64: a client may have sent anything."""
+    """Return a consumer's metadata as JSON if it is valid, else in base64: clients may have sent anything."""
     if protocol_type == CONSUMER:
         try:
             return kind.parse(data).to_json()

@@ -1,7 +1,4 @@
-"""The states of a group and what may happen in each, as tables. docs/internals/groups.md is drawn from them.
-
-Source: Kafka's GroupMetadata and GroupCoordinator (3.9), the classic protocol.
-"""
+"""The states of a group and the allowed transitions, as tables. docs/internals/groups.md is drawn from them."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from magicbyte.errors import ErrorCode
 
 
 class GroupState(enum.Enum):
-    """What a group is doing. The values are what DescribeGroups and ListGroups tell."""
+    """The states of a group. The values are those in DescribeGroups and ListGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -22,7 +19,7 @@ class GroupState(enum.Enum):
 
 
 class Transition(NamedTuple):
-    """From one state to another, and what brings it about."""
+    """A transition between two states, and its cause."""
 
     source: GroupState
     event: str
@@ -48,28 +45,30 @@ ALLOWED: Final = frozenset((each.source, each.target) for each in TRANSITIONS)
 HEARTBEAT_REPLY: Final = {
     GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-    GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,  # 0.9 to 0.10 said REBALANCE_IN_PROGRESS
+    GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,  # 0.9 to 0.10 responded REBALANCE_IN_PROGRESS
     GroupState.STABLE: ErrorCode.NONE,
 }
 SYNC_REPLY: Final = {
     GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
-    GroupState.COMPLETING_REBALANCE: None,  # it waits for the leader's
+    GroupState.COMPLETING_REBALANCE: None,  # it waits for the leader's assignment
     GroupState.STABLE: ErrorCode.NONE,
 }
 COMMIT_REPLY: Final = {
     GroupState.EMPTY: ErrorCode.NONE,
-    GroupState.PREPARING_REBALANCE: ErrorCode.NONE,  # what the last generation has read is still worth keeping
+    GroupState.PREPARING_REBALANCE: ErrorCode.NONE,  # offsets of the last generation are still worth storing
     GroupState.COMPLETING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
     GroupState.STABLE: ErrorCode.NONE,
 }
-"""What members of the present generation get."""
+"""The replies to members of the current generation."""
 
 LOADING_REPLY: Final = {
     "SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS,  # the member joins again, at this coordinator
-    "Heartbeat": ErrorCode.NONE,  # nothing is known against it
+    "Heartbeat": ErrorCode.NONE,  # there is no reason to expel it
 }
-"""What requests get while the groups are being loaded that do not get COORDINATOR_LOAD_IN_PROGRESS."""
+"""The replies while the groups are being loaded, for requests other than those that get
+COORDINATOR_LOAD_IN_PROGRESS.
+"""
 
 OFFSETS_NOT_STORED: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -81,7 +80,7 @@ OFFSETS_NOT_STORED: Final = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
-"""What a commit is told when the append of its records failed; other codes stay as they are."""
+"""The replies to a commit whose append failed; other codes are passed on."""
 
 GROUP_NOT_STORED: Final = {
     **OFFSETS_NOT_STORED,
@@ -90,4 +89,4 @@ GROUP_NOT_STORED: Final = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""What members are told when the append of their group's record failed."""
+"""The replies to members if the append of their group's record failed."""

@@ -1,4 +1,4 @@
-"""Generated messages in the bytes of a record, behind their version; read with the errors of records."""
+"""Encode and decode generated messages in records, where a version precedes them; errors are those of records."""
 
 from typing import TypeVar
 
@@ -7,11 +7,11 @@ from magicbyte.protocol.message import Message, Writer
 
 M = TypeVar("M", bound=Message)
 
-VERSION_BYTES = 2  # an int16 in front of the message
+VERSION_BYTES = 2  # an int16 before the message
 
 
 def read_stored(kind: type[M], data: bytes, version: int) -> M:
-    """Return the message behind the version that `data` begins with; what follows it is not looked at.
+    """Return the message after the version at the start of `data`; trailing bytes are ignored.
 
     Raises CorruptRecordError.
     """
@@ -25,7 +25,7 @@ def read_stored(kind: type[M], data: bytes, version: int) -> M:
 
 
 def write_stored(message: Message, version: int) -> bytes:
-    """Return the bytes of a record's key or value: the version, and the message in it."""
+    """Return the encoded key or value of a record: the version, and the message in it."""
     out = Writer()
     out.buffer += version.to_bytes(VERSION_BYTES, "big")
     message.write(out, version)

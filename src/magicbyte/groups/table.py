@@ -1,4 +1,4 @@
-"""The groups of a coordinator: which there are, which it serves, and what takes them away.
+"""The groups of a coordinator: look-up, status, and deletion.
 
 Functions that answer requests about offsets take this table, not the coordinator that calls them.
 """
@@ -22,8 +22,8 @@ from magicbyte.ports import TopicPartition
 class GroupTable:
     """All groups of the partitions that this broker leads.
 
-    `token` makes a text that was never made before, for member ids. `has_partition` says whether a topic has a
-    partition: offsets are committed of those alone.
+    `token` returns a unique text for member ids. `has_partition` tells whether a topic has a partition: offsets of
+    others are refused.
     """
 
     def __init__(
@@ -36,11 +36,12 @@ class GroupTable:
         self.closed = False
         self.has_partition = has_partition
         self.usage = Usage()
-        self.transacting: dict[tuple[int, int], set[str]] = {}  # by partition and producer: who has pending offsets
+        # by partition and producer: the groups with pending offsets
+        self.transacting: dict[tuple[int, int], set[str]] = {}
         self._token = token
 
     def group_of(self, group_id: str) -> Group:
-        """Return the group with this name, made if need be."""
+        """Return the group with this name, created if needed."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = self._new(group_id)
@@ -52,9 +53,9 @@ class GroupTable:
         return Group(group_id, partition, term, self.config, self.deadlines, self._token, self.usage)
 
     def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """Return why this coordinator does not serve a group: NONE if it does.
+        """Return why this coordinator does not serve a group, or NONE.
 
-        A group whose id is empty has no members, but may have offsets, which are to be seen and deleted.
+        A group with an empty id has no members, but may have offsets, which can be fetched and deleted.
         """
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
@@ -63,7 +64,7 @@ class GroupTable:
         return self.terms.refusal(self.partition_of(group_id))
 
     def partition_of(self, group_id: str) -> int:
-        """Return the partition of `__consumer_offsets` that a group is kept in."""
+        """Return the partition of `__consumer_offsets` that stores a group."""
         return partition_for(group_id, self.config.offsets_partitions)
 
     def forget(
@@ -74,9 +75,9 @@ class GroupTable:
         *,
         always: bool = False,
     ) -> list[StoreRecords]:
-        """Drop offsets of a group, and the group itself if it is idle then, or `always`.
+        """Delete offsets of a group, and the group itself if it is idle then, or `always`.
 
-        Return what stores that, and does `then` after it: nothing where there is nothing to be stored.
+        Return the effect that stores this, with `then` as its continuation; nothing if there is nothing to store.
         """
         records = list[tuple[bytes, bytes | None]]()
         for place in places:
@@ -84,12 +85,12 @@ class GroupTable:
             group.pending_offsets.pop(place, None)
             records.append((OffsetCommitKey(1, group.group_id, *place).to_bytes(), None))
         if always or group.is_idle:
-            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # nobody waits: it has no members
+            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # no request waits, because it has no members
             del self.groups[group.group_id]
-            if group.generation:  # else it was never stored
+            if group.generation:  # otherwise it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
         return [StoreRecords(group.partition, group.term, tuple(records), then)] if records else []
 
     def is_transacting(self, group: Group, producer_id: int) -> None:
-        """Note that a group has offsets that a producer's transaction has committed."""
+        """Record that a group has offsets committed in a producer's transaction."""
         self.transacting.setdefault((group.partition, producer_id), set()).add(group.group_id)

@@ -1,4 +1,4 @@
-"""The partitions of `__consumer_offsets` that a coordinator has: each in a term, which begins when it is to be led."""
+"""The coordinator's partitions of `__consumer_offsets`, each with a term that begins when the broker becomes leader."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from magicbyte.errors import ErrorCode
 
 
 class LoadState(enum.Enum):
-    """Whether the groups of a partition are known."""
+    """The state of a partition's groups."""
 
     LOADING = enum.auto()
     ACTIVE = enum.auto()
-    FAILED = enum.auto()  # its log could not be read: what it says of its groups is not known
+    FAILED = enum.auto()  # its log could not be read, so its groups are unknown
 
 
 _REFUSAL = {
@@ -26,46 +26,46 @@ _REFUSAL = {
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The term of a partition. No two terms of a coordinator have the same number."""
+    """The term of a partition. Numbers are unique within a coordinator."""
 
     number: int
     state: LoadState
 
 
 class CoordinatorTerms(dict[int, Term]):
-    """The present terms, by partition. What was begun in an earlier one can be told by its number, and is void."""
+    """The current terms, by partition. Work of an earlier term is identified by its number, and void."""
 
     def __init__(self) -> None:
         super().__init__()
         self._numbers = itertools.count()
 
     def begin(self, partition: int) -> int:
-        """Begin a term, in which the groups are to be loaded first; return its number."""
+        """Begin a term, in which the groups must be loaded first; return its number."""
         number = next(self._numbers)
         self[partition] = Term(number, LoadState.LOADING)
         return number
 
     def is_present(self, partition: int, number: int) -> bool:
-        """Whether this term of a partition lasts still."""
+        """Return whether this is the current term of a partition."""
         found = self.get(partition)
         return found is not None and found.number == number
 
     def is_loading(self, partition: int, number: int) -> bool:
-        """Whether this term of a partition lasts still, and its groups are to be loaded."""
+        """Return whether this is the current term of a partition, and its groups are still loading."""
         return self.get(partition) == Term(number, LoadState.LOADING)
 
     def is_active(self, partition: int) -> bool:
-        """Whether the groups of a partition are served."""
+        """Return whether the groups of a partition are served."""
         return self.refusal(partition) is ErrorCode.NONE
 
     def end_loading(self, partition: int, number: int, state: LoadState) -> bool:
-        """Take in what became of a load; return whether its term lasts still."""
+        """Record the outcome of a load; return whether its term is still current."""
         is_loading = self.is_loading(partition, number)
         if is_loading:
             self[partition] = Term(number, state)
         return is_loading
 
     def refusal(self, partition: int) -> ErrorCode:
-        """Return why the groups of a partition are not served, NONE if they are."""
+        """Return why the groups of a partition are not served, or NONE."""
         found = self.get(partition)
         return ErrorCode.NOT_COORDINATOR if found is None else _REFUSAL[found.state]

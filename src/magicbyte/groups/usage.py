@@ -1,4 +1,4 @@
-"""Bytes that members of all groups have sent and that are kept: their bound is `group.metadata.max.bytes`."""
+"""The bytes of metadata kept for members of all groups, bounded by `group.metadata.max.bytes`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 MEMBER_BYTES: Final = 512
-"""Memory that is counted for a member beside what it has sent."""
+"""Memory that is counted for a member besides its metadata."""
 
 
 @dataclass(slots=True)
 class Usage:
-    """Bytes in use, of all groups of a coordinator."""
+    """The bytes in use, for all groups of a coordinator."""
 
     used: int = 0
 

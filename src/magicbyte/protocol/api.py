@@ -1,4 +1,4 @@
-"""What is known of an API: its key, its versions, the headers of its frames, its request and response."""
+"""An API of Kafka: its key, versions, header versions, and its request and response classes."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ class Api:
         return self._message("Response")
 
     def is_flexible(self, version: int) -> bool:
-        """Return whether a version, which may be later than those that are known, is flexible (KIP-482)."""
+        """Return whether a version is flexible (KIP-482), also for versions later than the known ones."""
         return bool(self.flexible_versions) and version >= self.flexible_versions[0]
 
     def request_header_version(self, version: int) -> int:
-        """Return the version of the header in front of a request: 2 in flexible versions, 1 in others.
+        """Return the version of a request's header: 2 in flexible versions, 1 in others.
 
-        ControlledShutdown version 0 has version 0, without a client id.
+        ControlledShutdown version 0 has header version 0, without a client id.
         """
         if self.key == CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """Return the version of the header in front of a response: 1 in flexible versions, 0 in others.
+        """Return the version of a response's header: 1 in flexible versions, 0 in others.
 
-        ApiVersions always has version 0: who asks does not know yet what the broker speaks (KIP-511).
+        ApiVersions always has header version 0, because its client does not know the broker's versions yet (KIP-511).
         """
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS else 0
 
@@ -67,4 +67,4 @@ class Api:
         return found
 
 
-_classes: dict[tuple[str, str], type[Message]] = {}  # of which each is imported when it is first wanted
+_classes: dict[tuple[str, str], type[Message]] = {}  # each is imported at its first use

@@ -1,8 +1,8 @@
-"""A function for each form that fields of messages have on the wire.
+"""A function for each encoding of a field.
 
 Functions that read take a view of the bytes, a position in it and the field's name (for errors); they return the value
-and the position after it. `flexible` says which of two forms strings, bytes and arrays have: in flexible versions an
-unsigned varint of one more than their length stands in front of them, in others an int16 (strings) or int32.
+and the position after it. `flexible` selects the form of strings, bytes and arrays: in flexible versions they are
+prefixed with an unsigned varint, their length plus one; in others with an int16 (strings) or int32.
 
 Sources: Kafka's message generator; KIP-482 (flexible versions); KIP-625 (packed and unpacked integers).
 """
@@ -26,7 +26,7 @@ ONE_BYTE: Final = 0x80  # smaller varints take one byte
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-FEW_NUMBERS = 17  # for arrays of fewer numbers there is a Struct at hand
+FEW_NUMBERS = 17  # arrays of fewer numbers use a prepared Struct
 _NUMBERS = {code: [struct.Struct(f">{count}{code}") for count in range(FEW_NUMBERS)] for code in "?bhHiIqd"}
 
 
@@ -34,7 +34,7 @@ _NUMBERS = {code: [struct.Struct(f">{count}{code}") for count in range(FEW_NUMBE
 
 
 def read_uvarint(data: memoryview, at: int, field: str, bits: int = 32) -> tuple[int, int]:
-    """Read an unsigned varint of up to `bits` bits. Forms that are longer than needed are accepted."""
+    """Read an unsigned varint of up to `bits` bits. Overlong forms are accepted."""
     value, end, shift = data[at] & 0x7F, at + 1, 7
     while data[end - 1] >= ONE_BYTE and shift < bits:
         value |= (data[end] & 0x7F) << shift
@@ -84,7 +84,7 @@ def write_unpacked(buffer: bytearray, value: int, bits: int, field: str) -> None
 
 
 def fitting(value: int, bits: int, field: str) -> int:
-    """Return `value` if it fits into `bits` bits, with its sign: an encoding may be narrower than its field."""
+    """Return `value` if it fits into `bits` bits, with its sign: an encoding may be narrower than the field's type."""
     if not -1 << (bits - 1) <= value < 1 << (bits - 1):
         raise ProtocolError(field, expected=f"a value of {bits} bits", found=value)
     return value
@@ -105,7 +105,10 @@ def read_length(data: memoryview, at: int, flexible: bool, field: str) -> tuple[
 
 
 def read_count(data: memoryview, at: int, flexible: bool, minimum: int, field: str) -> tuple[int, int]:
-    """Read the count of an array, -1 for null; so many elements of `minimum` bytes must fit into what is left."""
+    """Read the count of an array, -1 for null.
+
+    That many elements of `minimum` bytes must fit into the remaining bytes.
+    """
     if flexible and (count := data[at]) < ONE_BYTE:
         count, end = count - 1, at + 1
     else:
@@ -217,7 +220,8 @@ def read_nullable_view(data: memoryview, at: int, flexible: bool, field: str) ->
     elif (second := data[at + 1]) < ONE_BYTE:
         length, start = (second << 7) + first - 129, at + 2
     elif (third := data[at + 2]) < ONE_BYTE:
-        length, start = (third << 14) + (second << 7) + first - 16513, at + 3  # 16513: the two marks, and one
+        # 16513: the two continuation bits, and one
+        length, start = (third << 14) + (second << 7) + first - 16513, at + 3
     else:
         length, start = read_length(data, at, True, field)
     if length == -1:
@@ -242,7 +246,7 @@ def read_nullable_bytes(data: memoryview, at: int, flexible: bool, field: str) -
 
 def read_bytes(data: memoryview, at: int, flexible: bool, field: str) -> tuple[bytes, int]:
     """Read bytes."""
-    if flexible and 0 < (length := data[at]) < ONE_BYTE and (end := at + length) <= len(data):  # most are such
+    if flexible and 0 < (length := data[at]) < ONE_BYTE and (end := at + length) <= len(data):  # the usual case
         return bytes(data[at + 1 : end]), end
     value, end = read_view(data, at, flexible, field)
     return bytes(value), end
@@ -263,7 +267,7 @@ def write_nullable_bytes(buffer: bytearray, value: bytes | None, flexible: bool,
 
 
 def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -> None:
-    """Append records or null, without a copy where they are long."""
+    """Append nullable records, without a copy if they are long."""
     buffer = out.buffer
     if isinstance(value, bytes):
         length = len(value)
@@ -292,14 +296,14 @@ def write_nullable_records(out: Writer, value: Records | None, flexible: bool) -
 
 
 def write_records(out: Writer, value: Records | None, flexible: bool, field: str) -> None:
-    """Append records, without a copy where they are long. Raises ProtocolError for null."""
+    """Append records, without a copy if they are long. Raises ProtocolError for null."""
     if value is None:
         raise ProtocolError(field, expected="not null", found="null")
     write_nullable_records(out, value, flexible)
 
 
 def as_bytes(value: Records) -> bytes:
-    """Return records, or other bytes that were not copied, as one copy."""
+    """Return records, or other uncopied bytes, as one copy."""
     return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else b"".join(buffers_of(value))
 
 
@@ -326,8 +330,8 @@ def write_uuid(buffer: bytearray, value: uuid.UUID) -> None:
 
 
 def read_numbers(data: memoryview, at: int, flexible: bool, code: str, field: str) -> tuple[tuple[Any, ...], int]:
-    """Read an array of numbers; `code` is their type as `struct` has it."""
-    if flexible and 0 < (count := data[at]) <= FEW_NUMBERS and current_allowance.get() is None:  # most are such
+    """Read an array of numbers; `code` is their type code for `struct`."""
+    if flexible and 0 < (count := data[at]) <= FEW_NUMBERS and current_allowance.get() is None:  # the usual case
         numbers = _NUMBERS[code][count - 1]
         return numbers.unpack_from(data, at + 1), at + 1 + numbers.size
     values, end = read_nullable_numbers(data, at, flexible, code, field)
@@ -337,7 +341,7 @@ def read_numbers(data: memoryview, at: int, flexible: bool, code: str, field: st
 def read_nullable_numbers(
     data: memoryview, at: int, flexible: bool, code: str, field: str
 ) -> tuple[tuple[Any, ...] | None, int]:
-    """Read an array of numbers, or null; `code` is their type as `struct` has it."""
+    """Read a nullable array of numbers; `code` is their type code for `struct`."""
     count, start = read_count(data, at, flexible, _NUMBERS[code][1].size, field)
     if count == -1:
         return None, start
@@ -346,7 +350,7 @@ def read_nullable_numbers(
 
 
 def write_numbers(buffer: bytearray, values: Sequence[Any] | None, flexible: bool, code: str) -> None:
-    """Append an array of numbers, or null; `code` is their type as `struct` has it."""
+    """Append a nullable array of numbers; `code` is their type code for `struct`."""
     if values is None:
         write_length(buffer, -1, flexible)
         return
@@ -486,7 +490,7 @@ def read_nullable_struct(
     read: Callable[[memoryview, int, int], tuple[T, int]],
     null: int = 0xFF,
 ) -> tuple[T | None, int]:
-    """Read a struct behind the byte 1, or the byte `null` for none."""
+    """Read a struct after the byte 1, or the byte `null` for null."""
     mark = data[at]
     if mark == 1:
         return read(data, at + 1, version)
@@ -496,7 +500,7 @@ def read_nullable_struct(
 
 
 def write_nullable_struct(out: Writer, value: Writable | None, version: int, null: int = 0xFF) -> None:
-    """Append a struct behind the byte 1, or the byte `null` for none."""
+    """Append a struct after the byte 1, or the byte `null` for null."""
     if value is None:
         out.buffer.append(null)
     else:
@@ -529,7 +533,7 @@ def read_tags(data: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
 
 
 def whole(payload: memoryview, read: tuple[T, int], field: str) -> T:
-    """Return the value that was read from the bytes of a tagged field: it must have filled them."""
+    """Return the value read from the bytes of a tagged field, which it must fill."""
     value, end = read
     if end != len(payload):
         raise ProtocolError(field, expected=f"a tagged field of {end} bytes", found=len(payload))
@@ -537,7 +541,7 @@ def whole(payload: memoryview, read: tuple[T, int], field: str) -> T:
 
 
 def unknown(tags: dict[int, memoryview]) -> Tags:
-    """Return tagged fields that no schema claimed, as messages keep them: by tag, copied."""
+    """Return tagged fields unknown to the schema in the form kept by messages: by tag, copied."""
     return tuple((tag, bytes(tags[tag])) for tag in sorted(tags))
 
 

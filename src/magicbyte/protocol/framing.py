@@ -1,7 +1,7 @@
-"""Frames: what goes over a connection. Four bytes of size, a header, a request or a response.
+"""Frames, the units of Kafka's connections: four bytes of size, a header, and a request or response.
 
-Which header a message has depends on its API and version: `Api.request_header_version`, `Api.response_header_version`.
-Source: Kafka's protocol guide; KIP-482 (flexible headers), KIP-511 (the header of ApiVersions).
+The header's version depends on API and version: `Api.request_header_version`, `Api.response_header_version`. Source:
+Kafka's protocol guide; KIP-482 (flexible headers), KIP-511 (the header of ApiVersions).
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ LARGEST_FRAME: Final = 100 * 1024 * 1024  # bytes: the default of socket.request
 
 LARGEST_HEADER: Final = 40 * 1024  # bytes of a request's header: the longest client id, and some tagged fields
 
-LONG: Final = 128 * 1024  # bytes of a frame that are worth a place of their own
+LONG: Final = 128 * 1024  # bytes from which a frame gets a buffer of its own
 
 _SIZE = struct.Struct(">i")
 _KEY_AND_VERSION = struct.Struct(">hh")
 
 
 class Frames:
-    """Splits the bytes of a connection into frames, however they arrive.
+    """Split the bytes of a connection into frames.
 
-    `reused`: long frames get memory that earlier ones had, once nothing refers to those any more. It is kept, and saves
-    the system clearing new memory for each.
+    `reused`: long frames reuse the memory of earlier ones that are no longer referenced. That saves the system from
+    clearing new memory for each.
     """
 
     def __init__(self, largest: int = LARGEST_FRAME, *, reused: bool = False) -> None:
         self.largest = largest
         self._reused = reused
-        self.pending = bytearray()  # the start of a frame, its size included, whose end has not arrived yet
-        self._long: memoryview | None = None  # a frame that arrives in its own place, its size included
+        self.pending = bytearray()  # the start of an incomplete frame, its size included
+        self._long: memoryview | None = None  # an incomplete long frame in its own buffer, its size included
         self._filled = 0
 
     def feed(self, data: Buffer) -> Iterator[memoryview]:
-        """Yield the frames that `data` completes, without their sizes; not copied where `data` has all of them.
+        """Yield the frames that `data` completes, without their sizes; not copied if `data` contains them whole.
 
-        Take all of them before the next call. Raises ProtocolError for a size that is negative or above `largest`.
+        Consume all of them before the next call. Raises ProtocolError for a size that is negative or above `largest`.
         """
         view, at = memoryview(data).cast("B"), 0
         while self.pending and at < len(view):
@@ -67,9 +67,9 @@ class Frames:
         self.pending += view[at:]
 
     def room(self) -> memoryview | None:
-        """Return where the rest of a frame is to be read into, if `LONG` bytes or more of it are missing; else None.
+        """Return the buffer for the rest of a frame, if at least `LONG` bytes of it are missing; else None.
 
-        So these bytes are not copied. Call `filled` for them, and `feed` for no others meanwhile.
+        Reading into it saves a copy. Call `filled` for these bytes, and `feed` for no others meanwhile.
         """
         if self._long is None and len(self.pending) >= _SIZE.size:
             size = _SIZE.size + self._size(self.pending)
@@ -80,7 +80,7 @@ class Frames:
         return None if self._long is None else self._long[self._filled :]
 
     def filled(self, count: int) -> memoryview | None:
-        """Take the first `count` bytes of `room` for read; return the frame, without its size, if that was all."""
+        """Mark the first `count` bytes of `room` as read; return the frame, without its size, if it is complete."""
         assert self._long is not None, "there was room"
         self._filled += count
         if self._filled < len(self._long):
@@ -93,7 +93,7 @@ class Frames:
 
         from magicbyte.records.arrays import arena
 
-        # Neither is filled first, other than a bytearray.
+        # Unlike a bytearray, neither is zeroed first.
         return memoryview(arena(size))[:size] if self._reused else np.empty(size, np.uint8).data
 
     def _size(self, data: bytearray | memoryview) -> int:
@@ -105,7 +105,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class FramedRequest:
-    """A request as it came: its API, its header, and itself."""
+    """A request as received: its API, header and body."""
 
     api: Api
     header: RequestHeader
@@ -149,8 +149,8 @@ def _frame(header: Message, header_version: int, message: Message, version: int)
 def read_request_header(frame: Buffer) -> tuple[Api, RequestHeader, int]:
     """Return the API, the header and the position of the body of a request's frame, without its size.
 
-    The version may be one that is not known: brokers answer ApiVersions even then. Raises UnsupportedVersionError for
-    an API that is not known, and ProtocolError.
+    The version may be unsupported, because brokers answer ApiVersions even then. Raises UnsupportedVersionError for an
+    unknown API, and ProtocolError.
     """
     if len(frame) < _KEY_AND_VERSION.size:
         raise ProtocolError("request header", expected=">= 4 bytes", found=len(frame), position=0)
@@ -171,9 +171,9 @@ def read_request(frame: Buffer) -> FramedRequest:
 def read_response(
     frame: Buffer, api: Api, version: int, kind: type[Message] | None = None
 ) -> tuple[ResponseHeader, Message]:
-    """Return header and response in a frame, without its size; `api` and `version` are those of the request.
+    """Return header and response of a frame, without its size; `api` and `version` are those of the request.
 
-    `kind`: the class to read it as, None: the generated one. Raises UnsupportedVersionError and ProtocolError.
+    `kind`: the class to parse it as; None: the generated one. Raises UnsupportedVersionError and ProtocolError.
     """
     api.check(version)
     header, at = ResponseHeader.read_at(frame, 0, api.response_header_version(version))

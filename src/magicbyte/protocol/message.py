@@ -1,7 +1,7 @@
-"""The classes that generated messages are made of: `Message`, and the `Writer` that puts its bytes together.
+"""The base of generated messages: `Message`, and the `Writer` that collects their bytes.
 
-Bytes are read in place: `records` are views into the frame. Reading past the end raises IndexError or struct.error, of
-which `Message.read` makes a ProtocolError; all other faults are ProtocolErrors from the start.
+Bytes are read in place: `records` are views into the frame. Reading past the end raises IndexError or struct.error,
+which `Message.read` converts to a ProtocolError; all other errors are ProtocolErrors from the start.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
 from magicbyte.errors import ProtocolError, TooManyElementsError, UnsupportedVersionError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-COPIED: Final = 2048  # bytes: a copy of fewer is cheaper than a buffer of their own, also for the system
+COPIED: Final = 2048  # bytes up to which a copy is cheaper than a separate buffer, in the process and in the kernel
 
 
 class Allowance:
-    """The elements that one message may have: those of all its arrays, nested ones too, and its tagged fields.
+    """The number of elements that one message may have: in all its arrays, nested ones included, and tagged fields.
 
-    A count on the wire costs its sender a byte, and its reader an object for each element: what a frame may cost is
-    bounded by what is left here when a count is read, before any element is. `used` counts what was asked for.
+    A count costs its sender a few bytes, and its reader an object per element: the remaining allowance is checked when
+    a count is read, before any element is. `used` is the total so far.
     """
 
     __slots__ = ("limit", "used")
@@ -31,7 +31,7 @@ class Allowance:
         self.limit, self.used = limit, 0
 
     def take(self, count: int, field: str, at: int) -> None:
-        """Count elements that are about to be read. Raises TooManyElementsError."""
+        """Count elements before they are read. Raises TooManyElementsError."""
         self.used += count
         if self.used > self.limit:
             most = f"up to {self.limit} elements in a message"
@@ -40,11 +40,13 @@ class Allowance:
 
 current_allowance: Final[ContextVar[Allowance | None]] = ContextVar(
     "allowance", default=None
-)  # of the message being read
+)  # the allowance of the message being read
 
 
 class Elsewhere:
-    """Bytes that a writer counts and does not have: whoever sends the frame sends `nbytes` of its own there."""
+    """Bytes that a writer counts but does not hold: the sender of the frame sends `nbytes` of its own in their
+    place.
+    """
 
     __slots__ = ("nbytes",)
 
@@ -53,14 +55,14 @@ class Elsewhere:
 
 
 Piece: TypeAlias = Buffer | Elsewhere
-Records: TypeAlias = Buffer | Sequence[Piece]  # one buffer, or several that follow each other
-Tags: TypeAlias = tuple[tuple[int, bytes], ...]  # fields whose tags the schema does not know, with their bytes
+Records: TypeAlias = Buffer | Sequence[Piece]  # one buffer, or several adjacent ones
+Tags: TypeAlias = tuple[tuple[int, bytes], ...]  # tagged fields unknown to the schema
 
 
 class Writer:
-    """Collects the bytes of messages. Long records are not copied: `buffers` has them as they were given.
+    """Collect the bytes of messages. Long records are not copied: `buffers` returns them as given.
 
-    `buffer` has everything else; `attached` says before which byte of it which one belongs.
+    `buffer` has all other bytes; `attached` has the position in it of each piece that is not copied.
     """
 
     __slots__ = ("attached", "attached_bytes", "buffer")
@@ -74,7 +76,7 @@ class Writer:
         return len(self.buffer) + self.attached_bytes
 
     def attach(self, piece: Piece) -> None:
-        """Let a piece follow that is not copied, unless it is short."""
+        """Append a piece without a copy, or with one if it is short."""
         size = piece_size(piece)
         if size < COPIED and not isinstance(piece, Elsewhere):
             self.buffer += piece
@@ -83,11 +85,11 @@ class Writer:
             self.attached_bytes += size
 
     def buffers(self) -> list[Buffer]:
-        """Return what was written as a list of buffers in order: for `writev`, `sendmsg`, `writelines`."""
+        """Return the written bytes as a list of buffers in order: for `writev`, `sendmsg`, `writelines`."""
         return buffers_of(self.pieces())
 
     def pieces(self) -> list[Piece]:
-        """Return what was written as a list in order, with what is elsewhere in its place."""
+        """Return the written pieces in order, including those that are elsewhere."""
         if not self.attached:
             return [self.buffer]
         whole, found, start = memoryview(self.buffer), list[Piece](), 0
@@ -112,7 +114,7 @@ def buffers_of(pieces: Sequence[Piece]) -> list[Buffer]:
 
 
 def piece_size(piece: Piece) -> int:
-    """Return the bytes of a piece."""
+    """Return the size of a piece in bytes."""
     return len(piece) if isinstance(piece, bytes | bytearray) else piece.nbytes
 
 
@@ -125,7 +127,7 @@ class Writable(Protocol):
 class Message:
     """A request, a response, a header or a stored record: one class for all its versions.
 
-    Fields that a version does not have keep their defaults when it is read. When it is written, they are left out if
+    Fields that do not exist in a version keep their defaults when it is read. When it is written, they are omitted if
     they are `ignorable` or have their default; otherwise the write fails.
     """
 
@@ -142,10 +144,10 @@ class Message:
         raise NotImplementedError
 
     def write(self, out: Writer, version: int) -> None:
-        """Append this message in the form of `version`; `out` is unusable after an error.
+        """Append this message in the form of `version`; after an error `out` is unusable.
 
-        Raises UnsupportedVersionError, for the version itself or a field it does not have, and ProtocolError when a
-        value does not fit its field.
+        Raises UnsupportedVersionError, for the version itself or a field that it does not have, and ProtocolError for a
+        value that does not fit its field.
         """
         if version not in self.VALID_VERSIONS:
             raise UnsupportedVersionError(type(self).__name__, version, known=self.VALID_VERSIONS)
@@ -159,22 +161,22 @@ class Message:
             raise error.of(type(self).__name__, version) from None
 
     def encode(self, version: int) -> bytes:
-        """Return this message in the form of `version`. Raises what `write` does."""
+        """Return the bytes of this message in the form of `version`. Raises as `write` does."""
         out = Writer()
         self.write(out, version)
         return bytes(out)
 
     def size(self, version: int) -> int:
-        """Return how many bytes `write` makes of this message. Records are not copied for it."""
+        """Return the number of bytes of this message. Records are not copied for it."""
         out = Writer()
         self.write(out, version)
         return len(out)
 
     @classmethod
     def read(cls, buffer: Buffer, version: int) -> Self:
-        """Return the message that fills `buffer` in the form of `version`.
+        """Parse the message that fills `buffer` in the form of `version`.
 
-        Raises UnsupportedVersionError, and ProtocolError for bytes that are no such message, or more than one.
+        Raises UnsupportedVersionError, and ProtocolError for invalid or trailing bytes.
         """
         message, end = cls.read_at(buffer, 0, version)
         if end != (size := len(buffer) if isinstance(buffer, bytes) else memoryview(buffer).nbytes):
@@ -184,7 +186,7 @@ class Message:
 
     @classmethod
     def read_within(cls, buffer: Buffer, at: int, version: int, allowance: Allowance) -> tuple[Self, int]:
-        """Do as `read_at` does, for bytes of a stranger. Raises TooManyElementsError beyond what is allowed."""
+        """Parse untrusted bytes, as `read_at` does. Raises TooManyElementsError beyond the allowance."""
         before = current_allowance.set(allowance)
         try:
             return cls.read_at(buffer, at, version)
@@ -193,7 +195,7 @@ class Message:
 
     @classmethod
     def read_at(cls, buffer: Buffer, at: int, version: int) -> tuple[Self, int]:
-        """Return the message that begins at byte `at`, and the position after it. Raises what `read` does."""
+        """Return the message that begins at byte `at`, and the position after it. Raises as `read` does."""
         if version not in cls.VALID_VERSIONS:
             raise UnsupportedVersionError(cls.__name__, version, known=cls.VALID_VERSIONS)
         data = memoryview(buffer)
@@ -210,7 +212,7 @@ class Message:
 
 
 def _reached(error: BaseException) -> tuple[str, int | None]:
-    """Return which struct was being read or written when an error was raised, and, of reading, the position."""
+    """Return the struct that was being read or written at an error, and for reading the position."""
     name, position, trace = "message", None, error.__traceback__
     while trace is not None:
         variables = trace.tb_frame.f_locals

@@ -1,4 +1,4 @@
-"""Which error codes an answer has: its own, and those of all that it lists, such as partitions."""
+"""Collect the error codes in a response: its own, and those of its rows, such as partitions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import fields
 from typing import Any, Final, TypeAlias
 
 Collect: TypeAlias = Callable[[Any, list[int]], None]
-"""Adds the codes of a message to a list, 0 (none) too."""
+"""Add the codes of a message to a list, including 0 (none)."""
 
 _OWN: Final = frozenset({"error_code", "partition_error_code"})
 _ROWS: Final = re.compile(r"list\[(\w+)\]")
 
 
 def codes_of(kind: type) -> Collect | None:
-    """Return what finds the error codes of a kind of messages, or of rows in one; None where it has none."""
+    """Return a collector of the error codes of a message or row class; None if it has none."""
     return _QUICK.get(kind.__name__) or _found(kind)
 
 
@@ -54,4 +54,4 @@ def _of_fetch(message: Any, codes: list[int]) -> None:
 
 
 _QUICK: Final[Mapping[str, Collect]] = {"ProduceResponse": _of_produce, "FetchResponse": _of_fetch}
-"""Of those answers that a broker gives most, in a third of the time."""
+"""Collectors of the most frequent responses of a broker, which take a third of the time."""

@@ -1,4 +1,4 @@
-"""Structs of numbers, and arrays of them: several fields, or several structs, are read and written in one step."""
+"""Read and write structs of numbers, and arrays of them, in one step for several fields or structs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _INT32 = struct.Struct(">i")
 
 
 class Shapes(dict[tuple[int, ...], Callable[..., bytes]]):
-    """Packs fields in one step that have arrays of numbers among them: a function for each set of array lengths.
+    """Pack fields in one step that include arrays of numbers: one function for each combination of array lengths.
 
-    `layout` is as for `struct`, with "[" in front of the numbers of each array: "hii[i[i" is a number of 16 and two of
-    32 bits and two arrays. The function takes all fields in order, each array as its count on the wire (one more than
-    its length if `flexible`), then its numbers. At most `KEPT` functions are kept.
+    `layout` is as for `struct`, with "[" before the numbers of each array: "hii[i[i" is a 16-bit number, two 32-bit
+    numbers and two arrays. The function takes all fields in order, each array as its count on the wire (its length plus
+    one if `flexible`), then its numbers. At most `KEPT` functions are kept.
     """
 
     KEPT = 1024
@@ -53,22 +53,22 @@ class Shapes(dict[tuple[int, ...], Callable[..., bytes]]):
 
 
 class _Plan(NamedTuple):
-    """How to read structs of one shape that follow each other."""
+    """The plan for reading adjacent structs of one shape."""
 
     size: int  # bytes of each
-    checks: list[tuple[int, bytes]]  # where in each which byte must stand: counts, and no tagged fields
-    columns: list[Callable[[bytes], Iterator[Any]]]  # of the fields that are no arrays; of each array
+    checks: list[tuple[int, bytes]]  # position in each struct and required byte: counts, and no tagged fields
+    columns: list[Callable[[bytes], Iterator[Any]]]  # of the fields that are not arrays; then of each array
 
 
 class Rows:
-    """Reads many structs in one step: those that follow each other and have arrays of the same lengths.
+    """Read many structs in one step: adjacent ones whose arrays have the same lengths.
 
     `layout` is as that of `Shapes`; if `flexible`, a struct ends with its count of tagged fields, which must be 0. Each
-    row is a tuple of the numbers, or, where there are arrays, of that tuple and one for each array.
+    row is a tuple of the numbers, or, with arrays, of that tuple and one for each array.
     """
 
     KEPT = 256  # plans
-    AT_ONCE = 256  # structs: what an attempt costs must not depend on how many follow
+    AT_ONCE = 256  # structs per step, so that a failed attempt costs the same however many follow
 
     def __init__(self, layout: str, *, flexible: bool) -> None:
         self.flexible = flexible
@@ -78,7 +78,7 @@ class Rows:
         self.plans: dict[tuple[int, ...], _Plan] = {}
 
     def read(self, data: memoryview, at: int, most: int) -> tuple[Iterable[Any], int]:
-        """Return up to `most` structs of one shape, and the position after them: none if the first is unusual."""
+        """Return up to `most` structs of one shape, and the position after them; none if the first is unusual."""
         lengths = self._lengths(data, at) if self.rest else ()
         plan = self.plans.get(lengths) or self._plan(lengths)
         if plan is None:
@@ -97,7 +97,8 @@ class Rows:
             rows = rows[:end]
         if len(columns) == 1:
             return columns[0](rows), at + end
-        return zip(*[column(rows) for column in columns], strict=False), at + end  # where all are empty, one has no end
+        # if all arrays are empty, one column has no end
+        return zip(*[column(rows) for column in columns], strict=False), at + end
 
     def _lengths(self, data: memoryview, at: int) -> tuple[int, ...]:
         """Return the lengths of the arrays of the struct at `at`."""
@@ -114,7 +115,7 @@ class Rows:
         return tuple(found)
 
     def _plan(self, lengths: tuple[int, ...]) -> _Plan | None:
-        """Return how to read structs whose arrays have these lengths, unless one of them is null or long."""
+        """Return the plan for structs whose arrays have these lengths, or None if one of them is null or long."""
         if len(self.plans) == self.KEPT or not all(0 <= length < FEW_NUMBERS for length in lengths):
             return None
         head, checks, arrays = f">{self.first}", list[tuple[int, bytes]](), list[tuple[int, str]]()
@@ -138,7 +139,7 @@ class Rows:
         return plan
 
 
-_WORTH = 4  # fewer structs are read one by one
+_WORTH = 4  # fewer structs are read individually
 
 
 class Row(Protocol[T]):
@@ -147,13 +148,13 @@ class Row(Protocol[T]):
     def _read_each(self, data: memoryview, at: int, count: int, version: int) -> tuple[list[T], int]: ...
 
     def _read_many(self, data: memoryview, at: int, most: int, version: int) -> tuple[list[T], int]:
-        """Read up to `most` structs that look alike; none if already the first is unusual."""
+        """Read up to `most` structs of one shape; none if the first is unusual."""
 
 
 def read_rows(
     data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T], int]:
-    """Read an array of structs of numbers, those that look alike in one step."""
+    """Read an array of structs of numbers, those of one shape in one step."""
     count, end = read_count(data, at, flexible, minimum, field)
     if count == -1:
         raise ProtocolError(field, expected="not null", found="null", position=at)
@@ -163,7 +164,7 @@ def read_rows(
 def read_nullable_rows(
     data: memoryview, at: int, flexible: bool, minimum: int, field: str, kind: Row[T], version: int
 ) -> tuple[list[T] | None, int]:
-    """Read an array of structs of numbers, or null, those that look alike in one step."""
+    """Read a nullable array of structs of numbers, those of one shape in one step."""
     count, end = read_count(data, at, flexible, minimum, field)
     return (None, end) if count == -1 else _rows(data, end, count, kind, version)
 

@@ -1,1 +1,1 @@
-"""Decisions on replicas: which brokers hold a partition. Pure: requests and brokers in, assignments out."""
+"""Decisions about replicas and the controller, as pure code: requests and broker states in, decisions out."""

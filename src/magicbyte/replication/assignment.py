@@ -1,4 +1,4 @@
-"""Which brokers a new partition is assigned to. Source: Kafka's AdminUtils."""
+"""Assign brokers to new partitions. Source: Kafka's AdminUtils."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magicbyte.errors import InvalidReplicaAssignmentError, InvalidReplicationFa
 
 
 def check_factor(factor: int, brokers: Sequence[int]) -> None:
-    """Raise InvalidReplicationFactorError unless there can be so many replicas of a partition."""
+    """Raise InvalidReplicationFactorError unless there are enough brokers for the replication factor."""
     if not 1 <= factor <= len(brokers):
         there = "is one broker" if len(brokers) == 1 else f"are {len(brokers)} brokers"
         raise InvalidReplicationFactorError(f"replication factor {factor}: there {there}")
@@ -18,9 +18,9 @@ def check_factor(factor: int, brokers: Sequence[int]) -> None:
 def check_assignments(
     assignments: Mapping[int, Sequence[int]], partitions: Iterable[int], brokers: Sequence[int]
 ) -> None:
-    """Raise InvalidReplicaAssignmentError unless each of these partitions, and no other, has some of these brokers.
+    """Raise InvalidReplicaAssignmentError unless exactly these partitions are assigned, to known brokers.
 
-    All have as many, and none has one twice.
+    All must have the same number of replicas, without repeated brokers.
     """
     if sorted(assignments) != list(partitions):
         raise InvalidReplicaAssignmentError(f"expected brokers of each partition, found those of {list(assignments)}")
@@ -42,9 +42,9 @@ def assign(
 ) -> dict[int, list[int]]:
     """Return the brokers of each partition, the preferred leader first.
 
-    Leaders go round the brokers from the one at `start` on; the others follow their leader at a distance, which begins
-    with `shift` and grows by one with each round, so that the partitions of a lost leader go to different brokers.
-    With the `racks` of all brokers no two replicas are in one rack while another rack has none (KIP-36).
+    Leaders rotate over the brokers from the one at `start` on; the others follow their leader at a distance, which
+    begins with `shift` and grows by one with each round, so that the partitions of a failed leader move to different
+    brokers. With the `racks` of all brokers no two replicas share a rack while another rack has none (KIP-36).
     """
     ordered = brokers if racks is None else _alternated(brokers, racks)
     rack_of = {each: str(each) for each in brokers} if racks is None else racks
@@ -65,7 +65,7 @@ def assign(
 
 
 def _alternated(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """Return brokers in an order that goes from rack to rack."""
+    """Return brokers in an order that alternates between racks."""
     by_rack: dict[str, list[int]] = {}
     for each in sorted(brokers):
         by_rack.setdefault(racks[each], []).append(each)

@@ -1,7 +1,7 @@
-"""A balanced assignment of partitions that exist to given brokers, with as few copied replicas as it takes.
+"""Compute a balanced assignment of existing partitions to given brokers, copying as few replicas as possible.
 
-Even means: the brokers' numbers of replicas of each topic differ by one at most, then those of all topics together,
-then the same for leaders. Where two assignments are equally even, the one that copies fewer replicas is better; of
+Balanced means: the brokers' numbers of replicas of each topic differ by one at most, then those of all topics together,
+then the same for leaders. Of two equally balanced assignments, the one that copies fewer replicas is better; for
 leaders, the one that moves fewer. Racks and sizes of partitions are ignored.
 """
 
@@ -15,13 +15,13 @@ from magicbyte.ports import TopicPartition
 from magicbyte.replication.assignment import check_factor
 
 Holders: TypeAlias = dict[TopicPartition, set[int]]
-"""Of each partition its brokers, or its one leader."""
+"""The brokers of each partition, or its one leader."""
 
 _TOPIC, _ALL = 1 << 40, 1 << 20
-"""What unevenness costs, within a topic and of all: each more than all of the next, and that more than any copies."""
+"""The cost of imbalance, within a topic and overall: each outweighs all of the next, and that outweighs any copies."""
 
 _COSTS: Final = (-1, 0, 1)
-"""Of a step: to a broker that had the partition from one that had not, or the other way round."""
+"""The costs of a step: to a broker that had the partition from one that had not; neutral; the reverse."""
 
 
 def balance(
@@ -29,7 +29,7 @@ def balance(
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the replicas of each partition on `brokers`, the preferred leader first.
 
-    `factor`: how many replicas each partition gets; None: as many as it has. What is balanced stays as it is.
+    `factor`: the number of replicas of each partition; None: as many as it has. A balanced assignment does not change.
     Raises InvalidReplicationFactorError if there are fewer brokers than replicas.
     """
     ordered = sorted(set(brokers))
@@ -49,12 +49,12 @@ def balance(
 
 
 def _rest(current: Sequence[int], wanted: set[int]) -> list[int]:
-    """Return the followers: those that stay in their order, then those that come."""
+    """Return the followers: the remaining ones in their order, then the new ones."""
     return [each for each in current if each in wanted] + sorted(wanted.difference(current))
 
 
 def _filled(current: Mapping[TopicPartition, Sequence[int]], brokers: list[int], factor: int | None) -> Holders:
-    """Return of each partition the replicas that may stay, filled up with the brokers that have the fewest."""
+    """Return the replicas of each partition that may stay, filled up with the least loaded brokers."""
     kept = {
         partition: set([each for each in replicas if each in brokers][: factor or len(replicas)])
         for partition, replicas in current.items()
@@ -69,7 +69,7 @@ def _filled(current: Mapping[TopicPartition, Sequence[int]], brokers: list[int],
 
 
 class _Step(NamedTuple):
-    """A partition that one broker gives to another."""
+    """A partition moved from one broker to another."""
 
     giver: int
     taker: int
@@ -79,10 +79,10 @@ class _Step(NamedTuple):
 def _level(
     holders: Holders, allowed: Mapping[TopicPartition, Collection[int]], present: Mapping[TopicPartition, set[int]]
 ) -> None:
-    """Level `holders` within the brokers that are `allowed`, topic by topic until no topic gets better.
+    """Level `holders` within the `allowed` brokers, topic by topic until no topic improves.
 
-    Each topic by chains of steps that cost least: convex minimum-cost flow by successive shortest paths. Every chain
-    makes the whole cheaper, so that it ends.
+    Each topic by chains of steps of least cost: convex minimum-cost flow by successive shortest paths. It terminates
+    because every chain reduces the total cost.
     """
     of_topic: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in holders:
@@ -104,7 +104,7 @@ def _level(
 
 
 class _Steps:
-    """The steps that partitions of a topic can do, by brokers and cost."""
+    """The possible steps of a topic's partitions, by brokers and cost."""
 
     def __init__(
         self,
@@ -138,17 +138,17 @@ class _Steps:
             each[partition] = None
 
     def do(self, step: _Step) -> None:
-        """Give a partition from one broker to another."""
+        """Move a partition from one broker to another."""
         for each in self._each_of(step.partition):
             del each[step.partition]
         self._holders[step.partition] ^= {step.giver, step.taker}
         self._add(step.partition)
 
     def cheapest(self, own: Counter[int], total: Counter[int]) -> list[_Step]:
-        """Return the chain of steps that makes it cheaper by most, an empty one if none does. Bellman-Ford."""
+        """Return the chain of steps that reduces the cost most, or an empty one. Bellman-Ford."""
 
         def grown(broker: int, by: int) -> int:
-            """Return what it costs that a broker has `by` more, or fewer: loads count by their squares."""
+            """Return the cost of a change of a broker's load by `by`: loads count by their squares."""
             return by * (_TOPIC * (2 * own[broker] + by) + _ALL * (2 * total[broker] + by))
 
         costs = {broker: grown(broker, -1) for broker in self._brokers}
@@ -176,7 +176,7 @@ class _Steps:
 
 
 def _passes(last: Mapping[int, _Step], broker: int, by: int) -> bool:
-    """Whether the chain to a broker passes another one already."""
+    """Return whether the chain to a broker already passes another one."""
     while broker in last:
         broker = last[broker].giver
         if broker == by:

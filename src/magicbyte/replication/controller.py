@@ -1,8 +1,8 @@
-"""The controller of a cluster: who leads each partition, as brokers and topics come and go.
+"""The controller of a cluster: decides who leads each partition, as brokers and topics come and go.
 
-Pure: what the tree and brokers say comes in, what is to be written and sent goes out. `broker/` calls one method at a
-time, performs its effects in order, and reports what came of `WriteStates` and `ReadStates` before it calls the next.
-Source: Kafka's KafkaController and its state machines.
+Pure: facts of the tree and of brokers in, writes and requests out. `broker/` calls one method at a time, performs its
+effects in order, and reports the outcome of `WriteStates` and `ReadStates` before the next call. Source: Kafka's
+KafkaController and its state machines.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from magicbyte.replication.reassignment import NO_MOVE, OngoingMove
 from magicbyte.replication.state import NO_LEADER, PartitionState
 
 BEING_DELETED: Final = -2
-"""In place of a leader: what UpdateMetadata says of a topic that is being deleted."""
+"""Used instead of a leader: UpdateMetadata's mark of a topic that is being deleted."""
 NEW_NODE: Final = -1
-"""In place of a version: the state node is to be created."""
+"""Used instead of a version: the state node must be created."""
 
 
 class KnownState(NamedTuple):
-    """A partition's state, and the version of the node that holds it."""
+    """A partition's state, and the version of its node."""
 
     state: PartitionState
     version: int
@@ -34,7 +34,7 @@ class KnownState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A state to write, if the node has `expected_version`, or is not there (`NEW_NODE`)."""
+    """A state to write, if the node has `expected_version`, or does not exist (`NEW_NODE`)."""
 
     partition: TopicPartition
     state: PartitionState
@@ -43,7 +43,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentChange:
-    """The replicas of a partition to write into its topic's node, and the move that is in progress."""
+    """The replicas of a partition to write into its topic's node, and the reassignment in progress."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -52,7 +52,7 @@ class AssignmentChange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOrder:
-    """What a broker is told of a partition. `is_new`: the replica has just been created. `offline`: dead replicas."""
+    """The role of a broker for a partition. `is_new`: the replica was just created. `offline`: dead replicas."""
 
     partition: TopicPartition
     state: PartitionState
@@ -65,7 +65,7 @@ class PartitionOrder:
 
 @dataclass(frozen=True, slots=True)
 class WriteStates:
-    """Write states; then call `states_written`. Each is written or refused by itself."""
+    """Write states; then call `states_written`. Each is written or refused individually."""
 
     changes: tuple[StateChange, ...]
 
@@ -86,7 +86,7 @@ class WriteAssignments:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Tell a broker which partitions it leads and follows."""
+    """Send a broker its roles as leader and follower."""
 
     broker_id: int
     orders: tuple[PartitionOrder, ...]
@@ -94,7 +94,7 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadata:
-    """Tell a broker of all live brokers, and of these partitions; a leader of `BEING_DELETED` removes one."""
+    """Send a broker all live brokers, and these partitions; a leader of `BEING_DELETED` removes one."""
 
     broker_id: int
     orders: tuple[PartitionOrder, ...]
@@ -122,7 +122,7 @@ Effect: TypeAlias = (
 
 
 class _Cluster:
-    """What a controller knows of the cluster, and what it tells brokers of partitions."""
+    """The controller's knowledge of the cluster, and its requests about partitions."""
 
     def __init__(
         self,
@@ -143,8 +143,9 @@ class _Cluster:
         for key in self.replicas:
             self._partitions[key.topic].add(key)
         self._failed: defaultdict[int, set[TopicPartition]] = defaultdict(set)  # replicas on failed disks, by broker
-        self._untold: set[TopicPartition] = set()  # whose replicas have changed since brokers were told of them
-        self._surplus: dict[TopicPartition, tuple[int, ...]] = {}  # replicas to delete once their partition is written
+        self._untold: set[TopicPartition] = set()  # whose changed replicas brokers have not been sent yet
+        # replicas to delete once their partition's state is written
+        self._surplus: dict[TopicPartition, tuple[int, ...]] = {}
         self._undeleted: dict[str, set[tuple[int, TopicPartition]]] = {}  # replicas that still exist, by topic
         self._to_delete = set(deleting)
 
@@ -158,15 +159,15 @@ class _Cluster:
         return set(self.brokers) - self.shutting_down
 
     def _live(self, key: TopicPartition, live: Collection[int] | None = None) -> Collection[int]:
-        """Return the brokers that can lead a partition, of those in `live`."""
+        """Return the brokers among `live` that can lead a partition."""
         able = self._can_lead if live is None else live
         return {each for each in able if key not in self._failed[each]} if self._failed else able
 
     def held_by(self, broker_ids: Collection[int]) -> list[TopicPartition]:
-        """Return the partitions that have replicas at brokers."""
+        """Return the partitions with replicas at these brokers."""
         return sorted(key for key, replicas in self.replicas.items() if not set(replicas).isdisjoint(broker_ids))
 
-    # ---- what brokers are told
+    # ---- requests to brokers
 
     def _orders(
         self, partitions: Iterable[TopicPartition], new: Collection[TopicPartition] = ()
@@ -191,7 +192,7 @@ class _Cluster:
     def _order(
         self, partitions: Iterable[TopicPartition], to: Collection[int], new: Collection[TopicPartition] = ()
     ) -> list[Effect]:
-        """Tell the replicas of partitions their roles, and all brokers who leads them."""
+        """Send the replicas of partitions their roles, and all brokers the leaders."""
         keys = list(partitions)
         orders = self._orders(keys)
         updates: list[Effect] = [UpdateMetadata(each, orders) for each in sorted(to)] if orders else []
@@ -217,15 +218,15 @@ class _Cluster:
 class Controller(_Cluster):
     """The controller in one epoch, from its election to its resignation.
 
-    `brokers` are the live ones with their broker epochs, `assignments` the replicas of each partition, `states` what
-    the tree has of them, `moves` the reassignments in progress, `deleting` the topics to be deleted. `unclean(topic)`
-    is its `unclean.leader.election.enable`. All that a controller does can be begun again by the next one from these.
+    `brokers` are the live ones with their broker epochs, `assignments` the replicas of each partition, `states` those
+    of the tree, `moves` the reassignments in progress, `deleting` the topics being deleted. `unclean(topic)` is its
+    `unclean.leader.election.enable`. A new controller can restart all work from these.
     """
 
     # ---- events
 
     def start(self) -> list[Effect]:
-        """Begin: every broker learns of every broker and partition, and partitions without a leader get one."""
+        """Begin: send every broker all brokers and partitions, and elect leaders where there is none."""
         for key in [key for key in self.moves if key.topic in self._to_delete]:
             del self.moves[key]
         effects: list[Effect] = [UpdateMetadata(each, ()) for each in sorted(self.brokers)]
@@ -235,7 +236,7 @@ class Controller(_Cluster):
         return effects + self.delete_topics(self._to_delete)
 
     def brokers_changed(self, brokers: Mapping[int, int]) -> list[Effect]:
-        """Take in the live brokers and their epochs. A broker with another epoch died and came back in between."""
+        """Apply the live brokers and their epochs. A broker with another epoch restarted in between."""
         came = {each for each, epoch in brokers.items() if self.brokers.get(each) != epoch}
         gone = {each for each, epoch in self.brokers.items() if brokers.get(each) != epoch}
         self.shutting_down -= gone
@@ -247,12 +248,12 @@ class Controller(_Cluster):
             self.brokers = {each: epoch for each, epoch in self.brokers.items() if each not in gone}
             held = self.held_by(gone)
             changes = self._settle(held)
-            # Its leader may have taken a broker that is gone into sync, which is not known here yet.
+            # The leader may have added a broker that is gone to the ISR, which is not known here yet.
             changed = {each.partition for one in changes if isinstance(one, WriteStates) for each in one.changes}
             unsure = tuple(key for key in held if key not in changed and key in self.states)
         self.brokers = dict(brokers)
         if came:
-            # What is about to change is told when it is written: an order from before would come behind that.
+            # Partitions about to change are sent when the change is written: an earlier order would arrive after it.
             orders = self._orders(self.states.keys() - changed)
             effects += [UpdateMetadata(each, ()) for each in sorted(set(brokers) - came)]
             effects += [UpdateMetadata(each, orders) for each in sorted(came)]
@@ -266,7 +267,7 @@ class Controller(_Cluster):
         return [*effects, ReadStates(unsure)] if unsure else effects
 
     def partitions_created(self, assignments: Mapping[TopicPartition, Sequence[int]]) -> list[Effect]:
-        """Take in partitions of new topics, or new ones of known topics."""
+        """Apply new topics' partitions, or new partitions of known topics."""
         new = {key: tuple(each) for key, each in assignments.items() if key not in self.replicas}
         self.replicas |= new
         for key in new:
@@ -274,7 +275,7 @@ class Controller(_Cluster):
         return self._settle(new)
 
     def topics_removed(self, names: Iterable[str]) -> None:
-        """Take in that topics are not in the tree any more."""
+        """Apply the removal of topics from the tree."""
         for name in names:
             for key in self._partitions.pop(name, ()):
                 for known in (self.replicas, self.states, self.moves, self._surplus):
@@ -286,7 +287,7 @@ class Controller(_Cluster):
     def states_written(
         self, written: Mapping[TopicPartition, KnownState], refused: Collection[TopicPartition]
     ) -> list[Effect]:
-        """Take in which states of a `WriteStates` were written, with their versions; refused ones are read again."""
+        """Apply the outcome of a `WriteStates`: written states with their versions; refused ones are read again."""
         new = {key for key in written if key not in self.states}
         self.states |= {key: known for key, known in written.items() if key in self.replicas}
         self._untold.difference_update(written)
@@ -298,12 +299,12 @@ class Controller(_Cluster):
         effects += self._delete_surplus(written)
         if moved:
             effects.append(WriteAssignments(tuple(AssignmentChange(key, self.replicas[key]) for key in moved)))
-        # The broker that was the last in sync may have come back meanwhile: it died and came in one look at the tree.
+        # The last in-sync broker may have restarted meanwhile: both were seen in one look at the tree.
         effects += self._settle(key for key in written if key in self.states and self._is_offline(key))
         return [*effects, ReadStates(tuple(sorted(refused)))] if refused else effects
 
     def states_read(self, found: Mapping[TopicPartition, KnownState]) -> list[Effect]:
-        """Take in states that leaders have changed; brokers learn of them, and what is wrong in them is put right."""
+        """Apply states that leaders have changed: send them to brokers, and correct them if needed."""
         known = {key: each for key, each in found.items() if key in self.replicas}
         self.states |= known
         orders = self._orders(known)
@@ -311,16 +312,16 @@ class Controller(_Cluster):
         return effects + self._settle(known)
 
     def isr_notified(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Take in that leaders have changed the in-sync replicas of partitions."""
+        """Handle the notification that leaders have changed the ISR of partitions."""
         known = tuple(sorted(key for key in set(partitions) if key in self.replicas))
         return [ReadStates(known)] if known else []
 
     def isr_asked(
         self, broker_id: int, key: TopicPartition, leader_epoch: int, isr: Sequence[int], version: int
     ) -> StateChange | ErrorCode:
-        """Return the change that a leader asks for (AlterPartition), or why it is refused; `NONE`: it is made already.
+        """Return the change that a leader requests (AlterPartition), or its error; `NONE`: it has been made already.
 
-        Write the change, and call `states_read` with what the node says then, whether it was written or not.
+        Write the change, and call `states_read` with the node's state afterwards, whether it was written or not.
         """
         known = self.states.get(key)
         if known is None or key.topic in self._to_delete:
@@ -339,32 +340,32 @@ class Controller(_Cluster):
         return StateChange(key, state, known.version)
 
     def replicas_failed(self, broker_id: int, partitions: Collection[TopicPartition]) -> list[Effect]:
-        """Take in that a broker cannot open replicas on a failed disk: they count as dead until the broker is back."""
+        """Handle replicas that a broker cannot open on a failed disk: they count as dead until the broker restarts."""
         new = [key for key in partitions if key in self.replicas and key not in self._failed[broker_id]]
         self._failed[broker_id].update(new)
         return self._settle(new)
 
     def tell_again(self, broker_id: int) -> list[Effect]:
-        """Take in that a broker may have missed what it was told: it is told everything anew, if it is live."""
+        """Send a live broker everything again, because it may have missed requests."""
         if broker_id not in self.brokers:
             return []
         update = UpdateMetadata(broker_id, self._orders(self.states))
         return [update, *self._lead(self.held_by([broker_id]), [broker_id]), *self._stop_deleted([broker_id])]
 
     def log_directory_failed(self, broker_id: int) -> list[Effect]:
-        """Take in that a disk of a broker has failed: asked to lead and follow, it says which replicas were there."""
+        """Handle the failure of a broker's disk: asked to lead and follow, it reports the affected replicas."""
         return self._lead(self.held_by([broker_id]), [broker_id]) if broker_id in self.brokers else []
 
     def settle(self, names: Iterable[str]) -> list[Effect]:
-        """Take in that settings of topics have changed: unclean elections may be allowed now."""
+        """Handle changed settings of topics: unclean elections may be allowed now."""
         return self._settle([key for name in set(names) for key in self._partitions.get(name, ())])
 
-    # ---- what is asked for
+    # ---- requests of administrators
 
     def elect(self, kind: ElectionType, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Elect the preferred leaders of partitions, or, in place of dead leaders, live ones that may not be in sync.
+        """Elect the preferred leaders of partitions, or, for dead leaders, live ones that may not be in sync.
 
-        `need_of` says before and afterwards where that is needed.
+        `need_of` tells before and afterwards whether that is needed.
         """
         changes = list[StateChange]()
         for key in sorted(set(partitions)):
@@ -379,7 +380,7 @@ class Controller(_Cluster):
         return _written(changes)
 
     def need_of(self, kind: ElectionType, key: TopicPartition) -> ErrorCode:
-        """Return ELECTION_NOT_NEEDED where an election would change nothing, else what its failure is called."""
+        """Return ELECTION_NOT_NEEDED if an election would change nothing, else the code of its failure."""
         known = self.states.get(key)
         if known is None or key not in self.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -393,7 +394,7 @@ class Controller(_Cluster):
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def imbalanced(self, percentage: int) -> list[TopicPartition]:
-        """Return the partitions to elect preferred leaders of: of brokers that lack more than that share of theirs."""
+        """Return the partitions for preferred leader election: of brokers that lead too few of theirs by that share."""
         preferred, away = Counter[int](), list[TopicPartition]()
         for key, known in self.states.items():
             if key.topic not in self._to_delete and key not in self.moves:
@@ -407,9 +408,9 @@ class Controller(_Cluster):
     def reassign(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool = False
     ) -> tuple[list[Effect], dict[TopicPartition, tuple[ErrorCode, str]]]:
-        """Move partitions to other replicas, or (None) back to those of before a move in progress.
+        """Reassign partitions to other replicas, or (None) cancel a reassignment in progress.
 
-        `keeps_factor`: to as many as they have. Also returns why partitions cannot be moved.
+        `keeps_factor`: to as many as they have. Also returns why partitions cannot be reassigned.
         """
         changes, faults = list[AssignmentChange](), dict[TopicPartition, tuple[ErrorCode, str]]()
         for key, asked in wanted.items():
@@ -432,12 +433,12 @@ class Controller(_Cluster):
         return ([WriteAssignments(tuple(changes))] if changes else []), faults
 
     def assignments_written(self, changes: Iterable[AssignmentChange]) -> list[Effect]:
-        """Take in that replicas are in the topics' nodes: brokers are told in a new leader epoch."""
+        """Apply replicas written into the topics' nodes: brokers are sent a new leader epoch."""
         begun = list[TopicPartition]()
         for key, replicas, move in ((each.partition, each.replicas, each.move) for each in changes):
             before = self.replicas.get(key)
             if before is None or (before, self.moves.get(key, NO_MOVE)) == (replicas, move):
-                continue  # deleted meanwhile, or the end of a move
+                continue  # deleted meanwhile, or the end of a reassignment
             self.replicas[key] = replicas
             self.moves.pop(key, None)
             if move:
@@ -449,7 +450,10 @@ class Controller(_Cluster):
         return self._settle(begun)
 
     def shut_down(self, broker_id: int) -> list[Effect]:
-        """Move the lead away from a broker that is going to stop, and stop its replicas. Ask `remaining` afterwards."""
+        """Move leadership away from a broker that is about to stop, and stop its replicas.
+
+        Call `remaining` afterwards.
+        """
         self.shutting_down.add(broker_id)
         changes, stopped = list[StateChange](), list[TopicPartition]()
         for key in self.held_by([broker_id]):
@@ -475,7 +479,10 @@ class Controller(_Cluster):
         ]
 
     def delete_topics(self, names: Iterable[str]) -> list[Effect]:
-        """Delete topics: readers forget them, replicas stop, then are deleted. Dead brokers' replicas wait for them."""
+        """Delete topics: remove them from metadata, stop replicas, then delete them.
+
+        Dead brokers' replicas remain pending.
+        """
         effects: list[Effect] = []
         gone, begun = list[PartitionOrder](), set[str]()
         for name in sorted(set(names) - self._undeleted.keys()):
@@ -497,7 +504,7 @@ class Controller(_Cluster):
         return effects
 
     def replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Take in that a broker has deleted replicas; a topic whose last one this was is removed."""
+        """Record that a broker has deleted replicas; remove a topic after its last one."""
         effects: list[Effect] = []
         for key in partitions:
             left = self._undeleted.get(key.topic)
@@ -512,9 +519,10 @@ class Controller(_Cluster):
     # ---- decisions
 
     def _settle(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Elect leaders where there is none, and remove dead brokers from the in-sync replicas; end moves.
+        """Elect missing leaders, remove dead brokers from the ISR, and end reassignments.
 
-        Leaders whose replicas have changed get a new epoch in any case: they take in no others in the same one.
+        Leaders with changed replicas always get a new epoch: within one epoch they do not add other replicas to the
+        ISR.
         """
         changes, kept, able = list[StateChange](), list[AssignmentChange](), self._can_lead
         for key in sorted(partitions):
@@ -522,7 +530,8 @@ class Controller(_Cluster):
                 continue
             known = self.states.get(key)
             if known is not None and set(isr := known.state.isr).isdisjoint(self.replicas[key]):
-                # The leader took all others out of sync while a move ended: these remain until others are in sync.
+                # While a reassignment ended, the leader removed all others from the ISR: these stay until others are in
+                # sync.
                 move = self.moves.get(key, NO_MOVE)
                 kept.append(
                     AssignmentChange(key, (*self.replicas[key], *isr), OngoingMove(move.adding, (*move.removing, *isr)))
@@ -536,7 +545,7 @@ class Controller(_Cluster):
         return [*_written(changes), *([WriteAssignments(tuple(kept))] if kept else [])]
 
     def _settled(self, key: TopicPartition, known: KnownState | None, able: Collection[int]) -> PartitionState | None:
-        """Return the state that a partition should have instead of the one it has; None where that is right."""
+        """Return the correct state of a partition; None if it has that already."""
         replicas, able = self.replicas[key], self._live(key, able)
         if known is None:
             return election.first_state(replicas, able, self.epoch)
@@ -558,14 +567,14 @@ class Controller(_Cluster):
         return self.states[key].state.leader not in self._live(key, self.brokers)
 
     def _is_moved(self, key: TopicPartition) -> bool:
-        """Whether all targets of a partition's move are in sync, and no other broker is any more."""
+        """Return whether all targets of a partition's reassignment are in sync, and no other broker is."""
         if (move := self.moves.get(key)) is None:
             return False
         state, targets = self.states[key].state, move.targets(self.replicas[key])
         return set(state.isr) == set(targets) and state.leader in targets
 
     def _delete_surplus(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
-        """Delete the replicas that partitions do not have any more, unless the only ones in sync are among them."""
+        """Delete the replicas that partitions no longer have, unless the only in-sync ones are among them."""
         doomed: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for key in sorted(partitions):
             surplus = self._surplus.get(key, ())
@@ -576,7 +585,7 @@ class Controller(_Cluster):
         return [StopReplicas(each, tuple(keys), deletes=True) for each, keys in sorted(doomed.items())]
 
     def _stop_deleted(self, to: Collection[int], names: Collection[str] | None = None) -> list[Effect]:
-        """Stop and delete the replicas that live brokers have of topics that are being deleted."""
+        """Stop and delete the live brokers' replicas of topics that are being deleted."""
         held: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for topic in self._undeleted if names is None else names:
             for broker_id, key in self._undeleted[topic]:

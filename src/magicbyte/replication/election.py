@@ -1,7 +1,7 @@
-"""Which replica leads a partition next, and which are in sync with it then.
+"""Elect the next leader of a partition, and its in-sync replicas.
 
 Source: Kafka's PartitionLeaderElectionAlgorithms. `replicas` are the assigned brokers, the preferred leader first;
-`live` those that are registered.
+`live` the registered ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from magicbyte.replication.state import NO_LEADER, PartitionState
 
 
 class ElectionType(enum.IntEnum):
-    """Which replica an election that is asked for makes the leader, by its number in ElectLeaders."""
+    """The type of a requested election, by its number in ElectLeaders."""
 
     PREFERRED = 0
     """The first replica of the assignment, if it is live and in sync."""
@@ -26,7 +26,7 @@ def _led_by(state: PartitionState, leader: int, isr: Sequence[int], controller_e
 
 
 def first_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """Return the state of a new partition, None without a live replica: the first leads, all of them are in sync."""
+    """Return the state of a new partition, None without a live replica: the first leads, all live ones are in sync."""
     isr = tuple(each for each in replicas if each in live)
     return PartitionState(isr[0], 0, isr, controller_epoch) if isr else None
 
@@ -34,7 +34,7 @@ def first_state(replicas: Sequence[int], live: Collection[int], controller_epoch
 def offline(
     state: PartitionState, replicas: Sequence[int], live: Collection[int], controller_epoch: int, *, unclean: bool
 ) -> PartitionState | None:
-    """Elect a leader of a partition whose leader is gone: the first live replica in sync; None if there is none.
+    """Elect a leader of a partition whose leader is gone: the first live in-sync replica; None if there is none.
 
     `unclean` (`unclean.leader.election.enable`): then the first live replica, which may lack committed records.
     """
@@ -52,10 +52,10 @@ def offline(
 def without_dead(
     state: PartitionState, replicas: Collection[int], live: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """Remove dead brokers from the in-sync replicas and from the lead; None where that changes nothing.
+    """Remove dead brokers from the ISR and from leadership; None if nothing changes.
 
-    The last member of the in-sync replicas stays, dead as it is: it alone may lead again without loss. One that is a
-    replica no more, and was taken into sync by a leader that does not know that yet, stays only if there is no other.
+    The last member of the ISR stays, although dead: it alone may lead again without loss. One that is no longer a
+    replica, and was added to the ISR by a leader that does not know that yet, stays only if there is no other.
     """
     assigned = tuple(each for each in state.isr if each in replicas) or state.isr
     isr = tuple(each for each in assigned if each in live) or assigned[-1:]
@@ -68,7 +68,7 @@ def without_dead(
 def preferred(
     state: PartitionState, replicas: Sequence[int], live: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """Give the lead to the first assigned replica; None where it leads, or is not live and in sync."""
+    """Make the first assigned replica the leader; None if it leads, or is not live and in sync."""
     first = replicas[0]
     if first == state.leader or first not in live or first not in state.isr:
         return None
@@ -78,9 +78,10 @@ def preferred(
 def confined(
     state: PartitionState, replicas: Collection[int], live: Collection[int], controller_epoch: int
 ) -> PartitionState | None:
-    """Take brokers that are not to be replicas any more out of the lead and of the in-sync replicas.
+    """Remove brokers that are no longer replicas from leadership and from the ISR.
 
-    None where no other can lead. A reassignment begins and ends with this: the new epoch tells the leader its replicas.
+    None if no other can lead. A reassignment begins and ends with this: the new epoch informs the leader of its
+    replicas.
     """
     isr = tuple(each for each in state.isr if each in replicas)
     if state.leader in isr and state.leader in live:
@@ -98,7 +99,7 @@ def controlled_shutdown(
     shutting_down: Collection[int],
     controller_epoch: int,
 ) -> PartitionState | None:
-    """Take brokers that shut down out of the lead and of the in-sync replicas; None where no other can lead."""
+    """Remove brokers that shut down from leadership and from the ISR; None if no other can lead."""
     isr = [each for each in state.isr if each not in shutting_down]
     for each in replicas:
         if each in live and each in isr:
@@ -108,7 +109,7 @@ def controlled_shutdown(
 
 
 def shrunk(state: PartitionState, broker_id: int, controller_epoch: int) -> PartitionState | None:
-    """Remove one follower from the in-sync replicas; None where it is not one of them, or the only one."""
+    """Remove one follower from the ISR; None if it is not a member, or the only one."""
     isr = tuple(each for each in state.isr if each != broker_id)
     if not isr or isr == state.isr:
         return None

@@ -1,7 +1,7 @@
-"""What a follower asks one leader for, partition by partition, and what it does with the answers.
+"""A follower's fetcher of one leader: which requests to send for which partitions, and how to apply the responses.
 
-Pure: answers and readings of the monotonic clock in, requests and changes of logs out. `broker/` sends the requests,
-one at a time to each leader, and changes the logs. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
+Pure: responses and readings of the monotonic clock in, requests and log changes out. `broker/` sends the requests, one
+at a time to each leader, and changes the logs. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class FollowerLog(Protocol):
 
     @property
     def latest_epoch(self) -> int:
-        """The leader epoch of the last record; -1 where it is not known."""
+        """The leader epoch of the last record; -1 if unknown."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch up to `epoch` and where it ends."""
+        """Return the largest epoch up to `epoch` and its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpochQuestion:
-    """Asks where a leader epoch ends (OffsetForLeaderEpoch). `leader_epoch` is the one that the leader leads in."""
+    """Ask for the end offset of a leader epoch (OffsetForLeaderEpoch). `leader_epoch` is the leader's current one."""
 
     partition: TopicPartition
     leader_epoch: int
@@ -62,7 +62,7 @@ class EpochQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """Asks for records of one partition from `offset` on, which acknowledges all before it.
+    """Fetch records of one partition from `offset` on, which acknowledges all before it.
 
     `last_epoch` is that of the follower's last record (from version 12 on the leader compares it).
     """
@@ -90,14 +90,14 @@ class AskOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send one Fetch, then call `fetched` for each partition of the answer, or `failed`."""
+    """Send one Fetch, then call `fetched` for each partition of the response, or `failed`."""
 
     partitions: tuple[FetchFrom, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing is to be asked before `until_ms`; None: before a partition is added."""
+    """Send nothing before `until_ms`; None: before a partition is added."""
 
     until_ms: int | None
 
@@ -107,7 +107,7 @@ Step: TypeAlias = AskEpochs | AskOffsets | Fetch | Wait
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Cut a log at an offset, or delete all of it (`fully`) and begin there."""
+    """Truncate a log to an offset, or delete all of it (`fully`) and begin there."""
 
     partition: TopicPartition
     offset: int
@@ -116,10 +116,10 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append the records of an answer, unchanged; then set high watermark and log start offset.
+    """Append the records of a response, unchanged; then set high watermark and log start offset.
 
     The high watermark is the smaller of `high_watermark` and the log end offset after the append. The log start offset
-    never falls. -1 for a log start offset that is not known (before version 5).
+    never falls. -1 for an unknown log start offset (before version 5).
     """
 
     partition: TopicPartition
@@ -129,7 +129,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A leader's answer for one partition. `diverging`: where logs diverge (version 12), None where they do not."""
+    """A leader's response for one partition. `diverging`: where logs diverge (version 12), or None."""
 
     error: ErrorCode
     high_watermark: int = -1
@@ -139,12 +139,12 @@ class Answered:
 
 @dataclass(slots=True)
 class _Followed:
-    """A partition that is followed. `is_truncating`: the leader is asked for the end of the latest epoch first.
+    """A followed partition. `is_truncating`: the leader must first be asked for the end of the latest epoch.
 
-    `is_out_of_range`: it is asked for its offsets first. `not_before_ms`: after an error. `refusals`: errors in a row.
-    `committed`: the leader's high watermark in its last answer, None before that. `is_to_be_cut`: nothing is asked
-    until its log has been cut. `doubted`: the leader's answer to the latest epoch where it may not have that epoch: the
-    one before is asked about next.
+    `is_out_of_range`: it must first be asked for its offsets. `not_before_ms`: after an error. `refusals`: consecutive
+    errors. `committed`: the leader's high watermark in its last response, None before that. `is_to_be_cut`: nothing is
+    sent until its log has been truncated. `doubted`: the leader's answer about the latest epoch if it may not have that
+    epoch: the previous one is asked about next.
     """
 
     log: FollowerLog
@@ -159,7 +159,7 @@ class _Followed:
 
     @property
     def asked_epoch(self) -> int:
-        """The epoch that the leader is asked about next."""
+        """The epoch to ask the leader about next."""
         return self.log.latest_epoch if self.doubted is None else self.log.latest_epoch - 1
 
     @property
@@ -169,21 +169,21 @@ class _Followed:
         return self.log.log_start_offset if before == UNDEFINED else before
 
     def doubts(self, end: EpochEnd) -> bool:
-        """Whether the leader, by its answer, may not have the latest epoch."""
+        """Return whether, by its answer, the leader may not have the latest epoch."""
         return self.log.latest_epoch > 0 and is_in_doubt(end, self.start_of_latest, self.log.log_end_offset)
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether the log reaches the high watermark that the leader told last."""
+        """Whether the log has reached the leader's last high watermark."""
         return self.committed is not None and self.committed <= self.log.log_end_offset
 
 
 class Fetcher:
-    """The partitions that this broker follows one leader in. One request is under way at a time.
+    """The partitions for which this broker follows one leader. One request is in flight at a time.
 
-    `asks_epochs`: the protocol version has OffsetForLeaderEpoch (from 0.11.0-IV2 on); `compares_epochs`: Fetch tells
-    divergence itself (from 2.7 on). What failed is tried again after `backoff_ms`; what a leader refuses is tried
-    again sooner at first.
+    `asks_epochs`: the protocol version has OffsetForLeaderEpoch (from 0.11.0-IV2 on); `compares_epochs`: Fetch itself
+    reports divergence (from 2.7 on). Failed requests are retried after `backoff_ms`; partitions that a leader refuses
+    are first retried sooner.
     """
 
     def __init__(self, *, asks_epochs: bool, compares_epochs: bool = False, backoff_ms: int = 1000) -> None:
@@ -196,10 +196,10 @@ class Fetcher:
         return frozenset(self._followed)
 
     def follow(self, partition: TopicPartition, log: FollowerLog, leader_epoch: int) -> list[Truncate]:
-        """Follow the leader of a partition from now on; return how the log is to be cut before anything is asked.
+        """Follow the leader of a partition from now on; return how to truncate the log before any request.
 
-        If it is to be cut, nothing is asked for until `was_cut`: a leader takes the offset of a fetch for what this
-        replica has.
+        If it must be truncated, nothing is sent until `was_cut`: a leader takes the offset of a fetch as this replica's
+        log end.
         """
         by_epoch = self._asks_epochs and log.latest_epoch != NO_EPOCH
         self._followed[partition] = _Followed(log, leader_epoch, by_epoch and not self._compares_epochs)
@@ -208,18 +208,18 @@ class Fetcher:
         return cuts
 
     def was_cut(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """Take in that the log was cut as `follow` said."""
+        """Record that the log was truncated as returned by `follow`."""
         if (followed := self._current(partition, leader_epoch)) is not None:
             followed.is_to_be_cut = False
 
     def forget(self, partition: TopicPartition) -> None:
-        """Stop following: answers that are under way for this partition are ignored."""
+        """Stop following: responses to pending requests are ignored for this partition."""
         self._followed.pop(partition, None)
 
     def next(self, now_ms: int, is_held_back: Callable[[TopicPartition], bool] = lambda _: False) -> Step:
-        """Return what to do now. Questions come before fetches, as they make more partitions ready.
+        """Return the next step. Questions come before fetches, as they make more partitions ready.
 
-        Partitions that a throttle holds back (`is_held_back`) are not fetched unless they have caught up.
+        Throttled partitions (`is_held_back`) are not fetched unless they have caught up.
         """
         ready: dict[TopicPartition, _Followed] = {}
         waits = list[int]()
@@ -252,13 +252,16 @@ class Fetcher:
         )
 
     def failed(self, step: AskEpochs | AskOffsets | Fetch, now_ms: int) -> None:
-        """Take in that a request was not answered."""
+        """Handle a request that failed."""
         self._back_off((_partition_of(each) for each in _parts_of(step)), now_ms)
 
     def epochs_answered(
         self, asked: AskEpochs, answers: Mapping[TopicPartition, tuple[ErrorCode, EpochEnd]], now_ms: int
     ) -> list[Truncate]:
-        """Return how logs are to be cut, after an answer to `asked`. What it leaves out is asked again later."""
+        """Return how to truncate logs, after the response to `asked`.
+
+        Missing partitions are asked about again later.
+        """
         truncations = list[Truncate]()
         for question in asked.questions:
             key = question.partition
@@ -272,7 +275,7 @@ class Fetcher:
             if followed.doubted is None and followed.doubts(end):
                 followed.doubted, followed.not_before_ms = end, None
                 continue
-            # Where nothing is cut, too: else a log that this replica led and wrote nothing to keeps that epoch.
+            # Also if nothing is truncated: otherwise a log that this replica led without writing would keep that epoch.
             ends = followed.log.log_end_offset
             truncations += self._cut_by_epoch(key, followed, end) or [Truncate(key, ends)]
         return truncations
@@ -280,7 +283,7 @@ class Fetcher:
     def offsets_answered(
         self, asked: AskOffsets, answers: Mapping[TopicPartition, tuple[ErrorCode, int, int]], now_ms: int
     ) -> list[Truncate]:
-        """Return how logs are to be cut whose end the leader does not have; answers are error, earliest and latest."""
+        """Return how to truncate logs whose end the leader does not have; answers are error, earliest and latest."""
         truncations = list[Truncate]()
         for key in asked.partitions:
             followed = self._followed.get(key)
@@ -298,9 +301,9 @@ class Fetcher:
         return truncations
 
     def fetched(self, asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
-        """Return what to do with the leader's answer for one partition, None for nothing.
+        """Return how to apply the leader's response for one partition, None for no change.
 
-        Records are appended only where the log still ends at the offset that was asked for, under the same leader.
+        Records are appended only if the log still ends at the requested offset, under the same leader.
         """
         key = asked.partition
         followed = self._current(key, asked.leader_epoch)
@@ -313,14 +316,14 @@ class Fetcher:
             self._refused(key, followed, answer.error, now_ms)
             return None
         if answer.diverging is not None:
-            # Where nothing is cut, too: this replica led in an epoch and wrote nothing, which its log is to forget.
+            # Also if nothing is truncated: this replica led in an epoch and wrote nothing, which its log must forget.
             return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), Truncate(key, asked.offset))
         followed.not_before_ms, followed.refusals = None, 0
         followed.committed = answer.high_watermark
         return Append(key, answer.high_watermark, answer.log_start_offset)
 
     def not_appended(self, partition: TopicPartition, now_ms: int) -> None:
-        """Take in that records could not be appended, as they are corrupt, or the disk is full: try again later."""
+        """Handle records that could not be appended, because they are corrupt or the disk is full: retry later."""
         self._back_off([partition], now_ms)
 
     def _current(self, key: TopicPartition, leader_epoch: int) -> _Followed | None:
@@ -338,7 +341,7 @@ class Fetcher:
             and before.end_offset != UNDEFINED
             and UNDEFINED < end.end_offset <= before.end_offset
         ):
-            truncation = Truncation(end.end_offset, is_complete=False)  # the leader may lack the epoch before, too
+            truncation = Truncation(end.end_offset, is_complete=False)  # the leader may lack the previous epoch, too
         else:
             truncation = by_leader_epoch(
                 end, log.end_of_epoch, log_end_offset=log.log_end_offset, high_watermark=log.high_watermark
@@ -352,7 +355,7 @@ class Fetcher:
         return [Truncate(key, truncation.offset)] if truncation.offset < ends else []
 
     def _refused(self, key: TopicPartition, followed: _Followed, error: ErrorCode, now_ms: int) -> None:
-        """Wait with a partition after an error; one whose leader has a later epoch waits for the controller's word."""
+        """Delay a partition after an error; if its leader has a later epoch, wait for the controller's request."""
         if error == ErrorCode.FENCED_LEADER_EPOCH:
             self._followed.pop(key)
         else:  # a leader that does not know its role yet learns of it soon

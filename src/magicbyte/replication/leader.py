@@ -1,7 +1,7 @@
-"""The leader of a partition: which followers are in sync, how far the high watermark is, and when `acks=all` is done.
+"""The leader of a partition: in-sync replicas, high watermark, and completion of `acks=all`.
 
 Pure: offsets and readings of the monotonic clock in, decisions out. `broker/` writes the state node, wakes waiting
-fetches and produce requests, and answers. Sources: Kafka's Partition and Replica; KIP-101, KIP-392.
+fetches and produce requests, and responds. Sources: Kafka's Partition and Replica; KIP-101, KIP-392.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNKNOWN_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """A change of the in-sync replicas: `state` replaces what the state node holds, if that has `expected_version`."""
+    """A change of the ISR: `state` replaces the content of the state node, if that has `expected_version`."""
 
     state: PartitionState
     expected_version: int
@@ -26,12 +26,12 @@ class IsrChange:
 
 @dataclass(slots=True)
 class Follower:
-    """What the leader knows of a follower. Times are of the monotonic clock, in ms.
+    """The leader's view of a follower. Times are of the monotonic clock, in ms.
 
     A fetch at an offset acknowledges all records before it: `log_end_offset` is the offset of the last fetch.
-    `caught_up_ms` is when the follower had everything that the leader had at that time. `leader_end` and
-    `last_fetch_ms` are of the last fetch: a follower that reaches the end that the leader had then, was caught up then,
-    even if the leader has more by now.
+    `caught_up_ms` is the last time at which the follower had the leader's whole log. `leader_end` and `last_fetch_ms`
+    are of the last fetch: a follower that reaches the leader's end of that time was caught up then, even if the leader
+    has more by now.
     """
 
     caught_up_ms: int
@@ -42,11 +42,11 @@ class Follower:
 
 
 class LeaderPartition:
-    """The leader's side of one partition, from the request that makes this broker the leader to the next such request.
+    """The leader's side of one partition, from one LeaderAndIsr request to the next that makes this broker the leader.
 
-    `log_end_offset` is where the leader's log ends, and `epoch_start` where it ended when this broker became leader:
-    a follower that does not reach it may hold records of an older leader that nobody else has. `version` is the
-    version of the state node. `high_watermark` never falls. `is_deposed`: the state node names a later epoch.
+    `log_end_offset` is the end of the leader's log, and `epoch_start` its end when this broker became leader: a
+    follower below that may hold records of an older leader that no other replica has. `version` is the version of the
+    state node. `high_watermark` never falls. `is_deposed`: the state node has a later epoch.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class LeaderPartition:
             if each != broker_id
         }
         self._pending: IsrChange | None = None
-        self._is_unsettled = False  # whether `_pending` was written is unknown
+        self._is_unsettled = False  # it is unknown whether `_pending` was written
         self.is_deposed = False
         self._advance(now_ms)
 
-    # ---- what the controller says while this broker stays the leader
+    # ---- requests of the controller while this broker remains the leader
 
     def renew(self, state: PartitionState, replicas: Iterable[int], version: int, now_ms: int) -> None:
-        """Take over a later state from the controller, in which this broker still leads. Followers keep their offsets.
+        """Apply a later state of the controller, in which this broker still leads. Followers keep their offsets.
 
-        Followers that are not in sync count for the high watermark again when they have caught up again: one that the
-        controller removed, as it stops, must not hold it back. A change of the in-sync replicas that was being written
-        is void: the controller's state is newer.
+        Followers that are not in sync count for the high watermark only when they have caught up again: one that the
+        controller removed, as it stops, must not hold it back. A pending change of the ISR is void: the controller's
+        state is newer.
         """
         self.state, self.version, self._pending, self.is_deposed = state, version, None, False
         self._is_unsettled = False
@@ -98,15 +98,15 @@ class LeaderPartition:
     # ---- records and fetches
 
     def appended(self, log_end_offset: int, now_ms: int) -> bool:
-        """Take in that the leader's log ends at `log_end_offset` now. Return whether the high watermark advanced."""
+        """Record that the leader's log ends at `log_end_offset`. Return whether the high watermark advanced."""
         self.log_end_offset = log_end_offset
         return self._advance(now_ms)
 
     def fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, now_ms: int) -> bool:
-        """Take in the fetch of a follower, before it is answered. Return whether the high watermark advanced.
+        """Record the fetch of a follower, before its response. Return whether the high watermark advanced.
 
-        `log_start_offset`: the follower's, -1 where the request has none (before version 5). Raises KeyError for a
-        broker that is no replica.
+        `log_start_offset`: the follower's, -1 if the request has none (before version 5). Raises KeyError for a broker
+        that is not a replica.
         """
         follower = self.followers[follower_id]
         if fetch_offset >= self.log_end_offset:
@@ -118,9 +118,9 @@ class LeaderPartition:
         return self._advance(now_ms)
 
     def acknowledgement(self, required_offset: int, min_insync_replicas: int) -> ErrorCode | None:
-        """Return how a produce request with `acks=all` ends whose records end at `required_offset`; None: not yet.
+        """Return the result of a produce request with `acks=all` that ends at `required_offset`; None: not yet.
 
-        The records stay in the log where the answer is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        With NOT_ENOUGH_REPLICAS_AFTER_APPEND the records stay in the log.
         """
         if self.high_watermark < required_offset:
             return None
@@ -129,7 +129,7 @@ class LeaderPartition:
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of the replicas that told theirs: below it, records are deleted everywhere."""
+        """The smallest known log start offset of the replicas: below it, records are deleted everywhere."""
         offsets = [each.log_start_offset for each in self.followers.values()]
         return min((each for each in offsets if each != UNKNOWN_OFFSET), default=UNKNOWN_OFFSET)
 
@@ -137,7 +137,7 @@ class LeaderPartition:
         """Advance the high watermark to the smallest log end offset of the replicas that count.
 
         Those are the in-sync replicas, also ones that are being removed or added, and followers that are caught up but
-        not yet in sync: else the high watermark could run away from a follower that is about to join.
+        not yet in sync: otherwise the high watermark could run ahead of a follower that is about to join.
         """
         isr = set(self.state.isr)
         if self._pending is not None:
@@ -156,10 +156,10 @@ class LeaderPartition:
     # ---- the in-sync replicas
 
     def expansion(self, follower_id: int) -> IsrChange | None:
-        """Return the change that adds a follower to the in-sync replicas, None where it is not due. Ask at each fetch.
+        """Return the change that adds a follower to the ISR, None if it is not due. Call it at each fetch.
 
-        A follower joins when it has all committed records, and all that the leader had when it became leader. The
-        change is under way until `isr_written` or `isr_refused` is called.
+        A follower joins when it has all committed records, and all records that the leader had when it became leader.
+        The change is pending until `isr_written` or `isr_refused` is called.
         """
         follower = self.followers.get(follower_id)
         if follower is None or follower_id in self.state.isr or not self._may_change:
@@ -169,9 +169,9 @@ class LeaderPartition:
         return self._change((*self.state.isr, follower_id))
 
     def shrinking(self, now_ms: int) -> IsrChange | None:
-        """Return the change that removes followers which have not caught up for `max_lag_ms`, None where all have.
+        """Return the change that removes followers that have not caught up for `max_lag_ms`, None if all have.
 
-        Ask every half of that time. The change is under way until `isr_written` or `isr_refused` is called. One that
+        Call it every half of that time. The change is pending until `isr_written` or `isr_refused` is called. One that
         failed is returned again.
         """
         if self._is_unsettled:
@@ -199,9 +199,9 @@ class LeaderPartition:
         return self._pending
 
     def isr_written(self, change: IsrChange, version: int, now_ms: int) -> bool:
-        """Take in that `change` was written, as this version of the node. Return whether the high watermark advanced.
+        """Record that `change` was written, with this version of the node. Return whether the high watermark advanced.
 
-        Nothing happens for a change that the controller overtook.
+        Ignored for a change superseded by the controller.
         """
         if change is not self._pending:
             return False
@@ -209,11 +209,11 @@ class LeaderPartition:
         return self._advance(now_ms)
 
     def isr_refused(self, change: IsrChange, found: PartitionState, version: int, now_ms: int) -> bool:
-        """Take in that the state node had another version, and `found` in it. Return whether the HW advanced.
+        """Handle a state node with another version, containing `found`. Return whether the high watermark advanced.
 
-        Where the node still names this leader in this epoch, only an earlier write of this broker can have changed it,
-        whose answer was lost: the node is right. Else the controller has appointed another leader: the high watermark
-        stays where it is, so that nothing more is acknowledged, until the controller says so here, too.
+        If the node still has this leader and epoch, only an earlier write of this broker can have changed it, whose
+        response was lost: the node is right. Otherwise the controller has appointed another leader: the high watermark
+        stays unchanged, so that nothing more is acknowledged, until its request arrives here.
         """
         if change is not self._pending:
             return False
@@ -225,20 +225,20 @@ class LeaderPartition:
         return self._advance(now_ms)
 
     def isr_failed(self, change: IsrChange) -> None:
-        """Take in that nobody knows whether `change` was written, as the connection was lost.
+        """Handle a lost connection: it is unknown whether `change` was written.
 
-        Its in-sync replicas count until the next attempt tells: if the write succeeded, a follower that it added can
-        be elected, and must have all that is acknowledged.
+        Both the old and the new ISR count until the next attempt tells: if the write succeeded, an added follower can
+        be elected, and must have everything that is acknowledged.
         """
         self._is_unsettled = change is self._pending
 
 
 class IsrNotifications:
-    """Which changes of in-sync replicas the controller is told of, and when: in batches, as Kafka's brokers do.
+    """Batch notifications to the controller about ISR changes, as Kafka's brokers do.
 
-    Ask `due` every `check_ms` while there are changes. They are told when `quiet_ms` have passed since
-    the last change, or 60 s since the last notification. `at_once` is for brokers whose protocol has AlterPartition:
-    what changes within a tenth of a second is told together.
+    Call `due` every `check_ms` while there are changes. They are sent when `quiet_ms` have passed since the last
+    change, or 60 s since the last notification. `at_once` is for brokers whose protocol has AlterPartition: changes
+    within a tenth of a second are sent together.
     """
 
     LONGEST_MS = 60_000
@@ -249,12 +249,12 @@ class IsrNotifications:
         self._last_change_ms = self._last_told_ms = now_ms
 
     def changed(self, topic: str, partition: int, now_ms: int) -> None:
-        """Note that the in-sync replicas of a partition changed."""
+        """Record that the ISR of a partition changed."""
         self._changed.add((topic, partition))
         self._last_change_ms = now_ms
 
     def due(self, now_ms: int) -> list[tuple[str, int]]:
-        """Return the partitions to notify the controller of now, sorted; none where there are none, or not yet."""
+        """Return the partitions of the notification to send now, sorted; none if nothing is due."""
         is_quiet = now_ms - self._last_change_ms >= self._quiet_ms
         if not self._changed or not (is_quiet or now_ms - self._last_told_ms >= self.LONGEST_MS):
             return []

@@ -1,7 +1,7 @@
-"""Moves of a partition from some brokers to others (KIP-455), as sets of replicas.
+"""Reassignments of partitions from some brokers to others (KIP-455), as sets of replicas.
 
-While a move goes on, the replicas of the partition are those of before and those of afterwards; `OngoingMove` has the
-difference. Once all of the targets are in sync, the others are removed. Source: Kafka's ReplicaAssignment.
+During a reassignment the partition has the old and the new replicas; `OngoingMove` has the difference. Once all of the
+targets are in sync, the others are removed. Source: Kafka's ReplicaAssignment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magicbyte.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class OngoingMove:
-    """A move in progress: the replicas that it adds, and those that it removes at its end."""
+    """A reassignment in progress: the replicas to add, and those to remove at its end."""
 
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
@@ -24,11 +24,11 @@ class OngoingMove:
         return bool(self.adding or self.removing)
 
     def origin(self, replicas: Sequence[int]) -> tuple[int, ...]:
-        """Return the replicas from before the move."""
+        """Return the replicas before the reassignment."""
         return tuple(each for each in replicas if each not in self.adding)
 
     def targets(self, replicas: Sequence[int]) -> tuple[int, ...]:
-        """Return the replicas from after the move."""
+        """Return the replicas after the reassignment."""
         return tuple(each for each in replicas if each not in self.removing)
 
 
@@ -36,7 +36,7 @@ NO_MOVE: Final = OngoingMove()
 
 
 def moved(replicas: Sequence[int], move: OngoingMove, targets: Sequence[int]) -> tuple[tuple[int, ...], OngoingMove]:
-    """Return the replicas of a partition while it moves to `targets`, and that move, which replaces one in progress."""
+    """Return the replicas of a partition while it moves to `targets`, and the move, which replaces one in progress."""
     origin = move.origin(replicas)
     everywhere = tuple(dict.fromkeys((*targets, *origin)))
     before, after = set(origin), set(targets)

@@ -1,4 +1,4 @@
-"""The state of a partition that brokers and the controller agree on."""
+"""The state of a partition, shared by brokers and the controller."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Throttles of replication (KIP-73): which replicas they are for, and how much passed in the last seconds.
-
-Pure: amounts and readings of the monotonic clock in. Sources: Kafka's ReplicationQuotaManager, SimpleRate, Rate and
-ThrottledReplicaListValidator.
-"""
+"""Replication throttles (KIP-73): the throttled replicas, and the throughput of the last seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ class ThrottledReplicas:
 
     @classmethod
     def parse(cls, text: str) -> ThrottledReplicas:
-        """Return what `*` or `PARTITION:BROKER,...` stands for. Raises ValueError."""
+        """Parse `*` or `PARTITION:BROKER,...`. Raises ValueError."""
         entries = [each.strip() for each in text.split(",")]
         if entries[0] == _ALL:
             return cls(True, frozenset())
@@ -34,24 +30,24 @@ class ThrottledReplicas:
         return cls(False, frozenset((int(each[1]), int(each[2])) for each in found if each))
 
     def has(self, partition: int, broker_id: int) -> bool:
-        """Say whether the replica of a partition on a broker is throttled."""
+        """Return whether the replica of a partition on a broker is throttled."""
         return self.are_all or (partition, broker_id) in self.listed
 
 
 class Throughput:
-    """What passed per second, over the last `samples` samples of `sample_ms` each.
+    """The throughput per second, over the last `samples` samples of `sample_ms` each.
 
-    It is divided by the time since the oldest sample began. Until `least_samples` samples are over, each one that is
-    missing counts as if it were; one sample's time is the least in any case, so that what begins after a pause may
-    pass at once up to the limit of one sample. Kafka's SimpleRate has no `least_samples`, its Rate all but one.
+    The amount is divided by the time since the oldest sample began. Until there are `least_samples` complete samples,
+    each missing one counts as elapsed; the divisor is at least one sample, so that traffic after a pause may use the
+    limit of one sample at once. Kafka's SimpleRate has no `least_samples`; its Rate has all but one.
     """
 
     def __init__(self, samples: int, sample_ms: int, least_samples: int = 0) -> None:
         self._all_ms, self._sample_ms, self._least = samples * sample_ms, sample_ms, least_samples
-        self._samples = deque[tuple[int, float]]()  # when each began, and its amount
+        self._samples = deque[tuple[int, float]]()  # start and amount of each sample
 
     def record(self, amount: float, now_ms: int) -> None:
-        """Take in that so much passed; what is below 0 takes back."""
+        """Record an amount; a negative one is subtracted."""
         self._forget_old(now_ms)
         if self._samples and now_ms - self._samples[-1][0] < self._sample_ms:
             began, before = self._samples.pop()
@@ -60,7 +56,7 @@ class Throughput:
             self._samples.append((now_ms, amount))
 
     def window_ms(self, now_ms: int) -> int:
-        """Return the time that is divided by."""
+        """Return the divisor, in ms."""
         self._forget_old(now_ms)
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
         missing = max(self._least - elapsed_ms // self._sample_ms, 0)

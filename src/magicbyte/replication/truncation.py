@@ -1,7 +1,4 @@
-"""Where a follower cuts its log before it fetches from a leader: by high watermark, or by leader epochs.
-
-Pure. Sources: Kafka's AbstractFetcherThread; KIP-101 (leader epochs), KIP-279 (fast failovers).
-"""
+"""Decide where a follower truncates its log before it fetches: by high watermark, or by leader epochs."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ UNDEFINED: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest leader epoch up to the one that was asked for, and the offset where it ends; -1 for unknown ones."""
+    """The largest leader epoch up to the requested one, and its end offset; -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -21,16 +18,16 @@ class EpochEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """The offset to cut the log at. `is_complete`: fetching can begin; else the leader is asked again first."""
+    """The offset to truncate to. `is_complete`: fetching can begin; else the leader must be asked again first."""
 
     offset: int
     is_complete: bool = True
 
 
 def by_high_watermark(high_watermark: int, log_end_offset: int) -> Truncation:
-    """Return where a follower cuts that knows no leader epochs, or must not ask for them (before 0.11).
+    """Return where a follower truncates that knows no leader epochs, or cannot ask for them (before 0.11).
 
-    Committed records can be lost this way, and logs diverge (KIP-101): it is what those protocol versions do.
+    Committed records can be lost this way, and logs diverge (KIP-101), as in real brokers of those versions.
     """
     return Truncation(min(high_watermark, log_end_offset))
 
@@ -38,12 +35,12 @@ def by_high_watermark(high_watermark: int, log_end_offset: int) -> Truncation:
 def by_leader_epoch(
     answer: EpochEnd, own_end_of: Callable[[int], EpochEnd], *, log_end_offset: int, high_watermark: int
 ) -> Truncation:
-    """Return where a follower cuts, by the leader's answer to the follower's latest epoch.
+    """Return where a follower truncates, by the leader's answer about the follower's latest epoch.
 
-    `own_end_of(epoch)` answers the same question from the follower's log. Where the leader names an epoch that the
-    follower does not have, the follower cuts at the end of its largest epoch below, and asks again about that one:
-    after fast failovers both may have epochs that the other lacks (KIP-279). An answer without an epoch is of
-    version 0 (before 2.0).
+    `own_end_of(epoch)` answers the same question from the follower's log. If the leader's answer has an epoch that the
+    follower does not have, the follower truncates at the end of its largest epoch below, and asks again about that one:
+    after fast failovers both may have epochs that the other lacks (KIP-279). An answer without an epoch is of version 0
+    (before 2.0).
     """
     if answer.end_offset == UNDEFINED:
         return by_high_watermark(high_watermark, log_end_offset)
@@ -58,20 +55,21 @@ def by_leader_epoch(
 
 
 def is_in_doubt(answer: EpochEnd, own_start: int, log_end_offset: int) -> bool:
-    """Say whether a follower has to ask about the epoch before its latest, too, which begins at `own_start`.
+    """Return whether a follower must also ask about the epoch before its latest, which begins at `own_start`.
 
-    Answers of version 0 (before 2.0) name no epoch: the leader may not have the follower's latest one at all, and its
-    end is that of an earlier epoch then.
+    Answers of version 0 (before 2.0) have no epoch: the leader may not have the follower's latest one at all, and the
+    end is then that of an earlier epoch.
     """
     return answer.epoch == UNDEFINED and own_start < min(answer.end_offset, log_end_offset)
 
 
 def after_doubt(answer: EpochEnd, before: EpochEnd, own: EpochEnd, own_start: int, high_watermark: int) -> Truncation:
-    """Return where a follower cuts that `is_in_doubt`: `before` is the leader's answer to the epoch before.
+    """Return where a follower truncates after `is_in_doubt`: `before` is the leader's answer about the previous epoch.
 
-    Where both end at the same offset, the leader has no record of the follower's latest epoch, and all of that goes, as
-    far as it is not committed. `own` is the follower's largest epoch before its latest one, and is asked about next.
-    Kafka keeps the records up to that offset: logs diverge after fast failovers (KIP-279), for which it has version 1.
+    If both end at the same offset, the leader has no record of the follower's latest epoch, and all of that is
+    truncated, as far as it is not committed. `own` is the follower's largest epoch before its latest one, and is asked
+    about next. Kafka keeps the records up to that offset, so that logs diverge after fast failovers (KIP-279), for
+    which it has version 1.
     """
     if answer.end_offset != before.end_offset:
         return Truncation(answer.end_offset)
@@ -82,17 +80,17 @@ def after_doubt(answer: EpochEnd, before: EpochEnd, own: EpochEnd, own_start: in
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Where a follower goes on whose offset the leader does not have: cut at `offset`, or `fully`, and fetch there."""
+    """Where a follower continues whose offset the leader does not have: truncated to `offset`, or `fully`."""
 
     offset: int
     fully: bool = False
 
 
 def out_of_range(*, leader_start: int, leader_end: int, log_end_offset: int) -> Restart:
-    """Return where a follower goes on after OFFSET_OUT_OF_RANGE, by the offsets of the leader's log.
+    """Return where a follower continues after OFFSET_OUT_OF_RANGE, by the leader's offsets.
 
-    A follower that is ahead (an unclean election) cuts at the leader's end. One that is behind the leader's start
-    (retention) deletes all it has and begins there.
+    A follower that is ahead (an unclean election) truncates to the leader's end. One that is behind the leader's start
+    (retention) deletes its whole log and begins there.
     """
     if leader_end < log_end_offset:
         return Restart(leader_end)

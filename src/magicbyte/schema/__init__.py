@@ -1,11 +1,11 @@
-"""The schema compiler: Kafka's message files, with per-field integer encodings (KIP-625), in; checked trees out.
+"""The schema compiler: parses Kafka's message files, with per-field integer encodings (KIP-625), into checked trees.
 
     >>> from magicbyte.schema import check
     >>> message, errors = check('{"type": "data", "name": "Tick", "validVersions": "0", "fields": []}')
     >>> print(errors[0].rule, errors[0].mend)
     missing-key write "flexibleVersions": "0+", or "none" for the old forms
 
-The language is told in docs/schema/grammar.md. At run time nothing imports this room: generated code needs only
+docs/schema/grammar.md describes the language. At run time nothing imports this room: generated code needs only
 `magicbyte.protocol`.
 """
 

@@ -1,7 +1,7 @@
-"""Which encoding suits each integer field of a message, from sample values: what KIP-625's motivation does by hand.
+"""Recommend an encoding for each integer field of a message from sample values, as KIP-625's motivation does by hand.
 
-Only encodings with all bits of the type are weighed: a narrower one saves more on some values and refuses others, which
-is for the schema's author to decide.
+Only encodings with all bits of the type are considered: a narrower one saves more on some values and refuses others,
+which is the schema author's decision.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Literal
 from magicbyte.schema.sizes import check_version, encoded_size, encoding_of, integers
 from magicbyte.schema.tree import ENCODABLE_BITS, Encoding, FieldSchema, MessageSchema
 
-_KINDS: tuple[Literal["fixed", "unpacked", "packed"], ...] = ("fixed", "unpacked", "packed")  # the plainest first
+_KINDS: tuple[Literal["fixed", "unpacked", "packed"], ...] = ("fixed", "unpacked", "packed")  # in order of preference
 
 
 @dataclass(slots=True)
 class Advice:
-    """What the samples say on one field, or on the elements of an array.
+    """The statistics of one field, or of the elements of an array.
 
-    `bytes` has what all its values take under each encoding weighed, `today` is the encoding that it has, `best` the
-    one of fewest bytes; of equal ones the present one, then fixed, then unpacked.
+    `bytes` has the size of all values under each encoding, `today` is the current encoding, `best` the smallest one; of
+    equal ones the current one, then fixed, then unpacked.
     """
 
     way: str
@@ -33,7 +33,7 @@ class Advice:
     bytes: dict[Encoding, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte schema advise --format json` has for a field."""
+        """Return the field as printed by `magicbyte schema advise --format json`."""
         return {
             "field": self.way,
             "type": self.type,
@@ -54,12 +54,12 @@ class Advice:
 
     @property
     def saved(self) -> int:
-        """Bytes that the best encoding saves over today's, on all values."""
+        """Bytes that the best encoding saves over the current one, on all values."""
         return self.bytes[self.today] - self.bytes[self.best]
 
     @property
     def worst_growth(self) -> int:
-        """Bytes by which one value can be longer in the best encoding than in the fixed one of the type."""
+        """The most bytes by which one value is longer in the best encoding than in the type's fixed one."""
         return max(0, self.best.max_bytes - ENCODABLE_BITS[self.type.removeprefix("[]")] // 8)
 
     def _add(self, value: int) -> None:
@@ -71,10 +71,10 @@ class Advice:
 
 
 def advise(message: MessageSchema, version: int, samples: Iterable[object]) -> list[Advice]:
-    """Return advice on every int16, int32 and int64 of `version` that the samples have a value of, in their order.
+    """Return advice on every int16, int32 and int64 of `version` with a value in the samples, in their order.
 
-    Each sample is the JSON form of a whole message; what it leaves out counts with its default, since that is written.
-    Raises SchemaValueError for a sample that cannot be written in that version, and for a version that is not valid.
+    Each sample is the JSON form of a whole message; omitted fields count with their defaults, which are written. Raises
+    SchemaValueError for a sample that cannot be written in that version, and for an invalid version.
     """
     check_version(message, version)
     found: dict[str, Advice] = {}

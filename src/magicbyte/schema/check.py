@@ -1,4 +1,4 @@
-"""A schema file as a whole: its message, its structs, and the rules between them."""
+"""Check a whole schema file: its message, its structs, and the rules between them."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ STRUCT_KEYS: Final[dict[str, KeyKind]] = {
     "about": "text",
 }
 MANY_STRUCTS: Final = 200
-"""So many structs are not looked through for the one that may be meant: ten thousand of them would take minutes."""
+"""The most structs that are searched for a similar name: ten thousand would take minutes."""
 
 _NAME = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
 def check(text: str, path: str = "<text>") -> tuple[MessageSchema | None, list[SchemaError]]:
-    """Return the schema that `text` is, None where it breaks a rule, and what is wrong with it, in the text's order.
+    """Parse and check a schema; return it, or None if it breaks a rule, and its errors, in the text's order.
 
-    `path` is what errors call the file. All errors that can be told in one go are: an error does not hide another
-    unless what it is about cannot be read. Beside a schema there can be warnings. No text at all raises.
+    `path` is the file's name in errors. As many errors as possible are reported: an error hides another only if its
+    subject cannot be read. A valid schema may have warnings. No text raises.
     """
     source = SourceText(text, path)
     value, errors = scan(source)
@@ -133,7 +133,7 @@ class _Checker:
         return None
 
     def _versions(self) -> tuple[Versions | None, Versions | None]:
-        """Return the valid and the flexible versions, None where they cannot be told."""
+        """Return the valid and the flexible versions, None if they are invalid."""
         keys = self.keys
         keys.require("validVersions", 'write "validVersions": "0"')
         valid = keys.versions("validVersions")
@@ -142,7 +142,7 @@ class _Checker:
                 Rule.VERSIONS, "validVersions", expected="a highest version", found=f'"{valid}"',
                 mend=f'write "{valid.lowest}-N" with the version that is the newest',
             )  # fmt: skip
-        if valid is None or not valid.is_empty:  # an API without versions is gone: only its key must stay taken
+        if valid is None or not valid.is_empty:  # an API without versions is gone: only its key must stay reserved
             keys.require("flexibleVersions", 'write "flexibleVersions": "0+", or "none" for the old forms')
         flexible = keys.versions("flexibleVersions")
         if flexible is not None and not flexible.is_empty and not flexible.open_ended:
@@ -204,7 +204,7 @@ class _Checker:
     # ---- structs and their fields
 
     def _name_common(self, value: Value) -> None:
-        """Note the name of a common struct, before any field is read that may have it as its type."""
+        """Register the name of a common struct before any field that may use it is read."""
         name = next((each.value for each in value.members if each.key == "name"), None)
         if name is None or name.kind != "string":
             return
@@ -236,7 +236,7 @@ class _Checker:
             )  # fmt: skip
 
     def _fields(self, keys: Fields, around: Around) -> tuple[FieldSchema, ...]:
-        """Read the fields of the message or of a struct; those that cannot be told are left out."""
+        """Read the fields of the message or of a struct; unreadable ones are left out."""
         keys.require("fields", 'write "fields": [] where there are none')
         readers = [FieldReader(value, around, self.report) for value in objects(keys, "fields", self.report)]
         self._check_names(readers)
@@ -277,7 +277,7 @@ class _Checker:
                 )  # fmt: skip
 
     def _read_struct(self, reader: FieldReader, around: Around) -> None:
-        """Read the struct that a field defines inline, and note which struct it uses."""
+        """Read the struct that a field defines inline, and record which struct it uses."""
         type_, keys = reader.type, reader.keys
         if type_ is None:
             return
@@ -307,7 +307,7 @@ class _Checker:
             )  # fmt: skip
             return
         versions = reader.schema.versions if reader.schema is not None else Versions.NONE
-        self.structs[type_.name] = StructSchema(type_.name, versions, ())  # its name is taken while it is read
+        self.structs[type_.name] = StructSchema(type_.name, versions, ())  # reserves its name while it is read
         fields = self._fields(keys, Around(around.flexible_versions, reader.way, top_level=False))
         self.structs[type_.name] = StructSchema(type_.name, versions, fields, keys.text("about") or "")
 
@@ -351,9 +351,9 @@ class _Checker:
                 visit(struct, (struct.name,))
 
     def _check_nesting(self, message: MessageSchema) -> None:
-        """Check that structs and tagged fields are met in a version at least: Kafka's generator wants it, too.
+        """Check that structs and tagged fields exist in at least one version, as Kafka's generator requires.
 
-        An ordinary field that no version has is no error there either: old versions may be gone.
+        An ordinary field without versions is no error there either: old versions may be gone.
         """
 
         def visit(fields: tuple[FieldSchema, ...], versions: Versions, way: str) -> None:

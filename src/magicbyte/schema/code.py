@@ -13,10 +13,7 @@ WIDTH: Final = 120  # columns
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A statement that may be too long for a line: `flat` is all of it; else `head`, a line for each item, `tail`.
-
-    `separator` ends the lines of items.
-    """
+    """A statement that may be too long for a line: `flat` is all of it; else `head`, a line for each item, `tail`."""
 
     flat: str
     head: str
@@ -27,7 +24,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CodeBlock:
-    """Statements under a line such as `if …:`. `terms`: of a condition, one of which is to hold; of a loop, one."""
+    """Statements under a line such as `if …:`. `terms`: of a condition, alternatives; of a loop, one."""
 
     keyword: str
     terms: tuple[str, ...]
@@ -44,22 +41,22 @@ Body: TypeAlias = "tuple[Statement, ...]"
 
 
 def when(terms: str | tuple[str, ...], *body: Statement) -> CodeBlock:
-    """Return statements under the condition that one of `terms` holds."""
+    """Return statements under the condition that one of `terms` is true."""
     return CodeBlock("if", (terms,) if isinstance(terms, str) else terms, body)
 
 
 def otherwise(*body: Statement) -> CodeBlock:
-    """Return statements for what no condition before holds of."""
+    """Return statements for the case that no earlier condition is true."""
     return CodeBlock("else", (), body)
 
 
 def loop(each: str, *body: Statement) -> CodeBlock:
-    """Return a loop, such as over `each in many`."""
+    """Return a loop over `each`, such as `item in items`."""
     return CodeBlock("for", (each,), body)
 
 
 def also(first: str, terms: tuple[str, ...]) -> str:
-    """Return the condition that `first` holds and one of `terms`."""
+    """Return the condition that `first` and one of `terms` are true."""
     second = " or ".join(terms)
     return f"{first} and ({second})" if len(terms) > 1 else f"{first} and {second}"
 
@@ -71,14 +68,14 @@ def names_in(body: Iterable[Statement]) -> set[str]:
 
 
 def names_read(code: str) -> set[str]:
-    """Return the names whose values a module's code uses; attributes and fields of the same names are others."""
+    """Return the names whose values a module's code uses, not attributes and fields of the same names."""
     return {
         node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
 
 
 def condition(low: int, high: int, lowest: int, left: int) -> str:
-    """Return the condition for versions `low` to `high`, where only `lowest` to `left` can come this far."""
+    """Return the condition for versions `low` to `high`, given that only `lowest` to `left` reach this line."""
     if high == left:
         return f"version >= {low}"
     if low == lowest:
@@ -87,14 +84,14 @@ def condition(low: int, high: int, lowest: int, left: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a string literal, in the quotes that ruff takes: double ones unless they need more escapes."""
+    """Return a string literal with ruff's quotes: double ones unless they need more escapes."""
     quote = "'" if text.count('"') > text.count("'") else '"'
     letters = (each if each in "'\"" else repr(each)[1:-1] for each in text)
     return quote + "".join(f"\\{each}" if each == quote else each for each in letters) + quote
 
 
 def wrapped(text: str, indent: int, *, hanging: bool = False) -> list[str]:
-    """Return text as lines that fit behind `indent` columns, safe in a docstring."""
+    """Return text as lines that fit after `indent` columns, safe in a docstring."""
     text = " ".join(text.replace("\\", "\\\\").replace('"""', "'''").split())
     text = f"{text}." if text.endswith('"') else text
     return textwrap.wrap(
@@ -104,7 +101,7 @@ def wrapped(text: str, indent: int, *, hanging: bool = False) -> list[str]:
 
 
 def call(head: str, items: Sequence[str], tail: str) -> Call:
-    """Return a call, or what looks like one, of these arguments."""
+    """Return a call, or a statement of the same form, with these arguments."""
     return Call(f"{head}{', '.join(items)}{tail}", head, tuple(items), tail)
 
 

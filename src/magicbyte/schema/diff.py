@@ -1,9 +1,9 @@
-"""Whether a schema may follow another: what changed, and for each change whether peers of both understand each other.
+"""Compare two versions of a schema: what changed, and whether peers of both understand each other.
 
-The rule behind all others: a version that is out in the world never changes on the wire. What both schemas call version
-5 must be the same bytes with the same meaning; whatever is new belongs into a new version. Two things are free: tagged
-fields come and go in flexible versions, since a reader skips tags that it does not know, and the newest version may
-change as long as the old schema calls it unstable.
+The basic rule: a published version never changes on the wire. A version of both schemas must have the same bytes with
+the same meaning; additions belong into a new version. Two changes are free: tagged fields come and go in flexible
+versions, because readers skip unknown tags; and the newest version may change as long as the old schema marks it
+unstable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from magicbyte.schema.versions import Versions
 
 
 class ChangeKind(enum.StrEnum):
-    """What a change is; docs/schema/README.md has them all with their reasons."""
+    """The kinds of change; docs/schema/README.md lists them with their reasons."""
 
     MESSAGE_CHANGED = "message-changed"
     VERSIONS_ADDED = "versions-added"
@@ -51,7 +51,7 @@ class ChangeKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference; `versions` are those that it concerns, in ascending order, `reason` says why it may be or not."""
+    """One difference; `versions` are the affected ones, in ascending order, `reason` says why it is allowed or not."""
 
     field: str
     kind: ChangeKind
@@ -60,7 +60,7 @@ class Change:
     reason: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte schema diff --format json` has for a change."""
+        """Return the change as printed by `magicbyte schema diff --format json`."""
         return {
             "field": self.field,
             "change": self.kind.value,
@@ -71,7 +71,7 @@ class Change:
 
 
 def compare(old: MessageSchema, new: MessageSchema) -> list[Change]:
-    """Return what is different in `new`, in the order of the schema; an empty list if nothing that matters is."""
+    """Return the differences of `new`, in the order of the schema; an empty list if there is none that matters."""
     return _Comparison(old, new).changes
 
 
@@ -120,7 +120,7 @@ class _Comparison:
     def _fields(
         self, old: tuple[FieldSchema, ...], new: tuple[FieldSchema, ...], shared: Versions, valid: Versions, way: str
     ) -> None:
-        """Compare two structs in the versions `shared` of both; `valid` are all that the new one is met in."""
+        """Compare two structs in the versions `shared` of both; `valid` are those in which the new one occurs."""
         pairs, gone, added = _paired(old, new, shared)
         for before in gone:
             self._lost(before, list(before.versions & shared), f"{way}.{before.name}")
@@ -264,7 +264,7 @@ class _Comparison:
             self._note(way, ChangeKind.DEFAULT_CHANGED, both, reason, compatible=True)
 
     def _type(self, before: FieldSchema, after: FieldSchema, both: list[int], way: str) -> bool:
-        """Note a change of type; return whether encodings and structs are still to be compared."""
+        """Record a change of type; return whether encodings and structs must still be compared."""
         was, now = before.type, after.type
         if was.array == now.array and was.struct and now.struct:
             if was.name != now.name:
@@ -338,7 +338,7 @@ class _Comparison:
 
 
 def ranges(versions: Iterable[int]) -> tuple[Versions, ...]:
-    """Return the ranges that versions in ascending order make."""
+    """Return ascending versions as ranges."""
     found: list[Versions] = []
     for version in versions:
         if found and found[-1].highest == version - 1:
@@ -349,7 +349,7 @@ def ranges(versions: Iterable[int]) -> tuple[Versions, ...]:
 
 
 def _plain(field: FieldSchema, version: int) -> bool:
-    """Return whether the version has the field, and not as a tagged one."""
+    """Return whether the version has the field as an untagged one."""
     return version in field.versions and version not in field.tagged_versions
 
 
@@ -370,7 +370,7 @@ def _default_text(field: FieldSchema) -> str:
 
 
 def _comparable(before: FieldSchema, after: FieldSchema) -> bool:
-    """Return whether values of both can be the same: of one type, integers both, or structs both."""
+    """Return whether values of both can be equal: the same type, two integer types, or two structs."""
     was, now = before.type, after.type
     alike = was.name == now.name or {was.name, now.name} <= {*INTEGER_BITS} or (was.struct and now.struct)
     return alike and was.array == now.array
@@ -389,10 +389,10 @@ def _encoding_reason(was: Encoding, now: Encoding) -> str:
 def _paired(
     old: tuple[FieldSchema, ...], new: tuple[FieldSchema, ...], shared: Versions
 ) -> tuple[list[tuple[FieldSchema, FieldSchema]], list[FieldSchema], list[FieldSchema]]:
-    """Return the fields that are in both, in the old order, those that are gone and those that are new.
+    """Return the pairs of fields that are in both, in the old order, then the removed and the new fields.
 
-    Names decide. A field that is gone and one that is new are taken for the same under another name where they are
-    alike in all that goes over the wire in versions of both.
+    Fields are paired by name. A removed and a new field count as one renamed field if they are the same on the wire in
+    the versions of both.
     """
     by_name = {field.json_name.lower(): field for field in new}
     partner = {field.name: by_name.pop(field.json_name.lower(), None) for field in old}
@@ -408,7 +408,7 @@ def _paired(
 
 
 def _wire(field: FieldSchema, shared: Versions) -> object:
-    """Return all of a field but its name that is on the wire in the versions `shared`."""
+    """Return all properties of a field, except its name, that affect the wire in the versions `shared`."""
     type_ = ("struct", field.type.array) if field.type.struct else (field.type.name, field.type.array)
     return type_, [
         (version, _tag(field, version), version in field.nullable_versions, encoding_of(field, version))

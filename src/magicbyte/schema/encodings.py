@@ -1,4 +1,4 @@
-"""The `encoding` of integer fields (KIP-625) and the `elementEncoding` of arrays of integers, an extension of ours."""
+"""Parse the `encoding` of integer fields (KIP-625) and the `elementEncoding` of arrays of integers, our extension."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def read_encodings(
     report: SchemaReport,
     field: str,
 ) -> Encodings:
-    """Return the encodings that a field has, in the order of their versions; () where a rule is broken.
+    """Return the encodings of a field, in the order of their versions; () if a rule is broken.
 
-    `versions` are the field's, None where they are not known: then nothing can be said on whether they are covered.
+    `versions` are the field's, or None if unknown: then their coverage is not checked.
     """
     before = len(report.errors)
     if type_.array != (key == "elementEncoding") or type_.name not in ENCODABLE_BITS:
@@ -78,7 +78,7 @@ def _wrong_type(key: str, type_: FieldType) -> tuple[str, str]:
 
 
 def _by_versions(value: Value, type_: FieldType, report: SchemaReport, field: str) -> list[_EncodingRange]:
-    """Return the encodings of the object form; report each range and each name that cannot be read."""
+    """Return the encodings of the object form; report invalid ranges and names."""
     parts: list[_EncodingRange] = []
     keys: set[str] = set()
     for member in value.members:
@@ -135,7 +135,7 @@ def _encoding(value: Value, type_: FieldType, report: SchemaReport, field: str) 
 
 
 def _meant(name: str, bits: int) -> str:
-    """Return which encoding may be meant by a name that is none."""
+    """Return the encoding that was probably meant by an invalid name."""
     word = name.strip().lower()
     kind = word.rstrip("0123456789")
     kind = _SYNONYMS.get(kind, kind)
@@ -147,7 +147,7 @@ def _meant(name: str, bits: int) -> str:
 
 
 def _check_apart(parts: list[_EncodingRange], report: SchemaReport, field: str) -> None:
-    widest: _EncodingRange | None = None  # of those that begin further down, the one that reaches highest
+    widest: _EncodingRange | None = None  # of those that begin at lower versions, the one that extends furthest
     for part in sorted(parts, key=lambda each: (each.versions.lowest, each.versions.highest)):
         if widest is not None and widest.versions.highest >= part.versions.lowest:
             one, other = widest.versions, part.versions

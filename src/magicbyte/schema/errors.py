@@ -1,4 +1,4 @@
-"""What can be wrong with a schema file: the rules of the language, and the errors that name them."""
+"""The rules of the schema language, and the errors that name them."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Rule(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SchemaError:
-    """One broken rule: where, which, what was expected and found there, and how to mend it.
+    """One broken rule: the rule, its place, the expected and found text, and how to mend it.
 
-    A `warning` tells of what is not as it should be and yet does no harm: the schema is whole in spite of it.
+    A `warning` is an imperfection that does no harm: the schema is valid.
 
-    `field` is the way to the field through the names of the file (`MetadataResponse.Topics.Partitions.LeaderId`),
+    `field` is the path of the field through the names of the file (`MetadataResponse.Topics.Partitions.LeaderId`),
     `line` and `column` count from 1.
     """
 
@@ -77,7 +77,7 @@ class SchemaError:
     warning: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte schema check --format json` has for a finding."""
+        """Return the error as printed by `magicbyte schema check --format json`."""
         return {
             "path": self.path,
             "line": self.line,
@@ -97,7 +97,7 @@ class SchemaError:
 
 
 class SchemaErrors(MagicbyteError):  # noqa: N818 (there are several in it)
-    """A schema file, or several, break rules of the language. `errors` has all of them, in the order of the files."""
+    """One or several schema files break rules of the language. `errors` has all of them, in the order of the files."""
 
     def __init__(self, errors: Iterable[SchemaError]) -> None:
         self.errors = sorted(errors)
@@ -112,9 +112,9 @@ class SchemaErrors(MagicbyteError):  # noqa: N818 (there are several in it)
 
 
 class SchemaValueError(MagicbyteError):
-    """A value does not fit its field: of another type, out of range, null or not there in that version.
+    """A value does not fit its field: another type, out of range, null, or a field that the version does not have.
 
-    `way` leads to it through the JSON form, such as `topics[2].partitions[0].leaderId`.
+    `way` is its path in the JSON form, such as `topics[2].partitions[0].leaderId`.
     """
 
     def __init__(self, way: str, *, expected: str, found: str) -> None:
@@ -126,4 +126,4 @@ class SchemaValueError(MagicbyteError):
 
 
 class UnknownMessageError(MagicbyteError):
-    """A name that no schema of the package has."""
+    """No schema of the package has this name."""

@@ -1,4 +1,4 @@
-"""One field of a schema file: its keys, and the rules that concern the field alone."""
+"""Parse one field of a schema file: its keys, and the rules for a single field."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ENTITY_TYPES: Final = {
     "producerId": "int64",
     "unknown": None,
 }
-"""What a field may stand for, and the type that it then has; None where any will do."""
+"""The entity types of fields, and the type that each requires; None for any."""
 
 ZERO_UUID: Final = "A" * 22
 """The UUID of 16 zero bytes, as Kafka writes it."""
@@ -62,7 +62,7 @@ _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What stands around a field: the message's flexible versions, None where unknown, and the way to the field."""
+    """The context of a field: the message's flexible versions, None if unknown, and the path of the field."""
 
     flexible_versions: Versions | None
     way: str
@@ -70,7 +70,7 @@ class Around:
 
 
 class FieldReader:
-    """Reads one field; `schema` is None where it cannot be told what is meant, `type` where that is its type."""
+    """Read one field; `schema` is None if it is invalid, `type` if its type is."""
 
     def __init__(self, value: Value, around: Around, report: SchemaReport) -> None:
         name = next(
@@ -84,7 +84,7 @@ class FieldReader:
         self.schema = self._schema() if self.name is not None and self.type is not None else None
 
     def add(self, rule: Rule, key: str, *, expected: str, found: str, mend: str) -> None:
-        """Report that `rule` is broken by what `key` holds."""
+        """Report that the value of `key` breaks `rule`."""
         self._report.add(rule, self.keys.at_key(key), self.way, expected=expected, found=found, mend=mend)
 
     def _name(self) -> str | None:
@@ -161,7 +161,7 @@ class FieldReader:
         return nullable
 
     def _override(self) -> Versions | None:
-        """Return the field's own flexible versions, None without."""
+        """Return the field's own flexible versions, or None."""
         override = self.keys.versions("flexibleVersions")
         if override is None:
             return None
@@ -259,7 +259,7 @@ class FieldReader:
     def _default(self, nullable: Versions, versions: Versions | None) -> tuple[Default, bool]:
         """Return the default, and whether it is null.
 
-        A `null` that is JSON's own, and an empty text, count as no default at all: so Kafka's generator has it.
+        JSON's own `null`, and an empty text, count as no default, as in Kafka's generator.
         """
         type_, value = self.type, self.keys.value("default")
         assert type_ is not None, "the caller looked"

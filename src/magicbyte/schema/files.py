@@ -1,4 +1,4 @@
-"""Schema files on the disk, and those that come with the package: every message of Kafka's."""
+"""Load schema files from disk, and those that come with the package: all of Kafka's messages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, UnknownMess
 from magicbyte.schema.objects import did_you_mean
 from magicbyte.schema.tree import MessageSchema
 
-_INSTALLED = Path(__file__).parent / "bundled"  # where the wheel has the folder `schemas/` of the repository
+_INSTALLED = Path(__file__).parent / "bundled"  # the wheel's copy of the repository's `schemas/`
 _REPOSITORY = Path(__file__).parents[3] / "schemas"
 
 
 def read(path: Path | str) -> tuple[MessageSchema | None, list[SchemaError]]:
-    """Return what a file holds and what is wrong with it, as `check` does for its text. Raises OSError."""
+    """Parse a file; return its schema and errors as `check` does. Raises OSError."""
     raw = Path(path).read_bytes()
     try:
         text = raw.decode()
@@ -27,7 +27,7 @@ def read(path: Path | str) -> tuple[MessageSchema | None, list[SchemaError]]:
 
 
 def load(path: Path | str) -> MessageSchema:
-    """Return the schema that a file holds. Raises SchemaErrors with all that is wrong with it, and OSError."""
+    """Return the schema in a file. Raises SchemaErrors with all of its errors, and OSError."""
     message, errors = read(path)
     if message is None:
         raise SchemaErrors(errors)
@@ -35,9 +35,9 @@ def load(path: Path | str) -> MessageSchema:
 
 
 def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
-    """Return the schemas of all `.json` files of a folder, by their names, sorted; folders inside are not looked into.
+    """Return the schemas of all `.json` files of a folder by name, sorted; subfolders are ignored.
 
-    Raises SchemaErrors with all that is wrong with any of them, also where two have one name, and OSError.
+    Raises SchemaErrors with the errors of all files, also for two schemas of one name, and OSError.
     """
     found: dict[str, MessageSchema] = {}
     errors: list[SchemaError] = []  # and warnings
@@ -65,12 +65,12 @@ def bundled() -> dict[str, Path]:
 
 
 def load_bundled(name: str) -> MessageSchema:
-    """Return a schema that comes with the package: `MetadataResponse`, say. Raises UnknownMessageError."""
+    """Return a schema of the package, such as `MetadataResponse`. Raises UnknownMessageError."""
     return load(bundled_file(name))
 
 
 def bundled_file(name: str) -> Path:
-    """Return the file of a schema that comes with the package. Raises UnknownMessageError."""
+    """Return the file of a schema of the package. Raises UnknownMessageError."""
     files = bundled()
     if name not in files:
         hint = did_you_mean(name, files) or f"there are {len(files)} messages, from {min(files)} to {max(files)}"

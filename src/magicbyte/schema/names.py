@@ -1,4 +1,4 @@
-"""The Python names of what schemas define."""
+"""The Python names for the definitions of schemas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RUNTIME: Final[Mapping[str, tuple[str, ...]]] = {
         "Rows", "Shapes", "read_nullable_rows", "read_rows",
     ),
 }  # fmt: skip
-"""What modules may import, by the module of `protocol/` that has it, in the order that ruff gives imports."""
+"""The names that modules may import, by module of `protocol/`, in ruff's order of imports."""
 TAKEN_ATTRIBUTES: Final = frozenset((
     "bool", "bytes", "dataclass", "encode", "field", "float", "int", "list", "range", "read", "read_at", "self", "size",
     "str", "tuple", "unknown_tags", "write",
@@ -56,7 +56,7 @@ def attributes(fields: Iterable[FieldSchema]) -> dict[str, str]:
 def class_names(messages: Sequence[MessageSchema]) -> dict[tuple[str, str], str]:
     """Return the classes of the structs in a module, by the names of message and struct.
 
-    A struct keeps its name where no other has it; else its message's name comes before it.
+    A struct keeps its name if it is unique; otherwise the message's name is prefixed.
     """
     taken = {message.name for message in messages}
     names = [name for message in messages for name in message.structs]

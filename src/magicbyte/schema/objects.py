@@ -1,4 +1,4 @@
-"""The objects of a schema file: their keys, and values of the kind that each key has."""
+"""Read the objects of a schema file: their keys, and values of the kind that each key requires."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCALARS: tuple[Kind, ...] = ("string", "number", "boolean", "null")
 
 
 class SchemaReport:
-    """Gathers what is wrong in one file."""
+    """Collect the errors of one file."""
 
     def __init__(self, source: SourceText) -> None:
         self.source = source
@@ -35,7 +35,7 @@ class SchemaReport:
     def add(
         self, rule: Rule, at: int, field: str, *, expected: str, found: str, mend: str, warning: bool = False
     ) -> None:
-        """Note that `rule` is broken at position `at`, in the field with the way `field`."""
+        """Record that `rule` is broken at position `at`, in the field with the path `field`."""
         error = self.source.error(at, rule, expected=expected, found=found, mend=mend, field=field, warning=warning)
         self.errors.append(error)
 
@@ -46,12 +46,11 @@ class SchemaReport:
 
 
 class Fields:
-    """The members of one object of a file: what each key holds, once its kind is checked.
+    """The members of one object of a file: the value of each key, once its kind is checked.
 
-    `keys` says which keys there are and what each holds. A key that is not among them, that stands twice, or whose
-    value is of another kind is reported and otherwise passed over; twice the same value is only a warning, since files
-    of Kafka's have that. Texts stand for numbers and for true and false, and
-    what is no list for a list of it alone: Kafka's generator takes `"tag": "0"`.
+    `keys` has the allowed keys and the kind of each. An unknown or repeated key, and a value of another kind, is
+    reported and then ignored; a repeated equal value is only a warning, because some of Kafka's files have it. Texts
+    are accepted for numbers and booleans, and a single item for a list, as in Kafka's generator: it takes `"tag": "0"`.
     """
 
     def __init__(self, value: Value, keys: Mapping[str, KeyKind], report: SchemaReport, field: str) -> None:
@@ -81,47 +80,47 @@ class Fields:
         return key in self._values
 
     def has_bad(self, key: str) -> bool:
-        """Return whether the key stands there with a value that cannot be used, which is reported already."""
+        """Return whether the key has an unusable value, which has been reported."""
         return key in self._bad
 
     def at_key(self, key: str) -> int:
-        """Return the position of the key's value, of the object where it has none."""
+        """Return the position of the key's value, or of the object without it."""
         return self._values[key].at if key in self._values else self.at
 
     def value(self, key: str) -> Value | None:
-        """Return what the key holds, None without it."""
+        """Return the value of the key, or None."""
         return self._values.get(key)
 
     def require(self, key: str, mend: str) -> bool:
-        """Return whether the key is there; report it as missing otherwise."""
+        """Return whether the key exists; report it as missing otherwise."""
         if key not in self._values and key not in self._bad:
             self._add(Rule.MISSING_KEY, self.at, f"the key {quoted(key)}", "none", mend)
         return key in self._values
 
     def text(self, key: str) -> str | None:
-        """Return the text of a key that holds one, None without it."""
+        """Return the text of a key, or None."""
         value = self._values.get(key)
         return None if value is None else value.text
 
     def integer(self, key: str) -> int | None:
-        """Return the number of a key that holds an integer, None without it."""
+        """Return the integer of a key, or None."""
         value = self._values.get(key)
         return None if value is None else int(value.text)
 
     def boolean(self, key: str) -> bool:
-        """Return what a key that holds true or false says; false without it."""
+        """Return the boolean of a key; false without it."""
         value = self._values.get(key)
         return value is not None and value.text == "true"
 
     def items(self, key: str) -> tuple[Value, ...]:
-        """Return the items of a key that holds a list, none without it. What is no list is its only item: see above."""
+        """Return the items of a key's list, none without it. A value other than a list is its only item."""
         value = self._values.get(key)
         if value is None:
             return ()
         return value.items if value.kind == "array" else (value,)
 
     def versions(self, key: str) -> Versions | None:
-        """Return the range of a key that holds one; None without it, and where it cannot be read, which is reported."""
+        """Return the version range of a key; None without it, and if it is invalid, which is reported."""
         value = self._values.get(key)
         if value is None:
             return None
@@ -149,7 +148,7 @@ class Fields:
 
 
 def objects(fields: Fields, key: str, report: SchemaReport) -> Iterator[Value]:
-    """Yield the objects that the list of a key has; report each item that is none."""
+    """Yield the objects in the list of a key; report all other items."""
     for item in fields.items(key):
         if item.kind == "object":
             yield item
@@ -167,19 +166,19 @@ def is_integer(text: str) -> bool:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return the advice to take the one of `words` that is meant by `word`, the empty string if none is close."""
+    """Return the advice to use the one of `words` closest to `word`, or an empty string if none is close."""
     by_lower = {each.lower(): each for each in words}
     close = difflib.get_close_matches(word[:60].lower(), by_lower, 1, 0.7)
     return f"did you mean {quoted(by_lower[close[0]])}?" if close else ""
 
 
 def quoted(text: str) -> str:
-    """Return a text in double quotes, as JSON has it, cut where it is long."""
+    """Return a text in double quotes, as in JSON, shortened if it is long."""
     return json.dumps(text if len(text) <= 60 else text[:59] + "…", ensure_ascii=not text.isprintable())
 
 
 def described(value: Value) -> str:
-    """Return a value as an error tells it: a text, a number or a word as it stands there, all else by its kind."""
+    """Return a value as shown in errors: a text, number or word as written, others by their kind."""
     if value.kind == "string":
         return quoted(value.text)
     if value.kind in _SCALARS:
@@ -188,5 +187,5 @@ def described(value: Value) -> str:
 
 
 def place_of(report: SchemaReport, at: int) -> SourcePlace:
-    """Return the place of a position in the file that is reported on."""
+    """Return the place of a position in the file."""
     return report.source.place(at)

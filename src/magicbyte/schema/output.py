@@ -1,4 +1,4 @@
-"""Generated files on the disk: which are stale, and writing them."""
+"""Compare and write generated files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from magicbyte.log.files.outputs import put_whole
 
 GENERATED: Final = ('"""Generated from ', "<!-- Generated from ")
-"""What generated files begin with: one that nothing generates any more is stale, too."""
+"""The first words of generated files: those that are no longer generated are stale, too."""
 
 
 def stale(directory: Path, files: Mapping[str, str]) -> list[str]:
@@ -22,7 +22,7 @@ def stale(directory: Path, files: Mapping[str, str]) -> list[str]:
 
 
 def leftovers(directory: Path, files: Mapping[str, str]) -> list[str]:
-    """Return the names of generated modules and pages in `directory` that are not among `files`, of kinds that are."""
+    """Return the names of generated modules and pages in `directory` that are no longer among `files`."""
     kinds = {".py", ".md"} & {Path(name).suffix for name in files}
     return [
         path.name
@@ -32,7 +32,7 @@ def leftovers(directory: Path, files: Mapping[str, str]) -> list[str]:
 
 
 def write(directory: Path, files: Mapping[str, str]) -> list[str]:
-    """Make `directory` hold `files`; return the names of those that were written or, since stale, removed."""
+    """Write `files` to `directory`; return the names of those that were written or, because stale, removed."""
     directory.mkdir(parents=True, exist_ok=True)
     changed = stale(directory, files)
     for name in changed:

@@ -1,6 +1,6 @@
-"""Pages for people from checked schemas: what each API is for, its versions, its fields and what they mean.
+"""Generate reference pages from checked schemas: each API with its purpose, versions, fields and their meaning.
 
-`pages` returns them by file name, `index` the page that leads to them. Both are Markdown, the same for the same input.
+`pages` returns them by file name, `index` the page with links to them. Both are Markdown, and deterministic.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ STORES: Final = {
     "Transaction": "__transaction_state", "ShareSnapshot": "__share_group_state", "ShareUpdate": "__share_group_state",
     "": "__consumer_offsets",
 }  # fmt: skip
-"""Which topic a record is in, by the beginning of its name; the first that fits."""
+"""The topic of a stored record, by the first matching prefix of its name."""
 GENERATED: Final = "<!-- Generated from {}. Do not edit: the schema compiler makes it. -->"
 
 History = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""What is known of APIs beyond their schemas, by name: `releases` and `notes`, each a text by the version's digits."""
+"""Facts about APIs beyond their schemas, by name: `releases` and `notes`, each a text by the version's digits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where pages are and what they are about.
+    """The location of pages and of what they document.
 
-    `schemas` and `code` are the folders of the definition files and of the Python, `root` the way to the repository's
-    root from the pages; all with slashes.
+    `schemas` and `code` are the folders of the definition files and of the Python code, `root` the relative path from
+    the pages to the repository's root; all with slashes.
     """
 
     schemas: str
@@ -45,7 +45,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class _FieldRow:
-    """A field where it is in a message: `path` has the names of the fields around it, and its own."""
+    """A field with its position in a message: `path` has the names of the enclosing fields, and its own."""
 
     path: tuple[str, ...]
     field: FieldSchema
@@ -98,7 +98,7 @@ def index(
     ):
         lines += ["", f"## {title}", "", "| Message | Versions | What for |", "|---|---|---|"]
         for module, group in listed:
-            message = group[-1]  # of a record the value, of headers the response's
+            message = group[-1]  # the value of a record, the response of an API
             names = ", ".join(each.name for each in group)
             about = " ".join(_first_sentence(each.about) for each in (group if not place else [message]))
             lines.append(f"| [{names}]({place}{_page_name(module)}) | {message.valid_versions} | {about} |")
@@ -133,7 +133,7 @@ def _page(module: str, messages: Sequence[MessageSchema], folder: Folder, histor
 
 
 def _common_name(messages: Sequence[MessageSchema]) -> str:
-    """Return what a page is called: the API, or what key and value are of."""
+    """Return a page's title: the API, or the record of key and value."""
     first = messages[0].name
     ends = ("Request", "Response", "Key", "Value")
     return next((first.removesuffix(end) for end in ends if first.endswith(end)), first) if len(messages) > 1 else first
@@ -167,7 +167,7 @@ def _version_table(messages: Sequence[MessageSchema], history: Mapping[str, Mapp
         if str(version) in history.get("notes", {}):
             news.append(history["notes"][str(version)])
         if not request and not news and version != messages[-1].valid_versions.lowest:
-            continue  # of an API every version is listed, for its releases
+            continue  # for APIs every version is listed, with its releases
         remarks = [word for word, versions in _marks(messages[0]) if version in versions]
         text = f"**{version}** {', '.join(remarks)}".strip()
         if request:
@@ -204,7 +204,7 @@ def _headers(request: MessageSchema, version: int) -> str:
 
 
 def _news(messages: Sequence[MessageSchema], version: int) -> list[str]:
-    """Return sentences on what a version has that the one before it has not."""
+    """Return sentences about the changes of a version against the previous one."""
     found = []
     for message in messages:
         valid = message.valid_versions
@@ -215,7 +215,7 @@ def _news(messages: Sequence[MessageSchema], version: int) -> list[str]:
         for row in _rows(message):
             now, before = version in row.versions, version - 1 in row.versions
             if row.path[:-1] in hidden:
-                hidden.add(row.path)  # what comes or goes with a struct is not told again
+                hidden.add(row.path)  # fields that come or go with a struct are not listed again
             elif now != before:
                 hidden.add(row.path)
                 changes.setdefault("new" if now else "gone", []).append(_path(row))
@@ -300,7 +300,7 @@ def _type(row: _FieldRow, message: MessageSchema) -> str:
 
 
 def _default(field: FieldSchema) -> str:
-    """Return the default where it is not what anybody expects: 0, false, empty or, of a UUID, zeros."""
+    """Return the default unless it is the obvious one: 0, false, empty or, for a UUID, zeros."""
     default: Any = field.default
     if field.null_by_default or default is None:
         return "null" if field.null_by_default else ""
@@ -310,7 +310,7 @@ def _default(field: FieldSchema) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a text with words in which Markdown would see marks, such as `__consumer_offsets`, as code."""
+    """Return a text with words that contain Markdown marks, such as `__consumer_offsets`, as code."""
     return re.sub(r"[\w.:-]*[_*][\w.:*-]*(?<![.:])", r"`\g<0>`", text)
 
 

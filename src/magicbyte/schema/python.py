@@ -1,11 +1,11 @@
-"""Python from checked schemas: one readable module for each API, of dataclasses that read and write themselves.
+"""Generate Python from checked schemas: one readable module per API, of dataclasses that read and write themselves.
 
-`modules` returns them by file name. They need nothing of the library but `fields`, `message` and `rows` of
-`magicbyte.protocol`. The text is the same for the same schemas, and as `ruff format` has it at 120 columns.
+`modules` returns them by file name. They import only `fields`, `message` and `rows` of `magicbyte.protocol`. The text
+is deterministic, and formatted as `ruff format` would at 120 columns.
 
-How a struct becomes code: its versions fall into *spans* in which nothing changes. Fields of numbers and of arrays of
-numbers that stand side by side make a *run*, which is packed and unpacked in one step; every other field stands alone.
-For each of these the statements of all spans are made; spans with the same statements share a branch of an `if`.
+How a struct becomes code: its versions are divided into *spans* in which nothing changes. Adjacent fields of numbers
+and of arrays of numbers form a *run*, which is packed and unpacked in one step; every other field stands alone.
+Statements are generated for each of these in all spans; spans with the same statements share a branch of an `if`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def modules(schemas: Mapping[str, MessageSchema]) -> dict[str, str]:
 def api_table(schemas: Mapping[str, MessageSchema]) -> str:
     """Return the module that lists the APIs of these schemas by their keys."""
     homes = {message.name: name for name, messages in groups(schemas).items() for message in messages}
-    requests = {  # where two have one key, the one that was renamed and went on
+    requests = {  # of two with one key, the later one, which was renamed
         schema.api_key: schema
         for schema in sorted(schemas.values(), key=lambda each: each.valid_versions.highest)
         if schema.type == "request" and schema.api_key is not None
@@ -60,7 +60,7 @@ def api_table(schemas: Mapping[str, MessageSchema]) -> str:
 
 
 def groups(schemas: Mapping[str, MessageSchema]) -> dict[str, list[MessageSchema]]:
-    """Return which messages share a module, by its name: request and response, key and value."""
+    """Return the messages of each module by its name: request and response, key and value."""
     found: dict[str, list[MessageSchema]] = {}
     for name in sorted(schemas):
         found.setdefault(snake(_base(schemas[name], schemas)), []).append(schemas[name])
@@ -68,7 +68,7 @@ def groups(schemas: Mapping[str, MessageSchema]) -> dict[str, list[MessageSchema
 
 
 def _base(schema: MessageSchema, schemas: Mapping[str, MessageSchema]) -> str:
-    """Return the name that a message shares with the one it belongs to."""
+    """Return the common part of the names of a message and its counterpart."""
     for first, second in (("Request", "Response"), ("Key", "Value")):
         for end, other in ((first, second), (second, first)):
             base = schema.name.removesuffix(end)
@@ -183,7 +183,7 @@ class _Class(Struct):
         return found
 
     def docstring(self) -> list[str]:
-        """Return the docstring: what it is, and what each field means."""
+        """Return the docstring: the struct's purpose, and the meaning of each field."""
         about = self.message.about if self.schema is None else self.schema.about
         about = about or (self.whereabouts() if self.schema else f"The {self.message.type} {self.name}.")
         head = wrapped(about, 4)
@@ -198,7 +198,7 @@ class _Class(Struct):
         return [f'"""{head[0]}', *head[1:], *(["", *fields] if fields else []), '"""']
 
     def whereabouts(self) -> str:
-        """Return which field has this struct as its type, where the schema does not say what it is."""
+        """Return which field has this struct as its type, for structs without a description."""
         assert self.schema is not None
         for name, fields in ((self.message.name, self.message.fields), *owners_of(self.message)):
             for field in fields:

@@ -32,13 +32,13 @@ class Reading(Struct):
         return (f"self = new({self.name})", *flexible, *found, "return self, at")
 
     def each_reader(self) -> Body:
-        """Return the body of `_read_each`: the same in a loop, since a call for each struct takes longer."""
+        """Return the body of `_read_each`: the same in a loop, because a call for each struct takes longer."""
         flexible, found = self.fields_reader()
         each = loop("_ in range(count)", f"self = new({self.name})", *found, "found.append(self)")
         return (*flexible, f"found: list[{self.name}] = []", each, "return found, at")
 
     def fields_reader(self) -> tuple[list[str], list[Statement]]:
-        """Return the statements that read the fields, and those that must stand before them."""
+        """Return the statements that read the fields, preceded by their preparations."""
         found = self.chains([*(partial(self.read_run, run) for run in self.runs), self.read_tags])
         return self.asks_flexible(found), found
 

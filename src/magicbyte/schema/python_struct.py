@@ -1,4 +1,4 @@
-"""What writing and reading a struct have in common: names, defaults, and the versions in which statements hold."""
+"""The common part of generating code that writes and reads a struct: names, defaults, and conditions on versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from magicbyte.schema.spans import (
 from magicbyte.schema.tree import FieldSchema, MessageSchema, StructSchema
 
 NULL_IN_TAG: Final = "null=0"
-"""How a null struct is marked in a tagged field: there Kafka writes a varint, elsewhere an int8 of -1."""
+"""The mark of a null struct in a tagged field: there Kafka writes a varint, elsewhere an int8 of -1."""
 LETTERS: Final = {"?": "T", "b": "B", "h": "H", "H": "UH", "i": "I", "I": "UI", "q": "Q", "d": "D", "[": "_"}
 TYPES: Final = {"bool": "bool", "float64": "float", "uuid": "UUID", "string": "str", "bytes": "bytes"}
 
@@ -58,7 +58,7 @@ def letters_of(codes: str) -> str:
 
 
 class Struct:
-    """A message or one of its structs, and what is decided about its code: names, defaults, conditions on versions."""
+    """A message or one of its structs, and the decisions about its code: names, defaults, conditions on versions."""
 
     def __init__(self, module: Constants, message: MessageSchema, schema: StructSchema | None) -> None:
         self.module = module
@@ -109,7 +109,7 @@ class Struct:
         return quoted(field.default) if isinstance(field.default, str) else str(field.default)
 
     def differs(self, field: FieldSchema) -> tuple[str, ...]:
-        """Return conditions, one of which holds where a field does not have its default."""
+        """Return conditions of which one is true if a field does not have its default."""
         value, default = f"self.{self.attributes[field.name]}", self.default(field)
         none = (f"{value} is None",) if self.is_optional(field) else ()
         if default == "None":
@@ -123,7 +123,9 @@ class Struct:
         return (f"{value} != {default}",)
 
     def is_default(self) -> bool:
-        """Return whether a field of the message has this struct as its default: writing asks whether it is set."""
+        """Return whether a field of the message has this struct as its default: then writing tests whether it is
+        set.
+        """
         return any(not field.type.array and not field.null_by_default for field in self.users())
 
     def is_element(self) -> bool:
@@ -131,7 +133,7 @@ class Struct:
         return any(field.type.array for field in self.users())
 
     def stands_alone(self) -> bool:
-        """Return whether it is not only an element of arrays."""
+        """Return whether it is used other than as an element of arrays."""
         return not self.is_element() or any(not field.type.array for field in self.users())
 
     def users(self) -> list[FieldSchema]:
@@ -154,7 +156,7 @@ class Struct:
         return found
 
     def asks_flexible(self, body: Iterable[Statement]) -> list[str]:
-        """Return the statement that finds out whether the version is flexible, if some of `body` asks for that."""
+        """Return the statement that sets `flexible` for the version, if some of `body` uses it."""
         asks = self.flexible_differs() and "flexible" in names_in(body)
         return [f"flexible = version >= {self.first_flexible()}"] if asks else []
 
@@ -173,7 +175,7 @@ class Struct:
         return "flexible" if self.flexible_differs() else str(span.flexible)
 
     def chains(self, bodies: Iterable[Callable[[VersionSpan], Body]]) -> list[Statement]:
-        """Return the statements of some chains; those that follow each other and have the same conditions are one."""
+        """Return the statements of some chains; adjacent ones with the same conditions are merged."""
         found: list[Statement] = []
         last: list[Statement] = []
         for body in bodies:
@@ -203,7 +205,7 @@ class Struct:
         if len(parts) == 1:
             return list(parts[0][2])
         found: list[Statement] = []
-        lowest, left = parts[0][0], parts[-1][1]  # the highest version for which there is no branch yet
+        lowest, left = parts[0][0], parts[-1][1]  # the highest version without a branch so far
         for low, high, made in reversed(parts):
             if not made:
                 continue

@@ -31,12 +31,12 @@ class Writing(Struct):
         return (*head, *found) if found else ("pass",)
 
     def each_writer(self) -> Body:
-        """Return the body of `_write_each`: the same in a loop, since a call for each struct takes longer."""
+        """Return the body of `_write_each`: the same in a loop, because a call for each struct takes longer."""
         head, found = self.fields_writer()
         return (*head, loop("self in structs", *found)) if found else ("pass",)
 
     def fields_writer(self) -> tuple[list[str], list[Statement]]:
-        """Return the statements that write the fields, and those that must stand before them."""
+        """Return the statements that write the fields, preceded by their preparations."""
         found = [each for field in self.fields if not field.ignorable for each in self.refusal(field)]
         found += self.chains([*(partial(self.write_run, run) for run in self.runs), self.write_tags])
         head, names = self.asks_flexible(found), names_in(found)
@@ -61,7 +61,7 @@ class Writing(Struct):
         return tuple(found)
 
     def refusal(self, field: FieldSchema) -> Body:
-        """Return the check that a field is not set in versions that do not have it, if there are such."""
+        """Return the check that a field is not set in versions without it, if there are such versions."""
         has = [span for span in self.spans if span.lowest in field.versions or span.lowest in field.tagged_versions]
         if len(has) == len(self.spans):
             return ()

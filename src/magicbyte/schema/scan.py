@@ -1,7 +1,7 @@
-"""JSON as schema files have it: with comments, and with the place of every key and value kept.
+"""Parse JSON with comments, keeping the position of every key and value.
 
-Comments are `// …` to the end of the line and `/* … */`: those that Kafka's generator reads, too. Nothing else of JSON
-is loosened. A key that stands twice is kept twice: what it means is for the caller to say.
+Comments are `// …` to the end of the line and `/* … */`, as Kafka's generator accepts them. Otherwise it is strict
+JSON. A repeated key is kept twice: the caller decides what it means.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from magicbyte.schema.errors import Rule, SchemaError
 from magicbyte.schema.tree import SourcePlace
 
 MAX_DEPTH: Final = 100
-"""Objects and arrays inside each other; a struct inside a struct takes two."""
+"""The nesting limit of objects and arrays; a nested struct takes two levels."""
 
 MAX_CHARACTERS: Final = 1_000_000
-"""The longest text that is read; the longest schema file of Kafka has 20,000."""
+"""The length limit of a text; Kafka's longest schema file has 20,000 characters."""
 
 Kind = Literal["object", "array", "string", "number", "boolean", "null"]
 
@@ -37,7 +37,7 @@ _WORDS: Final[dict[str, tuple[Kind, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value and the position of its first character. `text` is a string's content, a number or word as written."""
+    """A value and the position of its first character. `text` is a string's content, or a number or word as written."""
 
     kind: Kind
     at: int
@@ -46,7 +46,7 @@ class Value:
     members: tuple[ObjectMember, ...] = ()
 
     def same_as(self, other: Value) -> bool:
-        """Return whether both are the same text but for blanks and comments."""
+        """Return whether both have the same text, ignoring whitespace and comments."""
         return (
             (self.kind, self.text) == (other.kind, other.text)
             and len(self.items) == len(other.items)
@@ -69,7 +69,7 @@ class ObjectMember:
 
 
 class SourceText:
-    """A text with a name: turns positions in it to lines and columns."""
+    """A text with a name: converts positions to lines and columns."""
 
     def __init__(self, text: str, path: str) -> None:
         self.text, self.path = text, path
@@ -89,13 +89,14 @@ class SourceText:
 
 
 class _MalformedError(Exception):
-    """No way to go on reading; the error is noted already."""
+    """The text cannot be parsed any further; the error has been recorded."""
 
 
 def scan(source: SourceText) -> tuple[Value | None, list[SchemaError]]:
-    """Return the value that the text is, None where it cannot be told, and what is malformed in it.
+    """Parse a text; return its value, or None if it is malformed, and the errors.
 
-    Reading goes on behind a key without a value, a missing or a spare comma, so that the rest of the file is checked.
+    Parsing continues after a key without a value, and after a missing or extra comma, so that the rest of the file is
+    checked.
     """
     scanner = _Scanner(source)
     try:
@@ -161,7 +162,7 @@ class _Scanner:
         return tuple(members)
 
     def _member(self, depth: int) -> ObjectMember | None:
-        """Read a key and its value; None for a key without one, which is noted."""
+        """Read a key and its value; None for a key without one, which is recorded."""
         at = self.at
         if self.text[at] != '"':
             self._stop(at, "a key in double quotes", self._found(), "write the key in double quotes")
@@ -179,7 +180,7 @@ class _Scanner:
         return None
 
     def _has_next(self, close: str, behind_one: bool) -> bool:
-        """Step over the comma `behind_one`, or over `close`; return whether another member or item follows."""
+        """Skip the comma if `behind_one`, or `close`; return whether another member or item follows."""
         self._skip()
         char = self.text[self.at : self.at + 1]
         comma = self.at
@@ -200,7 +201,7 @@ class _Scanner:
         return char != close
 
     def _string(self) -> str:
-        """Read the string that begins here and return what it stands for."""
+        """Read the string that begins here and return its content."""
         start, parts = self.at, []
         self.at += 1
         while True:

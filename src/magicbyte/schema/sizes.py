@@ -1,6 +1,6 @@
-"""How many bytes the fields of a message take in a version, computed from values in Kafka's JSON form.
+"""Compute the bytes of each field of a message in a version, from values in Kafka's JSON form.
 
-A second account of the rules that generated code follows: it must give what `size()` there gives, field by field.
+An independent implementation of the rules of generated code: it must equal `size()` there, field by field.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from magicbyte.schema.values import Struct, default_of, read_values
 
 @dataclass(slots=True)
 class FieldSize:
-    """What all values of one field take. `way` leads to it through the structs; `form` says how it is written.
+    """The bytes of all values of one field. `way` is its path through the structs; `form` names its encoding.
 
-    Of an array and of a struct only what it adds to its fields: the count, the byte that tells null from present, and
-    the tagged section's count. `values` is how often the field, or for arrays of integers an element, was written.
+    For an array or struct, only the bytes besides its fields: the count, the byte that distinguishes null, and the
+    tagged section's count. `values` is how often the field, or an element of an array of integers, was written.
     """
 
     way: str
@@ -37,13 +37,13 @@ class FieldSize:
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """What a message takes: all its bytes, and by field in the order of their writing; `""` is the message itself."""
+    """The bytes of a message: in total, and by field in the order of writing; `""` is the message itself."""
 
     bytes: int
     fields: dict[str, FieldSize]
 
     def to_json(self, version: int, proposed: tuple[int, MessageSize] | None = None) -> dict[str, Any]:
-        """Return it as JSON has it: of `version`, beside a proposed schema's version and size."""
+        """Return the JSON form for `version`, beside a proposed schema's version and size."""
         report: dict[str, Any] = {"version": version, "bytes": self.bytes}
         report["fields"] = [
             {"field": each.way, "type": each.type, "form": each.form, "values": each.values, "bytes": each.bytes}
@@ -55,9 +55,9 @@ class MessageSize:
 
 
 def measure(message: MessageSchema, version: int, values: object) -> MessageSize:
-    """Return what a message with `values` takes in `version`, without any header.
+    """Return the size of a message with `values` in `version`, without a header.
 
-    Raises SchemaValueError for values that cannot be written in that version, and for a version that is not valid.
+    Raises SchemaValueError for values that cannot be written in that version, and for an invalid version.
     """
     check_version(message, version)
     meter = _Meter(message, version)
@@ -85,16 +85,13 @@ def encoded_size(value: int, encoding: Encoding) -> int:
 
 
 def encoding_of(field: FieldSchema, version: int) -> Encoding | None:
-    """Return how the integers of a field are written in `version`; None for types that cannot have an encoding."""
+    """Return the encoding of a field's integers in `version`; None for types without encodings."""
     bits = ENCODABLE_BITS.get(field.type.name)
     return None if bits is None else field.encoding_at(version) or Encoding("fixed", bits)
 
 
 def integers(message: MessageSchema, version: int, values: object) -> Iterator[tuple[str, FieldSchema, int]]:
-    """Yield every int16, int32 and int64 that is written in `version`: the way to its field, the field, the value.
-
-    Raises SchemaValueError as `measure` does.
-    """
+    """Yield every int16, int32 and int64 written in `version`: the path of its field, the field, the value."""
     check_version(message, version)
     meter = _Meter(message, version)
     meter.struct(message.fields, read_values(message, values), "", "")
@@ -115,7 +112,7 @@ class _Meter:
         self.integers: list[tuple[str, FieldSchema, int]] = []
 
     def struct(self, fields: tuple[FieldSchema, ...], values: Struct, way: str, at: str) -> int:
-        """Return the bytes of a struct. `way` names its row; `at` leads to it through the values, for errors."""
+        """Return the bytes of a struct. `way` names its row; `at` is its path in the values, for errors."""
         size, tags = 0, 0
         for field in fields:
             value = values[field.name]

@@ -1,4 +1,4 @@
-"""How the fields of a message stand on the wire: in which versions nothing changes, and what their numbers are."""
+"""Divide the versions of a message into spans without changes, and its fields into runs of numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magicbyte.schema.tree import FieldSchema, MessageSchema, StructSchema
 NUMBERS: Final = {
     "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "float64": "d",
 }  # fmt: skip
-"""The types of fixed size that `struct` knows, and its codes for them."""
+"""The fixed-size types with their `struct` codes."""
 BITS: Final = {16: "h", 32: "i", 64: "q"}
 
 
@@ -65,7 +65,7 @@ def structs_of(message: MessageSchema) -> list[StructSchema | None]:
                 found.append(schema)
 
     add(message.fields)
-    for schema in message.structs.values():  # common structs that nobody uses
+    for schema in message.structs.values():  # unused common structs
         if schema not in found:
             add(schema.fields)
             found.append(schema)
@@ -73,7 +73,7 @@ def structs_of(message: MessageSchema) -> list[StructSchema | None]:
 
 
 def runs_of(fields: Sequence[FieldSchema], spans: Sequence[VersionSpan]) -> list[list[FieldSchema]]:
-    """Return the fields as they stand on the wire: neighbours of numbers together, the others alone."""
+    """Return the fields in wire order: adjacent numbers together, the others alone."""
     found: list[list[FieldSchema]] = []
     joined = False
     for field in fields:
@@ -92,7 +92,7 @@ def runs_of(fields: Sequence[FieldSchema], spans: Sequence[VersionSpan]) -> list
 
 
 def is_plain(field: FieldSchema, span: VersionSpan) -> bool:
-    """Return whether a field stands on the wire in a span, untagged."""
+    """Return whether a field is on the wire in a span, untagged."""
     return span.lowest in field.versions and span.lowest not in field.tagged_versions
 
 
@@ -102,12 +102,12 @@ def is_number(field: FieldSchema) -> bool:
 
 
 def is_view(field: FieldSchema) -> bool:
-    """Return whether a field holds a view of the bytes that were read."""
+    """Return whether a field's value is a view of the parsed bytes."""
     return field.type.name == "records" or field.zero_copy
 
 
 def varint_of(field: FieldSchema, span: VersionSpan) -> str:
-    """Return "packed" or "unpacked" if a field, or its elements, are such integers in a span."""
+    """Return "packed" or "unpacked" if a field, or its elements, have such an encoding in a span."""
     encoding = field.encoding_at(span.lowest)
     return "" if encoding is None or encoding.kind == "fixed" else encoding.kind
 
@@ -118,7 +118,7 @@ def is_narrow(field: FieldSchema, span: VersionSpan) -> bool:
 
 
 def is_fixed(field: FieldSchema, span: VersionSpan) -> bool:
-    """Return whether a field is a number of fixed size on the wire in a span."""
+    """Return whether a field is a fixed-size number on the wire in a span."""
     return is_number(field) and not field.type.array and is_plain(field, span) and not varint_of(field, span)
 
 
@@ -167,7 +167,7 @@ def encodings_of(field: FieldSchema) -> str:
 
 
 def remark_on(field: FieldSchema) -> str:
-    """Return the comment beside a field: what the schema says of it, apart from what it means."""
+    """Return the comment beside a field: its properties in the schema, without its description."""
     found = [str(field.type), f"versions {field.versions}"]
     if not field.nullable_versions.is_empty:
         found.append("nullable" if field.nullable_versions == field.versions else f"nullable {field.nullable_versions}")

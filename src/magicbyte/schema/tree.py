@@ -1,4 +1,4 @@
-"""The checked tree: what a schema file means, once every rule of the language holds."""
+"""The checked tree: the content of a valid schema file."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PRIMITIVE_TYPES: Final = ("bool", *INTEGER_BITS, "float64", "uuid", "string", "b
 FIXED_SIZES: Final = {
     "bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16,
 }  # fmt: skip
-"""Bytes of the types that always take as many, as long as no `encoding` says otherwise."""
+"""The sizes of fixed-size types in bytes, unless an `encoding` changes them."""
 
 Default = bool | int | float | str | None
-"""A field's value where the file or the version has none: parsed; a UUID as Kafka's text, 22 letters of base64."""
+"""A field's value if the file or the version has none: parsed; a UUID as Kafka's text, 22 letters of base64."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """Where in which file something stands; lines and columns count from 1."""
+    """A place in a file; lines and columns count from 1."""
 
     path: str
     line: int
@@ -41,7 +41,7 @@ class SourcePlace:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How an integer goes over the wire (KIP-625).
+    """The encoding of an integer on the wire (KIP-625).
 
     `fixed` is big-endian two's complement; `packed` is the zigzag form, `unpacked` the plain bits of the number, each
     as LEB128. Its text is the name in the file, such as `packed32`.
@@ -52,7 +52,7 @@ class Encoding:
 
     @property
     def max_bytes(self) -> int:
-        """The most bytes that a value takes."""
+        """The maximum size of a value in bytes."""
         return self.bits // 8 if self.kind == "fixed" else -(-self.bits // 7)
 
     def __str__(self) -> str:
@@ -75,10 +75,10 @@ class FieldType:
 class FieldSchema:
     """One field of a struct or of a message.
 
-    `encodings` are those of the field, or of the elements of an array; () where the type alone says how it is written.
-    Together they cover `versions`, and no two share one. `flexible_versions` is the override of the message's, None
-    without one. `default` of an array, of bytes or of a struct is None where the file says `null`; what they are
-    otherwise (empty, or a struct of defaults) tells `null_by_default`.
+    `encodings` are those of the field, or of the elements of an array; () if the type determines the form. Together
+    they cover `versions` without overlap. `flexible_versions` is the override of the message's, or None. `default` of
+    an array, of bytes or of a struct is None if the file says `null`; otherwise (empty, or a struct of defaults) see
+    `null_by_default`.
     """
 
     name: str
@@ -100,17 +100,17 @@ class FieldSchema:
 
     @property
     def json_name(self) -> str:
-        """The name with a small first letter: the key of the field in Kafka's JSON form of a message."""
+        """The name with a lower-case first letter: its key in Kafka's JSON form of a message."""
         return self.name[:1].lower() + self.name[1:]
 
     def encoding_at(self, version: int) -> Encoding | None:
-        """Return the encoding of the field, or of its elements, in `version`; None where the type says it alone."""
+        """Return the encoding of the field, or of its elements, in `version`; None if the type determines it."""
         return next((encoding for versions, encoding in self.encodings if version in versions), None)
 
 
 @dataclass(frozen=True, slots=True)
 class StructSchema:
-    """A struct: named once in a file, inline at the field that has it as its type or among the `commonStructs`."""
+    """A struct, named once in a file: inline at the field of this type, or among the `commonStructs`."""
 
     name: str
     versions: Versions
@@ -120,7 +120,7 @@ class StructSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSchema:
-    """A whole file. `structs` has every struct by its name, in the order in which the file names them."""
+    """A whole file. `structs` has every struct by name, in the order of the file."""
 
     api_key: int | None
     type: str

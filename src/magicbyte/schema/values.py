@@ -1,7 +1,7 @@
-"""Values of a message in Kafka's own JSON form, checked and completed.
+"""Check and complete values of a message in Kafka's own JSON form.
 
-Keys are the fields' names with a small first letter; bytes and records are base64, a UUID is Kafka's 22 letters of
-base64, and what is missing has its default.
+Keys are the fields' names with a lower-case first letter; bytes and records are base64, a UUID is Kafka's 22 letters of
+base64, and omitted fields get their defaults.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from magicbyte.schema.objects import did_you_mean
 from magicbyte.schema.tree import INTEGER_BITS, FieldSchema, MessageSchema
 
 Struct = dict[str, Any]
-"""A struct's values by the names of the fields as the schema has them, every field among them.
+"""A struct's values by the schema's field names, with every field.
 
-bool, int, float and str are Python's, a UUID is 16 bytes, bytes and records are bytes, arrays lists, structs dicts.
+bool, int, float and str are Python's, a UUID is 16 bytes, bytes and records are bytes, arrays are lists, structs dicts.
 """
 
 MAX_STRING: Final = 32767
-"""Bytes of UTF-8 that a string may have, in every version."""
+"""The maximum size of a string in UTF-8 bytes, in every version."""
 
 _UUID_BYTES: Final = 16
 
 
 def parse_json(text: str) -> Any:
-    """Return what a text of JSON holds. Raises SchemaValueError."""
+    """Parse a JSON text. Raises SchemaValueError."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise SchemaValueError(place, expected="JSON", found=error.msg) from None
-    except (RecursionError, ValueError) as error:  # nested too deep; a number too long
+    except (RecursionError, ValueError) as error:  # nested too deep; or a number that is too long
         raise SchemaValueError("", expected="JSON that can be read", found=str(error)) from None
 
 
 def read_values(message: MessageSchema, values: object) -> Struct:
-    """Return the values of a whole message. Raises SchemaValueError for what no version of it can hold."""
+    """Return the values of a whole message. Raises SchemaValueError for values that no version can hold."""
     return _struct(message, message.fields, values, "")
 
 
 def default_of(message: MessageSchema, field: FieldSchema) -> Any:
-    """Return the value of a field that is not there."""
+    """Return the value of an omitted field."""
     if field.null_by_default:
         return None
     if field.type.array:

@@ -1,4 +1,4 @@
-"""Version ranges: what `versions`, `nullableVersions`, the keys of an `encoding` and the like say."""
+"""Version ranges, the values of `versions`, `nullableVersions`, the keys of an `encoding` and others."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 HIGHEST: Final = 32767
-"""The highest version there can be: a version travels as an int16. `N+` means N to this."""
+"""The highest possible version, because versions are int16. `N+` means N to this."""
 
 _TEXT = re.compile(r"([0-9]{1,5})(?:(\+)|-([0-9]{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions from `lowest` to `highest`, both included; none where `lowest` is above `highest`."""
+    """The versions from `lowest` to `highest`, both included; none if `lowest` is above `highest`."""
 
     NONE: ClassVar[Versions]
 
@@ -24,10 +24,10 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Return the range that `none`, `N`, `N-M` or `N+` stands for; blanks around it do not count.
+        """Parse `none`, `N`, `N-M` or `N+`, with optional whitespace around it.
 
-        Raises ValueError, with what was expected, for all else, and for a range that runs backwards: Kafka's own
-        generator takes `5-3` as an empty one.
+        Raises ValueError, with the expected form, for anything else, and for a reversed range: Kafka's own generator
+        takes `5-3` as an empty one.
         """
         stripped = text.strip()
         if stripped == "none":
@@ -45,7 +45,7 @@ class Versions:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no version is in it."""
+        """Whether it contains no version."""
         return self.lowest > self.highest
 
     @property
@@ -68,7 +68,7 @@ class Versions:
         return self.is_empty or (other.lowest <= self.lowest and self.highest <= other.highest)
 
     def without(self, others: Iterable[Versions]) -> list[Versions]:
-        """Return what is left of it, as ranges in ascending order, when the versions of `others` are taken out."""
+        """Return the remaining versions, as ranges in ascending order, without those of `others`."""
         left, lowest = [], self.lowest
         for other in sorted((other & self for other in others), key=lambda each: each.lowest):
             if other.is_empty:

@@ -1,1 +1,1 @@
-"""Transactions: who decides them, and the records of `__transaction_state`."""
+"""Transactions: a sans-IO coordinator, and the records of `__transaction_state`."""

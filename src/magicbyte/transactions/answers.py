@@ -1,4 +1,4 @@
-"""The answers of the transaction coordinator: a code as each request's response has it, in its version."""
+"""The responses of the transaction coordinator: an error code in the form of each request and version."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from magicbyte.transactions.rules import FENCED_BEFORE
 from magicbyte.transactions.transaction import FIRST_WITH_BUMP, NO_EPOCH, NO_ID
 
 FIRST_OF_BROKERS: Final = 4
-"""The first version of AddPartitionsToTxn that brokers ask each other with: about many transactions."""
+"""The first version of AddPartitionsToTxn that brokers send to each other, with many transactions."""
 
 
 def answer(
     caller: Caller, request: Message, code: ErrorCode, producer_id: int = NO_ID, producer_epoch: int = NO_EPOCH
 ) -> Reply:
-    """Return the answer to a request.
+    """Return the response to a request.
 
-    Of a producer's id and epoch InitProducerId tells, and EndTxn where that raises the epoch, both without an error.
+    InitProducerId contains the producer id and epoch, and EndTxn too if it raises the epoch, both only without an
+    error.
     """
     assert request.API_KEY is not None, "a request"
     if code is ErrorCode.PRODUCER_FENCED and caller.version < FENCED_BEFORE[request.API_KEY]:
@@ -52,7 +53,7 @@ def answer(
 
 
 def not_added(*, is_there: bool) -> ErrorCode:
-    """Return the code of a partition where not all are added: of one that would be, and of one that is not there."""
+    """Return the code of a partition if not all can be added: for an existing one, and for a missing one."""
     return ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -71,7 +72,7 @@ def asked(request: AddPartitionsToTxnRequest) -> Sequence[AddPartitionsToTxnTran
 
 
 def codes_of(told: AddPartitionsToTxnResult) -> dict[TopicPartition, ErrorCode]:
-    """Return what a response says to each partition of one transaction."""
+    """Return the code of each partition in the response for one transaction."""
     return {
         TopicPartition(topic.name, each.partition_index): code_of(each.partition_error_code)
         for topic in told.topic_results
@@ -80,14 +81,14 @@ def codes_of(told: AddPartitionsToTxnResult) -> dict[TopicPartition, ErrorCode]:
 
 
 def places_of(transaction: AddPartitionsToTxnTransaction) -> set[TopicPartition]:
-    """Return the partitions that are named."""
+    """Return the partitions of a transaction."""
     return {TopicPartition(topic.name, each) for topic in transaction.topics for each in topic.partitions}
 
 
 def partition_codes(
     request: AddPartitionsToTxnRequest, code_of: Callable[[TopicPartition], ErrorCode]
 ) -> AddPartitionsToTxnResponse:
-    """Return the response with a code for each partition that was asked for."""
+    """Return the response with a code for each requested partition."""
     results = [
         AddPartitionsToTxnResult(
             transactional_id=transaction.transactional_id,

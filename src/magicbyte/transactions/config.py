@@ -9,11 +9,11 @@ from magicbyte.groups.config import DAY_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """Names and defaults are Kafka's (`transaction.max.timeout.ms`, `transactional.id.expiration.ms` ...). Times in ms.
+    """The settings, with Kafka's names and defaults (`transaction.max.timeout.ms` ...). Times in ms.
 
-    `check_interval_ms`: after what time something that could not be done is tried again. `transaction_version`: the
-    level of the feature of that name: from 1 on values have version 1, from 2 on the coordinator's own aborts raise the
-    epoch as EndTxn does in protocol 2. What a client's request means its version says.
+    `check_interval_ms`: the delay before an action that failed is retried. `transaction_version`: the level of the
+    feature of that name: from 1 on values have version 1, from 2 on the coordinator's own aborts raise the epoch as
+    EndTxn does in protocol 2. A client's request is interpreted by its own version.
     """
 
     transaction_version: int = 0

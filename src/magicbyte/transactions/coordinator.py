@@ -1,8 +1,8 @@
 """The transaction coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
 
-Each state of a transactional id is stored before it counts. Each request gets its `Reply`, at once or in the effects of
-a later call. Protocol 1 (KIP-98, KIP-360, KIP-447), and protocol 2 (KIP-890), in which each transaction has an epoch.
-Source: Kafka's TransactionCoordinator and TransactionStateManager (3.9, 4.3).
+Each state of a transactional id is stored before it takes effect. Each request gets its `Reply`, immediately or in the
+effects of a later call. Protocol 1 (KIP-98, KIP-360, KIP-447), and protocol 2 (KIP-890), in which each transaction has
+an epoch. Source: Kafka's TransactionCoordinator and TransactionStateManager (3.9, 4.3).
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from magicbyte.transactions.transaction import (
     next_pair,
 )
 
-_FORGOTTEN_TOGETHER = 500  # ids, whose tombstones fit into a set
+_FORGOTTEN_TOGETHER = 500  # ids per append, whose tombstones fit into a set
 _ENDED = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
 _OF_ITS_PAIR = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED)
-"""What a producer is told whose id or epoch is not the one of its transactional id."""
+"""The errors of a producer id or epoch that does not match the transactional id."""
 _PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
 
 
 class Coordinator:
     """All transactional ids of the partitions of `__transaction_state` that this broker leads. Times are in ms.
 
-    `new_producer_id` gives an id that no producer has. `has_partition` says whether a topic has a partition.
+    `new_producer_id` returns a unique producer id. `has_partition` tells whether a topic has a partition.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Coordinator:
         self.closed = False
         self._new_producer_id = new_producer_id
         self._has_partition = has_partition
-        self._epochs: dict[int, int] = {}  # by partition: stands in each marker
+        self._epochs: dict[int, int] = {}  # leader epoch by partition; part of each marker
 
     # ---- partitions
 
@@ -73,19 +73,19 @@ class Coordinator:
         return self.terms.begin(partition)
 
     def go_on(self, partition: int, leader_epoch: int) -> None:
-        """Take in that a partition is led in a later epoch, without another leader in between."""
+        """Record that a partition is led in a later epoch, without another leader in between."""
         self._epochs[partition] = leader_epoch
 
     def close(self) -> None:
-        """Refuse all requests that come from here on: the broker stops."""
+        """Refuse all further requests: the broker stops."""
         self.closed = True
 
     def load_failed(self, partition: int, term: int) -> None:
-        """Give up a partition whose log cannot be read: an id that it holds must not be taken for a new one."""
+        """Give up a partition whose log cannot be read, so that its ids do not seem new."""
         self.terms.end_loading(partition, term, LoadState.FAILED)
 
     def loaded(self, partition: int, term: int, found: Mapping[str, TransactionValue], now: Moment) -> list[Effect]:
-        """Install what the log says, and go on with the ends that were decided: all markers are sent again."""
+        """Install the state read from the log, and complete decided transactions: all markers are sent again."""
         if not self.terms.end_loading(partition, term, LoadState.ACTIVE):
             return []
         effects: list[Effect] = []
@@ -96,7 +96,7 @@ class Coordinator:
         return effects
 
     def resign(self, partition: int) -> None:
-        """End the term of a partition that another broker leads now: what is under way in it is void."""
+        """End the term of a partition that another broker leads now: its pending work is void."""
         self.terms.pop(partition, None)
         self._epochs.pop(partition, None)
         for each in [each for each in self.transactions.values() if each.partition == partition]:
@@ -104,7 +104,7 @@ class Coordinator:
             self.deadlines.cancel(each.transactional_id)
 
     def status(self, transactional_id: str) -> ErrorCode:
-        """Return why this coordinator does not serve an id: NONE if it does."""
+        """Return why this coordinator does not serve an id, or NONE."""
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         if self.closed:
@@ -117,11 +117,11 @@ class Coordinator:
     # ---- time
 
     def next_ms(self) -> int | None:
-        """Return when `due` is to be called at the latest; None: nothing is to come."""
+        """Return the latest time to call `due`; None if nothing is pending."""
         return self.deadlines.next_ms()
 
     def due(self, now: Moment) -> list[Effect]:
-        """Do what is due: transactions whose time is up are aborted, ends that could not be stored are tried again."""
+        """Process deadlines: abort transactions that timed out, and retry ends that could not be stored."""
         effects: list[Effect] = []
         while (key := self.deadlines.pop(now.monotonic_ms)) is not None:
             transaction = self.transactions[key]
@@ -137,7 +137,7 @@ class Coordinator:
         self.deadlines.set(transaction.transactional_id, now.monotonic_ms + self.config.check_interval_ms)
 
     def expire(self, date_ms: int) -> list[Effect]:
-        """Have the ids forgotten that nobody has used for long: they are gone when their tombstones are stored."""
+        """Delete ids that have not been used for long: they are gone when their tombstones are stored."""
         expired: dict[int, list[Transaction]] = {}
         for each in self.transactions.values():
             is_old = each.value.last_update_timestamp <= date_ms - self.config.id_expiration_ms
@@ -160,7 +160,7 @@ class Coordinator:
     # ---- requests
 
     def init_producer(self, caller: Caller, request: InitProducerIdRequest, now: Moment) -> list[Effect]:
-        """Answer an InitProducerId with a transactional id, perhaps later: with the epoch that fences others."""
+        """Answer an InitProducerId with a transactional id, possibly later: its new epoch fences older producers."""
         transactional_id = request.transactional_id or ""
         given = None if request.producer_epoch == NO_EPOCH else request.producer_epoch
         code = ErrorCode.NONE
@@ -214,9 +214,10 @@ class Coordinator:
         return [self._change(transaction, *renewed, then)]
 
     def add_partitions(self, caller: Caller, request: AddPartitionsToTxnRequest, now: Moment) -> list[Effect]:
-        """Answer an AddPartitionsToTxn, perhaps later: all partitions are added, or none; or say which are in.
+        """Answer an AddPartitionsToTxn, possibly later: add all partitions or none; or verify which ones are in.
 
-        It names one transaction. One of a broker is of protocol 2, where partitions join by their first records.
+        The request has one transaction. From a broker it is a verification in protocol 2, where the first records add a
+        partition.
         """
         (wanted,) = asked(request)
         places = places_of(wanted)
@@ -232,7 +233,7 @@ class Coordinator:
     def _verified(
         self, caller: Caller, request: AddPartitionsToTxnRequest, transactional_id: str, who: tuple[int, int]
     ) -> Reply:
-        """Say which partitions are in a transaction. What is being stored is not looked at: a marker decides."""
+        """Return which partitions are in a transaction. Pending changes are ignored: a marker decides."""
         code, transaction = self._of(transactional_id, *who)
         if not code and transaction.state in COMPLETION:
             code = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -242,7 +243,7 @@ class Coordinator:
         return Reply(caller, partition_codes(request, lambda each: ErrorCode.NONE if each in places else missing))
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, now: Moment) -> list[Effect]:
-        """Answer an AddOffsetsToTxn, perhaps later: the partition of a group's offsets is in the transaction."""
+        """Answer an AddOffsetsToTxn, possibly later: adds the partition of a group's offsets to the transaction."""
         place = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, self.config.offsets_partitions))
         who = (request.producer_id, request.producer_epoch)
         return self._add(Answer(caller, request), request.transactional_id, who, {place}, now, 0)
@@ -266,7 +267,7 @@ class Coordinator:
         return [self._change(transaction, value, transaction.last_epoch, then)]
 
     def end(self, caller: Caller, request: EndTxnRequest, now: Moment) -> list[Effect]:
-        """Answer an EndTxn, perhaps later: when the decision is stored. The markers follow."""
+        """Answer an EndTxn, possibly later: when the decision is stored. The markers follow."""
         if caller.version >= FIRST_WITH_BUMP:
             return self._end_and_raise(caller, request, now)
         code, transaction = self._of(request.transactional_id, request.producer_id, request.producer_epoch)
@@ -281,7 +282,7 @@ class Coordinator:
         return [answer(caller, request, code)]
 
     def _end_and_raise(self, caller: Caller, request: EndTxnRequest, now: Moment) -> list[Effect]:
-        """Answer an EndTxn of protocol 2: one with an old epoch came late, or asks for the answer that was lost."""
+        """Answer an EndTxn of protocol 2: one with an old epoch was late, or is a retry after a lost response."""
         who, found = (request.producer_id, request.producer_epoch), self.transactions.get(request.transactional_id)
         code, transaction = self._of(request.transactional_id, *who)
         if found is None or (code and code not in _OF_ITS_PAIR):
@@ -301,7 +302,7 @@ class Coordinator:
         return [self._change(transaction, value, last_epoch, Answer(caller, request))]
 
     def _of(self, transactional_id: str, producer_id: int, epoch: int) -> tuple[ErrorCode, Transaction]:
-        """Return the transaction of a producer, or why it has none: then the transaction means nothing."""
+        """Return the transaction of a producer, and NONE; or an error, and a transaction that must not be used."""
         found = self.transactions.get(transactional_id)
         code = self.status(transactional_id)
         if not code and (found is None or found.value.producer_id != producer_id):
@@ -313,9 +314,9 @@ class Coordinator:
     # ---- changes
 
     def _change(self, transaction: Transaction, value: TransactionValue, last_epoch: int, then: Answer | None) -> Store:
-        """Return the append of a value that is to hold once it is stored.
+        """Return the append of a value that takes effect once it is stored.
 
-        One of version 1 has what Kafka's has: as the previous producer id the one until now, mostly the same.
+        In version 1, as in Kafka, the previous producer id is the current one, usually the same.
         """
         if self.config.transaction_version:
             value = replace(value, version=1, previous_producer_id=transaction.value.producer_id)
@@ -333,9 +334,9 @@ class Coordinator:
         )
 
     def _fence(self, transaction: Transaction, then: Answer | None, now: Moment) -> list[Effect]:
-        """Abort a transaction against its producer, which has an old epoch from now on.
+        """Abort a transaction and fence its producer, which has an old epoch from now on.
 
-        In protocol 1 it has even if that could not be stored.
+        In protocol 1 it is fenced even if that could not be stored.
         """
         if self.config.has_protocol_2:
             prepare_abort = TransactionState.PREPARE_ABORT
@@ -349,7 +350,7 @@ class Coordinator:
         return [self._change(transaction, value, NO_EPOCH, then)]
 
     def stored(self, store: Store, code: ErrorCode, now: Moment) -> list[Effect]:
-        """Go on after an append. One of a term that has ended changes nothing, and is answered NOT_COORDINATOR."""
+        """Continue after an append. One of an ended term changes nothing, and is answered NOT_COORDINATOR."""
         code = NOT_STORED.get(code, code)
         if not self.terms.is_present(store.partition, store.term):
             code = ErrorCode.NOT_COORDINATOR
@@ -376,7 +377,7 @@ class Coordinator:
         return [*_answers(store, code), *self._settled(transaction, now)]
 
     def _settled(self, transaction: Transaction, now: Moment) -> list[Effect]:
-        """Go on from a state that has just begun to count."""
+        """Continue from a state that has just taken effect."""
         key, value = transaction.transactional_id, transaction.value
         if transaction.state in COMPLETION:
             self.deadlines.cancel(key)
@@ -387,7 +388,7 @@ class Coordinator:
             return [self._markers(transaction, tuple(sorted(transaction.unmarked)))]
         if transaction.state is not TransactionState.ONGOING:
             self.deadlines.cancel(key)
-        elif key not in self.deadlines:  # else it goes on, and its time runs
+        elif key not in self.deadlines:  # otherwise it continues, and its timeout is running
             left_ms = value.start_timestamp + value.timeout_ms - now.date_ms
             self.deadlines.set(key, now.monotonic_ms + min(max(left_ms, 0), value.timeout_ms) + 1)
         return []
@@ -407,9 +408,9 @@ class Coordinator:
         )
 
     def marked(self, sent: SendMarkers, place: TopicPartition, code: ErrorCode) -> list[Effect]:
-        """Take in what the leader of a partition said to a marker, NONE for a partition that is no more.
+        """Apply a leader's response to a marker; NONE also for a deleted partition.
 
-        The last one completes the transaction. A marker that was refused as outdated is not sent again in this term.
+        The last one completes the transaction. A marker refused as outdated is not sent again in this term.
         """
         transaction = self.transactions.get(sent.transactional_id)
         is_void = not self.terms.is_present(sent.partition, sent.term)
@@ -421,7 +422,7 @@ class Coordinator:
         return [] if transaction.unmarked else [self._complete(transaction)]
 
     def _complete(self, transaction: Transaction) -> Store:
-        """Store that all markers are written. Kafka's date for that is the one at which they began to be."""
+        """Store that all markers are written. Kafka's timestamp for it is that of the decision."""
         value, last_epoch = transaction.completed(COMPLETION[transaction.state])
         return self._change(transaction, value, last_epoch, None)
 
@@ -430,7 +431,7 @@ _NOBODY = Transaction("", NO_ID, NO_ID, TransactionValue(0, NO_ID, NO_ID, NO_ID,
 
 
 def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether a producer id is one that the producer may have been given."""
+    """Return whether the producer may have been given this producer id."""
     value = transaction.value
     if value.producer_epoch == NO_EPOCH or producer_id == value.producer_id:
         return True

@@ -1,6 +1,6 @@
-"""What the transaction coordinator wants done, as data: it writes nothing and sends nothing itself.
+"""The transaction coordinator's effects as data: it writes nothing and sends nothing itself.
 
-What is to happen after an append stands in its `Store`, and `Coordinator.stored` does it.
+The continuation after an append is part of its `Store`, and `Coordinator.stored` performs it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magicbyte.transactions.records import TransactionValue
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer a request when the append is done: with `code` if it succeeded, else with the append's."""
+    """Answer a request after the append: with `code` if it succeeded, else with the append's error."""
 
     caller: Caller
     request: Message
@@ -25,7 +25,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class TransactionChange:
-    """Let a transactional id have the value that was appended. `last_epoch` is not in the log."""
+    """Give a transactional id the appended value. `last_epoch` is not in the log."""
 
     transactional_id: str
     value: TransactionValue
@@ -35,17 +35,17 @@ class TransactionChange:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Forget transactional ids that have expired."""
+    """Delete expired transactional ids."""
 
     transactional_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Append records to a partition of `__transaction_state`, for all its in-sync replicas, and tell the outcome.
+    """Append records to a partition of `__transaction_state` with acks=all, and report the outcome.
 
-    Of one partition that is done in the order of the appends, each record of an id in a batch of its own. They are not
-    appended after the `term` in which they were decided. The append may take `timeout_ms`.
+    Within one partition outcomes come in the order of the appends, each record of an id in a batch of its own. They are
+    not appended after the `term` in which they were decided. The append may take `timeout_ms`.
     """
 
     partition: int
@@ -57,9 +57,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class SendMarkers:
-    """Write a marker into each of `partitions`, by their leaders, and give each outcome to `Coordinator.marked`.
+    """Write a marker into each of `partitions`, by their leaders, and pass each outcome to `Coordinator.marked`.
 
-    `again`: a leader refused or was not reached, so it is to be looked up once more, after a pause.
+    `again`: a leader refused or was unreachable, so it must be looked up again, after a pause.
     """
 
     transactional_id: str

@@ -1,4 +1,4 @@
-"""What a partition of `__transaction_state` says of its transactional ids: of each the last record counts."""
+"""Load the transactional ids of a partition of `__transaction_state`: the last record of each counts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _OPTIONS = DecodeOptions(headers=False)
 
 
 class Loading:
-    """Reads the log of a partition, piece by piece.
+    """Read the log of a partition, piece by piece.
 
-    Keys of later versions are passed over, as Kafka does. Values of later versions are not: an id that is taken for a
-    new one would leave its transaction open for ever.
+    Keys of later versions are skipped, as in Kafka. Values of later versions are not: an id mistaken for a new one
+    would leave its transaction open for ever.
     """
 
     def __init__(self) -> None:
         self._last: dict[bytes, bytes | None] = {}
 
     def read(self, data: memoryview) -> int:
-        """Take in the whole entries of `data`, which follow those that were read before.
+        """Read the whole entries of `data`, which follow those read before.
 
-        Return the last offset, -1 where there are none. Raises CorruptRecordError.
+        Return the last offset, -1 if there are none. Raises CorruptRecordError.
         """
         table, last = scan(data), -1
         for columns in decode_rows(table, range(len(table)), _OPTIONS):
@@ -39,7 +39,7 @@ class Loading:
         return last
 
     def finish(self) -> dict[str, TransactionValue]:
-        """Return what all that was read says, by transactional id. Raises CorruptRecordError."""
+        """Return the state after all that was read, by transactional id. Raises CorruptRecordError."""
         found: dict[str, TransactionValue] = {}
         for raw, data in self._last.items():
             key = decode_key(raw)

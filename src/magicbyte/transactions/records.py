@@ -1,7 +1,7 @@
-"""The records of `__transaction_state`: where each transactional id stands.
+"""The records of `__transaction_state`: the state of each transactional id.
 
-Versions that are not known are given back as such, with their bytes: a log may come from a later broker.
-What they hold on the disk: `magicbyte.protocol.stored.transaction_log`.
+Unknown versions are returned as such, with their bytes, because a log may come from a later broker. The stored forms:
+`magicbyte.protocol.stored.transaction_log`.
 """
 
 import enum
@@ -47,26 +47,26 @@ class WrittenPartitions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionKey:
-    """The value is where this transactional id stands."""
+    """The key of the state of this transactional id."""
 
     transactional_id: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools from 4.0 on print it."""
+        """Return the JSON form of Kafka's tools from 4.0 on."""
         return {"type": str(KEY_VERSION), "data": {"transactionalId": self.transactional_id}}
 
     def to_text(self) -> str:
-        """Return it as Kafka's tools up to 3.9 print it."""
+        """Return the text of Kafka's tools up to 3.9."""
         return f"transaction_metadata::transactionalId={self.transactional_id}"
 
     def to_bytes(self) -> bytes:
-        """Return the key of a record. Raises ProtocolError for a name that is too long."""
+        """Return the encoded key. Raises ProtocolError for a name that is too long."""
         return write_stored(TransactionLogKey(transactional_id=self.transactional_id), KEY_VERSION)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionValue:
-    """The state of one transactional id. What version 0 does not hold is -1 or 0."""
+    """The state of one transactional id. Fields that version 0 does not have are -1 or 0."""
 
     version: int
     producer_id: int
@@ -74,7 +74,7 @@ class TransactionValue:
     next_producer_id: int  # version 1, else -1
     producer_epoch: int
     timeout_ms: int
-    status: int  # a TransactionState, or the number of one that is not known
+    status: int  # a TransactionState, or an unknown number
     partitions: list[WrittenPartitions] | None  # None while Empty
     last_update_timestamp: int  # ms
     start_timestamp: int  # ms, -1: none
@@ -82,11 +82,11 @@ class TransactionValue:
 
     @property
     def state(self) -> TransactionState | None:
-        """The state, None when its number is not known."""
+        """The state, None if its number is unknown."""
         return _STATES.get(self.status)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Kafka's tools from 4.0 on print it: tagged fields only where they say something."""
+        """Return the JSON form of Kafka's tools from 4.0 on: tagged fields only if they are set."""
         data: dict[str, Any] = {"producerId": self.producer_id}
         if self.previous_producer_id != -1:
             data["previousProducerId"] = self.previous_producer_id
@@ -107,7 +107,7 @@ class TransactionValue:
         return {"version": str(self.version), "data": data}
 
     def to_text(self) -> str:
-        """Return it as Kafka's tools up to 3.9 print it."""
+        """Return the text of Kafka's tools up to 3.9."""
         state = self.state
         partitions = [f"{topic}-{each}" for topic, ids in self.partitions or [] for each in ids]
         return (
@@ -117,7 +117,7 @@ class TransactionValue:
         )
 
     def to_bytes(self) -> bytes:
-        """Return the value of a record, in its version; what that does not hold is left out."""
+        """Return the encoded value, in its version; fields that the version does not have are omitted."""
         partitions, tagged = self.partitions, self.version >= 1
         value = TransactionLogValue(
             producer_id=self.producer_id,
@@ -141,7 +141,7 @@ Value: TypeAlias = TransactionValue | UnknownValue
 
 
 def decode_key(data: bytes) -> Key:
-    """Return what the key of a record says. Raises CorruptRecordError."""
+    """Decode a record's key. Raises CorruptRecordError."""
     version = Reader(data).int16()
     if version != KEY_VERSION:
         return UnknownKey(version, bytes(data))
@@ -149,7 +149,7 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_value(key: Key, data: bytes | None) -> Value | None:
-    """Return what the value under `key` says, None for a tombstone. Raises CorruptRecordError."""
+    """Decode the value of `key`, None for a tombstone. Raises CorruptRecordError."""
     if data is None:
         return None
     version = Reader(data).int16()

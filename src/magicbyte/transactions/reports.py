@@ -1,4 +1,4 @@
-"""What a coordinator tells of its transactional ids: DescribeTransactions and ListTransactions."""
+"""Answer DescribeTransactions and ListTransactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BY_LABEL = {each.label: each for each in STORED}
 
 
 def describe(coordinator: Coordinator, transactional_id: str) -> describe_transactions.TransactionState:
-    """Tell where an id stands; while its markers are out, the partitions that have none yet."""
+    """Describe an id; while markers are being sent, with the partitions that lack one."""
     code, found = coordinator.status(transactional_id), coordinator.transactions.get(transactional_id)
     if not code and (found is None or found.pending is TransactionState.DEAD):
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -36,7 +36,7 @@ def describe(coordinator: Coordinator, transactional_id: str) -> describe_transa
 def list_all(
     coordinator: Coordinator, request: list_transactions.ListTransactionsRequest, date_ms: int
 ) -> list_transactions.ListTransactionsResponse:
-    """Tell all ids that every filter of the request lets pass. An unknown state is no error: it is told as such."""
+    """List all ids that match every filter of the request. An unknown state is no error: the response lists it."""
     if coordinator.closed:
         return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if any(each.state is LoadState.LOADING for each in coordinator.terms.values()):

@@ -1,4 +1,4 @@
-"""One transactional id: where it stands, as its last record says, and what is under way."""
+"""One transactional id: its last stored state, and the pending one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from magicbyte.transactions.records import TransactionState, TransactionValue, W
 
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
-LAST_EPOCH: Final = 0x7FFF - 1  # that a client gets; a fence may still add one
-FIRST_WITH_BUMP: Final = 5  # version of EndTxn from which on each transaction has an epoch of its own
+LAST_EPOCH: Final = 0x7FFF - 1  # the last that clients get; a fence may still add one
+FIRST_WITH_BUMP: Final = 5  # version of EndTxn from which each transaction has an epoch of its own
 PROTOCOL_2: Final = 2
 
 
 @dataclass(slots=True)
 class Transaction:
-    """`value` is what was stored last. `pending`: the state whose record is being appended, or is to follow.
+    """`value` was stored last. `pending` is the state whose record is being appended, or will follow.
 
-    `unmarked`: partitions whose marker has not been acknowledged. `prepared_ms`: when the end that is under
-    way was stored, as a date. `epoch_was_raised`: by a fence that was not stored.
+    `unmarked`: partitions whose marker has not been acknowledged. `prepared_ms`: the date at which the current end was
+    stored. `epoch_was_raised`: by a fence that was not stored.
     """
 
     transactional_id: str
@@ -45,15 +45,15 @@ class Transaction:
         return places_of(self.value)
 
     def renewed(self, given_epoch: int | None, timeout_ms: int, date_ms: int) -> tuple[TransactionValue, int] | None:
-        """Return what a producer that begins has, with the epoch before; None for one that was fenced.
+        """Return the value and the previous epoch for a producer that begins; None for one that was fenced.
 
-        `given_epoch` is the one that it had, if it says so (KIP-360).
+        `given_epoch` is its current epoch, if the request has it (KIP-360).
         """
         epoch, last = self.value.producer_epoch, NO_EPOCH
         if given_epoch is not None and epoch not in (NO_EPOCH, given_epoch):
             if given_epoch != self.last_epoch:
                 return None
-            last = self.last_epoch  # the answer was lost: the same again
+            last = self.last_epoch  # its response was lost: answer the same again
         else:
             last = NO_EPOCH if given_epoch is None else epoch
             epoch += 1
@@ -62,7 +62,7 @@ class Transaction:
     def rotated(
         self, producer_id: int, given_epoch: int | None, timeout_ms: int, date_ms: int
     ) -> tuple[TransactionValue, int]:
-        """Return what a producer has that begins when all epochs of its id are used up: a new id."""
+        """Return the value for a producer that begins when all epochs of its id are used up: a new producer id."""
         last = NO_EPOCH if given_epoch is None else self.value.producer_epoch
         value = replace(
             self._empty(timeout_ms, date_ms),
@@ -83,7 +83,7 @@ class Transaction:
         )
 
     def extended(self, places: Iterable[TopicPartition], date_ms: int, client_version: int) -> TransactionValue:
-        """Return what holds when these partitions are in the transaction, too."""
+        """Return the value with these partitions added to the transaction."""
         goes_on = self.state is TransactionState.ONGOING
         return replace(
             self.value,
@@ -95,14 +95,14 @@ class Transaction:
         )
 
     def prepared(self, state: TransactionState, date_ms: int) -> TransactionValue:
-        """Return what holds when the end of the transaction is decided, in the epoch that it has."""
+        """Return the value when the end of the transaction is decided, in its current epoch."""
         return replace(self.value, status=int(state), last_update_timestamp=date_ms, client_transaction_version=0)
 
     def raised(self, state: TransactionState, date_ms: int, new_id: Callable[[], int]) -> tuple[TransactionValue, int]:
-        """Return what holds when the end is decided and raises the epoch, and the epoch before (protocol 2).
+        """Return the value when the end is decided and raises the epoch, and the previous epoch (protocol 2).
 
-        There may be no partitions: an abort of nothing. Where the epochs are used up, the producer goes on with a new
-        id when the transaction is complete.
+        There may be no partitions: an abort of nothing. If the epochs are used up, the producer continues with a new id
+        when the transaction is complete.
         """
         epoch, goes_on = self.value.producer_epoch, self.state is TransactionState.ONGOING
         value = replace(
@@ -118,14 +118,16 @@ class Transaction:
         return value, epoch
 
     def was_ended_by(self, producer_id: int, epoch: int) -> bool:
-        """Whether an EndTxn of protocol 2 by this producer led here: then the answer to it was lost."""
+        """Return whether an EndTxn of protocol 2 by this producer led to this state: then its response was lost."""
         if (producer_id, epoch + 1) == (self.value.producer_id, self.value.producer_epoch):
             return True
         is_rotated = producer_id == self.value.previous_producer_id and self.value.producer_epoch == 0
         return is_rotated and epoch == LAST_EPOCH
 
     def completed(self, state: TransactionState) -> tuple[TransactionValue, int]:
-        """Return what holds when all markers are written: the next producer id, if there is one, is the producer's."""
+        """Return the value when all markers are written: the next producer id, if there is one, becomes the current
+        one.
+        """
         value = replace(self.value, status=int(state), partitions=[], last_update_timestamp=self.prepared_ms)
         if value.next_producer_id == NO_ID:
             return value, self.last_epoch
@@ -147,12 +149,12 @@ def next_pair(value: TransactionValue) -> tuple[int, int]:
 
 
 def places_of(value: TransactionValue) -> set[TopicPartition]:
-    """Return the partitions that a value names."""
+    """Return the partitions of a value."""
     return {TopicPartition(topic, each) for topic, ids in value.partitions or () for each in ids}
 
 
 def by_topic(places: Iterable[TopicPartition]) -> list[WrittenPartitions]:
-    """Return partitions in their order, those of a topic together."""
+    """Return partitions in order, grouped by topic."""
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(places):
         found.setdefault(topic, []).append(partition)
