@@ -1,1 +1,3 @@
-"""The cluster's metadata: a tree of nodes as ZooKeeper has it, in memory or in SQLite, and Kafka's layout of it."""
+"""The cluster's metadata: a tree of nodes with ZooKeeper's semantics, in memory or in SQLite, and Kafka's layout of
+it.
+"""

@@ -1,4 +1,4 @@
-"""The tree as the current session of several sees it: a session that has expired is replaced by a new one."""
+"""A metadata store that survives the expiration of sessions: an expired session is replaced by a new one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class CurrentStore:
-    """A `ports.MetadataStore` that hands each call to the store of the current session. Raises what that does."""
+    """A `ports.MetadataStore` that passes each call to the current session's store. Raises as that does."""
 
     def __init__(self) -> None:
         self._store: MetadataStore | None = None
@@ -37,25 +37,25 @@ class CurrentStore:
         return self._current.get(path, watch)
 
     def exists(self, path: str, watch: Watch | None = None) -> Node | None:
-        """Return a node, None if it is not there, and watch for it to come, change or go."""
+        """Return a node or None, and watch its creation, change and deletion."""
         return self._current.exists(path, watch)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+        """Return the names of a node's children, sorted, and watch their creation and deletion. Raises NoNodeError."""
         return self._current.children(path, watch)
 
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """Return nodes, None for each that does not exist, and watch those that do: with one wait for all."""
+        """Return nodes (None for those that do not exist) and watch those that exist, in one round trip."""
         return self._current.get_many(paths, watch)
 
     def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
-        """Return the names of the children of nodes, None for each node that does not exist: with one wait for all."""
+        """Return the names of the children of nodes, None for nodes that do not exist, in one round trip."""
         return self._current.children_many(paths, watch)
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
     ) -> str:
-        """Make a node, with `parents` those above it, too; return its path."""
+        """Create a node, and with `parents` the missing nodes above it; return its path."""
         return self._current.create(path, data, ephemeral=ephemeral, sequence=sequence, parents=parents)
 
     def set(self, path: str, data: bytes, version: int = -1) -> Node:
@@ -63,13 +63,13 @@ class CurrentStore:
         return self._current.set(path, data, version)
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+        """Delete a node. Raises NoNodeError, NotEmptyError, BadVersionError."""
         self._current.delete(path, version)
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
-        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+        """Make all changes or none: raise the error of the first impossible one; return the path of each."""
         return self._current.transaction(changes)
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session: its ephemeral nodes are deleted."""
         self._current.close()

@@ -1,4 +1,4 @@
-"""Where Kafka keeps what in the metadata tree, and the JSON in there.
+"""The paths of Kafka's nodes in the metadata tree, and their JSON content.
 
 Sources: Kafka's ZkData, and the nodes that real brokers of 0.10.2, 2.8 and 3.9 wrote.
 """
@@ -34,14 +34,14 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 CONFIG_CHANGES: Final = "/config/changes"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGNMENTS: Final = "/admin/reassign_partitions"
-"""Reassignments that Kafka's tools of before 2.4 ask for, and that are not over."""
+"""Pending reassignments, as requested by Kafka's tools before 2.4."""
 PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIRECTORY_EVENTS: Final = "/log_dir_event_notification"
 CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
 OURS: Final = "/magicbyte"
-"""What stands below this is of our brokers alone: it is not transferred."""
+"""The root of nodes that only our brokers use: they are not transferred."""
 
 ALWAYS_THERE: Final = (
     CONSUMERS,
@@ -57,26 +57,26 @@ ALWAYS_THERE: Final = (
     ISR_CHANGES,
     LOG_DIRECTORY_EVENTS,
 )
-"""Nodes that a broker makes when it starts, where they are missing."""
+"""Nodes that a broker creates at its start if they are missing."""
 
 PRODUCER_ID_BLOCK: Final = 1000
 _PLAINTEXT: Final = "PLAINTEXT"
-_ENABLED: Final = 1  # features, since 2.7
+_ENABLED: Final = 1  # the status of features, since 2.7
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
 
 
 def broker_path(broker_id: int) -> str:
-    """Return where a broker is registered: ephemeral; its `czxid` is the broker's epoch."""
+    """Return the path of a broker's registration, an ephemeral node whose `czxid` is the broker's epoch."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def directory_path(broker_id: int) -> str:
-    """Return where a broker remembers the settings that its log directory is kept with."""
+    """Return the path where a broker stores settings that its log directory depends on."""
     return f"{OURS}/directories/{broker_id}"
 
 
 def topic_path(topic: str) -> str:
-    """Return where a topic's partitions and replicas are."""
+    """Return the path of a topic's partitions and replicas."""
     return f"{TOPICS}/{topic}"
 
 
@@ -86,22 +86,22 @@ def partitions_path(topic: str) -> str:
 
 
 def state_path(topic: str, partition: int) -> str:
-    """Return where leader and in-sync replicas of a partition are."""
+    """Return the path of a partition's leader and in-sync replicas."""
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
 def config_path(kind: str, name: str) -> str:
-    """Return where the settings of a topic (`topics`) or broker (`brokers`) are; `<default>` is for all brokers."""
+    """Return the path of the settings of a topic (`topics`) or broker (`brokers`); `<default>` is for all brokers."""
     return f"{CONFIG}/{kind}/{name}"
 
 
 def consumer_offset_path(group: str, topic: str, partition: int) -> str:
-    """Return where OffsetCommit version 0 keeps an offset: plain text."""
+    """Return the path of an offset stored by OffsetCommit version 0, as plain text."""
     return f"{CONSUMERS}/{group}/offsets/{topic}/{partition}"
 
 
 def dump(value: Mapping[str, Any]) -> bytes:
-    """Return JSON as Kafka writes it: no blanks."""
+    """Return JSON as Kafka writes it: without whitespace."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -122,7 +122,7 @@ def id_text(value: uuid.UUID) -> str:
 
 
 def parse_id(path: str, text: str) -> uuid.UUID:
-    """Return the id that 22 characters stand for. Raises MetadataError."""
+    """Parse an id of 22 characters. Raises MetadataError."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except (ValueError, binascii.Error) as error:
@@ -131,7 +131,7 @@ def parse_id(path: str, text: str) -> uuid.UUID:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """A topic: the brokers of each partition, by its number, and its id, None in trees from before 2.8.
+    """A topic: the brokers of each partition by number, and its id, None in trees from before 2.8.
 
     `adding` and `removing` have the brokers that reassignments in progress add and remove.
     """
@@ -152,7 +152,7 @@ class TopicNode:
 
     @classmethod
     def load(cls, path: str, data: bytes) -> TopicNode:
-        """Return what a node of any version says. Raises MetadataError."""
+        """Parse a node of any version. Raises MetadataError."""
         found = load(path, data)
         try:
             replicas = _load_brokers(found["partitions"])
@@ -191,7 +191,7 @@ def dump_state(state: PartitionState) -> bytes:
 
 
 def load_state(path: str, data: bytes) -> PartitionState:
-    """Return the state that a partition's state node holds. Raises MetadataError."""
+    """Parse a partition's state node. Raises MetadataError."""
     found = load(path, data)
     try:
         return PartitionState(
@@ -206,7 +206,7 @@ def load_state(path: str, data: bytes) -> PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """Where a broker is to be reached by those who use one of its listeners."""
+    """The address of a broker for clients of one listener."""
 
     listener: str
     security_protocol: str
@@ -227,7 +227,7 @@ def dump_broker(
 ) -> bytes:
     """Return the data of a broker's registration. `version`, 1 to 5: `releases.registration_version`.
 
-    `features`: the latest level of each that the broker supports; registrations before version 5 do not say it.
+    `features`: the latest level of each feature that the broker supports; registrations before version 5 lack it.
     """
     plain = next((each for each in endpoints if each.security_protocol == _PLAINTEXT), None)
     said: dict[str, Any] = {
@@ -252,7 +252,7 @@ def dump_broker(
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a broker registers: where it is to be reached, its rack, and the latest levels of features."""
+    """A broker's registration: its endpoints, its rack, and the latest levels of features."""
 
     endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None
@@ -263,7 +263,7 @@ _ENDPOINT: Final = re.compile(r"([^:/]+)://(\[[^\]]*\]|[^:/\[\]]*):(-?[0-9]+)")
 
 
 def load_broker(path: str, data: bytes) -> Registration:
-    """Return what a registration of any version says. Raises MetadataError."""
+    """Parse a registration of any version. Raises MetadataError."""
     found = load(path, data)
     try:
         protocols = found.get("listener_security_protocol_map") or {}
@@ -284,13 +284,13 @@ def load_broker(path: str, data: bytes) -> Registration:
 
 
 def dump_features(levels: Mapping[str, int]) -> bytes:
-    """Return the data of the node that says which levels of features the cluster has (KIP-584)."""
+    """Return the data of the node with the cluster's levels of features (KIP-584)."""
     features = {name: {"min_version_level": each, "max_version_level": each} for name, each in sorted(levels.items())}
     return dump({"features": features, "status": _ENABLED, "version": 1})
 
 
 def load_features(data: bytes) -> dict[str, int]:
-    """Return the levels of the cluster's features; version 2 of the node has numbers for them. Raises MetadataError."""
+    """Return the cluster's levels of features, which are numbers in version 2 of the node. Raises MetadataError."""
     found = load(FEATURES, data)
     try:
         return {
@@ -302,12 +302,12 @@ def load_features(data: bytes) -> dict[str, int]:
 
 
 def dump_controller(broker_id: int, now_ms: int) -> bytes:
-    """Return the data of the node that says which broker is the controller."""
+    """Return the data of the node that names the controller."""
     return dump({"version": 1, "brokerid": broker_id, "timestamp": str(now_ms)})
 
 
 def load_controller(data: bytes) -> int:
-    """Return the id of the broker that is the controller. Raises MetadataError."""
+    """Return the controller's broker id. Raises MetadataError."""
     found = load(CONTROLLER, data).get("brokerid")
     if not isinstance(found, int):
         raise MetadataError(CONTROLLER, f"expected a brokerid, found {data[:80]!r}")
@@ -340,7 +340,7 @@ def dump_config(settings: Mapping[str, str]) -> bytes:
 
 
 def load_config(path: str, data: bytes) -> dict[str, str]:
-    """Return the settings that a node holds. Raises MetadataError."""
+    """Parse a node of settings. Raises MetadataError."""
     found = load(path, data).get("config")
     if not isinstance(found, dict):
         raise MetadataError(path, f"expected settings, found {data[:80]!r}")
@@ -348,12 +348,12 @@ def load_config(path: str, data: bytes) -> dict[str, str]:
 
 
 def dump_config_change(kind: str, name: str) -> bytes:
-    """Return the data of a node that tells other brokers whose settings have changed."""
+    """Return the data of the node that notifies other brokers of changed settings."""
     return dump({"version": 2, "entity_path": f"{kind}/{name}"})
 
 
 def load_config_change(path: str, data: bytes) -> tuple[str, str]:
-    """Return kind and name of what has other settings now: of version 1 or 2. Raises MetadataError."""
+    """Return kind and name of the entity whose settings changed, from version 1 or 2. Raises MetadataError."""
     found = load(path, data)
     if "entity_path" in found:
         kind, _, name = str(found["entity_path"]).partition("/")
@@ -364,7 +364,7 @@ def load_config_change(path: str, data: bytes) -> tuple[str, str]:
 
 
 def load_partitions(path: str, data: bytes) -> list[TopicPartition]:
-    """Return the partitions that a notification or a request for elections names. Raises MetadataError."""
+    """Return the partitions in a notification or a request for elections. Raises MetadataError."""
     try:
         return [TopicPartition(str(each["topic"]), int(each["partition"])) for each in load(path, data)["partitions"]]
     except (KeyError, TypeError, ValueError) as error:
@@ -372,7 +372,7 @@ def load_partitions(path: str, data: bytes) -> list[TopicPartition]:
 
 
 def load_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the replicas that a request of old tools wants for partitions. Raises MetadataError."""
+    """Return the requested replicas of partitions, from a request of old tools. Raises MetadataError."""
     try:
         return {
             TopicPartition(str(each["topic"]), int(each["partition"])): tuple(int(one) for one in each["replicas"])
@@ -383,13 +383,13 @@ def load_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
 
 
 def dump_reassignments(wanted: Mapping[TopicPartition, Sequence[int]]) -> bytes:
-    """Return the data of the node with reassignments that are not over."""
+    """Return the data of the node with pending reassignments."""
     moves = [{"topic": key.topic, "partition": key.partition, "replicas": list(each)} for key, each in wanted.items()]
     return dump({"version": 1, "partitions": moves})
 
 
 def load_log_directory_event(path: str, data: bytes) -> int:
-    """Return the broker one of whose log directories has failed. Raises MetadataError."""
+    """Return the broker with a failed log directory. Raises MetadataError."""
     found = load(path, data).get("broker")
     if not isinstance(found, int):
         raise MetadataError(path, f"expected a broker, found {data[:80]!r}")
@@ -397,7 +397,7 @@ def load_log_directory_event(path: str, data: bytes) -> int:
 
 
 def check_node(path: str, node: StoredNode) -> None:
-    """Raise MetadataError for a node that cannot be: its values, or what one of Kafka's own nodes says."""
+    """Raise MetadataError for an impossible node: invalid values, or invalid content of one of Kafka's own nodes."""
     numbers = (
         *(node.version, node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms),
         *(node.created, node.ephemeral_owner),
@@ -422,13 +422,13 @@ def check_node(path: str, node: StoredNode) -> None:
 
 
 def dump_producer_ids(broker_id: int, first: int) -> bytes:
-    """Return the data of the node that says which producer ids were given to a broker, from `first` on."""
+    """Return the data of the node with the block of producer ids given to a broker, from `first` on."""
     last = min(first + PRODUCER_ID_BLOCK - 1, _LAST_PRODUCER_ID)
     return dump({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 
 def load_last_producer_id(data: bytes) -> int:
-    """Return the last producer id that was given to any broker. Raises MetadataError."""
+    """Return the last producer id given to any broker. Raises MetadataError."""
     found = load(PRODUCER_IDS, data)
     try:
         return int(found["block_end"])
@@ -437,6 +437,6 @@ def load_last_producer_id(data: bytes) -> int:
 
 
 def dump_isr_change(partitions: Sequence[tuple[str, int]]) -> bytes:
-    """Return the data of a node that tells the controller whose in-sync replicas have changed."""
+    """Return the data of the node that notifies the controller of changed in-sync replicas."""
     named = [{"topic": topic, "partition": index} for topic, index in partitions]
     return dump({"version": 1, "partitions": named})

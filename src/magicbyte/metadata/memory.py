@@ -1,4 +1,4 @@
-"""A metadata tree that lives as long as the process: for tests, and for simulated clusters."""
+"""A metadata tree in memory, for tests and simulated clusters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class MemoryTree(Tree):
-    """A tree of which nothing is kept. `session` gives each broker its own view."""
+    """A tree that is not persisted. `session` gives each broker its own view."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock, _forget)
@@ -28,4 +28,4 @@ class MemoryStore(Session):
 
 
 def _forget(_nodes: Mapping[str, StoredNode | None], _zxid: int) -> None:
-    """Keep nothing."""
+    """Persist nothing."""

@@ -1,4 +1,4 @@
-"""A metadata store as coroutines see it: calls do not hold up the event loop, watches are called on it."""
+"""A metadata store for coroutines: calls do not block the event loop, and watches are called on it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ T = TypeVar("T")
 
 
 class Runner(Protocol):
-    """Does the work of a call somewhere. It must not return before the work has ended, even if it is cancelled."""
+    """Runs the work of a call elsewhere. It must not return before the work has ended, even if it is cancelled."""
 
     def __call__(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Awaitable[T]:
-        """Do `work` and return what it returns."""
+        """Run `work` and return its result."""
 
 
 async def directly(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Do the work at once, on the loop: for trees in memory, so that a simulation repeats exactly."""
+    """Run the work directly on the loop: for trees in memory, so that a simulation is reproducible."""
     return work(*arguments, **named)
 
 
 class OpenSession(Protocol):
-    """Opens a new session of the same tree: at the start, and after the one before has expired."""
+    """Opens a new session of the same tree: at the start, and after the previous one has expired."""
 
     def __call__(self, *, listener: SessionListener) -> MetadataStore:
         """Return the new session's store. Its events go to `listener`."""
 
 
 class LoopStore:
-    """A `ports.MetadataStore` for coroutines of one event loop. `run` does its calls, one at a time: a `Threads.run`.
+    """A `ports.MetadataStore` for coroutines of one event loop. `run` executes its calls, one at a time: a
+    `Threads.run`.
 
-    Watches and session events are called on the loop, in their order, and before a later call returns what they report.
-    They must not block. What one raises goes to the loop's exception handler.
+    Watches and session events are called on the loop, in order, and before a later call returns the change that they
+    report. They must not block. Their exceptions go to the loop's exception handler.
     """
 
     def __init__(self, store: MetadataStore, run: Runner = directly, deliveries: _Deliveries | None = None) -> None:
@@ -67,25 +68,25 @@ class LoopStore:
         return await self._do(self._store.get, path, self._on_loop(watch))
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
-        """Return a node, None if it does not exist, and watch for it to come, change or go."""
+        """Return a node or None, and watch its creation, change and deletion."""
         return await self._do(self._store.exists, path, self._on_loop(watch))
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+        """Return the names of a node's children, sorted, and watch their creation and deletion. Raises NoNodeError."""
         return await self._do(self._store.children, path, self._on_loop(watch))
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """Return nodes, None for each that does not exist, and watch those that do: with one wait for all."""
+        """Return nodes (None for those that do not exist) and watch those that exist, in one round trip."""
         return await self._do(self._store.get_many, paths, self._on_loop(watch))
 
     async def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
-        """Return the names of the children of nodes, None for each node that does not exist: with one wait for all."""
+        """Return the names of the children of nodes, None for nodes that do not exist, in one round trip."""
         return await self._do(self._store.children_many, paths, self._on_loop(watch))
 
     async def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
     ) -> str:
-        """Make a node, with `parents` those above it, too; return its path.
+        """Create a node, and with `parents` the missing nodes above it; return its path.
 
         Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
         """
@@ -96,15 +97,15 @@ class LoopStore:
         return await self._do(self._store.set, path, data, version)
 
     async def delete(self, path: str, version: int = -1) -> None:
-        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+        """Delete a node. Raises NoNodeError, NotEmptyError, BadVersionError."""
         await self._do(self._store.delete, path, version)
 
     async def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
-        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+        """Make all changes or none: raise the error of the first impossible one; return the path of each."""
         return await self._do(self._store.transaction, changes)
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go, and nothing is delivered any more."""
+        """End the session: its ephemeral nodes are deleted, and no more events are delivered."""
         try:
             await self._do(self._store.close)
         finally:
@@ -122,9 +123,9 @@ class LoopStore:
 
 
 class _Deliveries:
-    """What is to be called on the loop, in order: by the loop, or by the call that returns first.
+    """Calls to be made on the loop, in order: by the loop, or by the call that returns first.
 
-    The loop does so in the context in which the store was made, whoever causes it.
+    The loop makes them in the context in which the store was created, whatever caused them.
     """
 
     def __init__(self) -> None:
@@ -133,13 +134,13 @@ class _Deliveries:
         self._is_closed = False
 
     def add(self, call: Callable[..., None], arguments: tuple[object, ...]) -> None:
-        """Have something called on the loop soon. From any thread."""
+        """Schedule a call on the loop, from any thread."""
         self._waiting.append((call, arguments))
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.deliver, context=self._context)
 
     def deliver(self) -> None:
-        """Call what waits, on the loop."""
+        """Make the pending calls, on the loop."""
         while self._waiting and not self._is_closed:
             call, arguments = self._waiting.popleft()
             try:
@@ -148,13 +149,13 @@ class _Deliveries:
                 self._loop.call_exception_handler({"message": "a watch failed", "exception": error})
 
     def close(self) -> None:
-        """Deliver nothing more."""
+        """Stop delivering."""
         self._is_closed = True
 
 
 @dataclass(frozen=True, slots=True)
 class _OnLoop:
-    """A watch or listener that is called on the loop. Equal ones are one, as stores expect it of watches."""
+    """A watch or listener that is called on the loop. Equal ones compare equal, as stores require of watches."""
 
     deliveries: _Deliveries
     call: Callable[..., None]

@@ -1,6 +1,6 @@
-"""Opens the metadata of a log directory; what can be read of a damaged file makes a new one, the old one is put aside.
+"""Open the metadata of a log directory; salvage a damaged file into a new one, and quarantine the old one.
 
-SQLite has no checksums: a page that cannot be read is noticed by it, a changed value only by what it means.
+SQLite has no checksums: it detects unreadable pages, while changed values are detected only by their meaning.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from magicbyte.ports import CreateNode, SetNode
 if TYPE_CHECKING:
     from magicbyte.ports import Clock
 
-_FILES = ("", "-wal", "-shm", "-journal")  # of one database, by what stands behind its name
+_FILES = ("", "-wal", "-shm", "-journal")  # the files of one database, by suffix
 
 
 @dataclass(frozen=True, slots=True)
 class Salvaged:
-    """What became of a damaged file: `why` it is, where it is now, how many nodes are kept, which are known to be lost.
+    """The result for a damaged file: the reason, its new path, the number of kept nodes, and those known to be lost.
 
-    Others may be lost of which nothing tells.
+    Others may be lost without a trace.
     """
 
     why: str
@@ -51,9 +51,9 @@ class Salvaged:
 
 
 def open_metadata(directory: Path, clock: Clock) -> tuple[SqliteStore, Salvaged | None]:
-    """Open the metadata in a log directory, made if need be.
+    """Open the metadata in a log directory, creating it if needed.
 
-    Raises LogDirectoryError when another process has it, or when it is of a later format.
+    Raises LogDirectoryError if another process has it, or if its format is from a later version.
     """
     path = directory / FILE_NAME
     try:
@@ -78,14 +78,17 @@ def open_metadata(directory: Path, clock: Clock) -> tuple[SqliteStore, Salvaged 
 
 
 def _check_type(path: Path) -> None:
-    """Raise CorruptRecordError for what is no regular file: SQLite would wait for a pipe, and follow a dead link."""
+    """Raise CorruptRecordError for anything but a regular file:
+
+    SQLite would wait for a pipe, and follow a dead link.
+    """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(path.lstat().st_mode) and not (path.is_symlink() and path.is_file()):
             raise CorruptRecordError("file", expected="a regular one", found="something else").locate(path=str(path))
 
 
 def _put_aside(path: Path) -> Path:
-    """Move all files of a database into the quarantine, durably; return where it is now."""
+    """Move all files of a database into the quarantine, durably; return the new path."""
     quarantine = path.parent / QUARANTINE
     quarantine.mkdir(exist_ok=True)
     targets = (quarantine / (f"{number}.{path.name}" if number else path.name) for number in count())
@@ -99,7 +102,7 @@ def _put_aside(path: Path) -> Path:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, StoredNode]]:
-    """Yield the nodes that a damaged file still gives, from both ends."""
+    """Yield the readable nodes of a damaged file, from both ends."""
     try:
         for ending in _FILES:
             _check_type(Path(f"{path}{ending}"))
@@ -114,7 +117,7 @@ def _rows(path: Path) -> Iterator[tuple[str, StoredNode]]:
 
 
 def _sound(rows: Iterator[tuple[str, StoredNode]]) -> tuple[dict[str, bytes], list[str]]:
-    """Return the data of the nodes that say what they should, those above each first, and the paths of all others."""
+    """Return the data of the valid nodes, parents first, and the paths of all others."""
     found, lost = dict[str, bytes](), list[str]()
     for path, node in rows:
         try:

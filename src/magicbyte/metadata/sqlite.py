@@ -1,7 +1,7 @@
-"""A metadata tree in an SQLite file: each transaction is on the disk when it returns, whole or not at all.
+"""A metadata tree in an SQLite file: each transaction is atomic, and durable when it returns.
 
 The tree itself is in memory (`tree.py`); the file has one row per node, and is read when it is opened. One process has
-it open at a time. Whatever was ephemeral goes when the next process opens it.
+it open at a time. Ephemeral nodes are deleted when the next process opens it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 FILE_NAME: Final = "magicbyte-metadata.sqlite"
-"""What the file is called in a log directory."""
+"""The file's name in a log directory."""
 
 _FORMAT: Final = 1  # the file's user_version
 _FIELDS: Final = [field.name for field in fields(StoredNode)]
@@ -37,7 +37,7 @@ _PUT_LAST: Final = "INSERT OR REPLACE INTO last VALUES (0, ?)"
 _NOT_OF_THE_FILE: Final = frozenset(
     {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM}
 )
-"""Errors that say nothing of what the file holds."""
+"""Errors that do not indicate a damaged file."""
 
 
 def _damaged(path: str, error: Exception) -> CorruptRecordError:
@@ -45,17 +45,19 @@ def _damaged(path: str, error: Exception) -> CorruptRecordError:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code of an error; an error of Python's module alone is that of a damaged file."""
+    """Return SQLite's primary result code of an error; an error of the Python module alone is that of a damaged
+    file.
+    """
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
 
 
 class SqliteTree(Tree):
-    """A tree in the file at `path`, made if need be.
+    """A tree in the file at `path`, created if needed.
 
-    Raises LogDirectoryError when another process has it open, CorruptRecordError when it cannot be read, or says what
-    no tree can.
+    Raises LogDirectoryError if another process has it open, CorruptRecordError if it cannot be read, or contains an
+    impossible tree.
 
-    After a change could not be written each further one raises LogDirectoryOfflineError, too.
+    After a failed write each further change raises LogDirectoryOfflineError, too.
     """
 
     def __init__(self, path: str, clock: Clock) -> None:
@@ -83,12 +85,12 @@ class SqliteTree(Tree):
         self.expire_all()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._database.close()
 
     def _load(self) -> tuple[dict[str, StoredNode], int]:
         run = self._database.execute
-        run("PRAGMA locking_mode = EXCLUSIVE")  # also keeps the shared memory file away
+        run("PRAGMA locking_mode = EXCLUSIVE")  # also avoids the shared memory file
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         run("BEGIN EXCLUSIVE")
@@ -140,14 +142,14 @@ class SqliteTree(Tree):
 
 
 class SqliteStore(Session):
-    """The session of the only process that has the file at `path` open. `close` lets go of the file, too."""
+    """The session of the only process that has the file at `path` open. `close` also closes the file."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._file = SqliteTree(path, clock)
         super().__init__(self._file, self._file.session().session_id)
 
     def close(self) -> None:
-        """End the session and let go of the file."""
+        """End the session and close the file."""
         try:
             super().close()
         finally:

@@ -1,8 +1,8 @@
-"""The metadata tree from one keeper to another: between the store beside the logs and a ZooKeeper.
+"""Transfer a metadata tree between the store beside the logs and a ZooKeeper.
 
-What goes along is what lasts: topics, partitions, settings, ids, offsets of old consumers. What is about running
-brokers (ephemeral nodes), what was told to them, and what our brokers alone remember stays behind.
-`docs/commands/metadata.md`: how a directory changes hands.
+Persistent state is transferred: topics, partitions, settings, ids, offsets of old consumers. Left out are ephemeral
+nodes of running brokers, notifications to them, and nodes of our brokers only. `docs/commands/metadata.md` describes
+how a directory changes hands.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from magicbyte.records.layout import Dialect
 from magicbyte.releases import MAGIC_AS_RELEASE
 
 _TOLD: Final = ("/config/changes", "/isr_change_notification", "/log_dir_event_notification")
-"""What stands below these was news for brokers that ran then."""
+"""The roots of notifications to brokers that were running then."""
 _ZOOKEEPERS_OWN: Final = "/zookeeper"
 _TOPIC_SETTINGS: Final = f"{layout.CONFIG}/topics"
 _FORMAT: Final = "message.format.version"
 
 
 class Keeper(Protocol):
-    """Who keeps a tree: what of a `MetadataStore` is needed here."""
+    """The part of a `MetadataStore` that is needed here."""
 
     def get(self, path: str) -> Node:
         """Return a node. Raises NoNodeError."""
 
     def exists(self, path: str) -> Node | None:
-        """Return a node, None if it is not there."""
+        """Return a node or None."""
 
     def children(self, path: str) -> list[str]:
         """Return the names of a node's children. Raises NoNodeError."""
 
     def create(self, path: str, data: bytes = b"", *, parents: bool = False) -> str:
-        """Make a node; return its path. Raises NodeExistsError, NoNodeError."""
+        """Create a node; return its path. Raises NodeExistsError, NoNodeError."""
 
     def set(self, path: str, data: bytes) -> Node:
         """Change a node's data. Raises NoNodeError."""
@@ -45,7 +45,7 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """What went along. `left_out`: settings of topics, by topic, that Kafka's brokers do not have."""
+    """The transferred nodes. `left_out`: settings of topics, by topic, that Kafka's brokers do not have."""
 
     nodes: int
     topics: int
@@ -55,8 +55,8 @@ class Transferred:
 def transfer(source: Keeper, target: Keeper, *, ours: Collection[str] = ()) -> Transferred:
     """Copy the tree. `ours`: settings that only our brokers have; they are left out, and formats are named by release.
 
-    The target may have nodes that a broker makes at its first start. Raises MetadataError, and changes nothing, where
-    it is another cluster's or has topics; a transfer that was broken off can be made again.
+    The target may have the nodes that a broker creates at its first start. Raises MetadataError, without changes, if it
+    belongs to another cluster or has topics; an interrupted transfer can be repeated.
     """
     nodes, left_out = {}, {}
     for path, data in _lasting(source, "/"):
@@ -78,7 +78,7 @@ def transfer(source: Keeper, target: Keeper, *, ours: Collection[str] = ()) -> T
 
 
 def _lasting(source: Keeper, path: str) -> Iterator[tuple[str, bytes]]:
-    """Yield what lasts below a node, each after what is above it."""
+    """Yield the persistent nodes below a node, parents first."""
     for name in source.children(path):
         child = f"{path.rstrip('/')}/{name}"
         node = source.get(child)
@@ -100,7 +100,7 @@ def _for_kafka(path: str, data: bytes, ours: Collection[str]) -> tuple[bytes, tu
 
 
 def _check(nodes: Mapping[str, bytes], target: Keeper) -> None:
-    """Raise MetadataError unless the target is of no cluster, or of this one and without other topics."""
+    """Raise MetadataError unless the target has no cluster id, or this one and no other topics."""
     known = target.exists(layout.CLUSTER_ID)
     ours = nodes.get(layout.CLUSTER_ID)
     if known is not None and ours is not None:

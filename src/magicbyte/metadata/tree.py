@@ -1,7 +1,7 @@
-"""The tree of nodes and ZooKeeper's rules for it: versions, transactions, ephemeral and sequential nodes, watches.
+"""A tree of nodes with ZooKeeper's semantics: versions, transactions, ephemeral and sequential nodes, watches.
 
-All of it is in memory. A store that outlives the process passes `persist`, which makes a transaction durable before
-anybody sees it. Source: the data model of ZooKeeper's programmer's guide, and what its server does.
+All of it is in memory. A persistent store passes `persist`, which makes a transaction durable before it becomes
+visible. Source: the data model of ZooKeeper's programmer's guide, and the behaviour of its server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SESSION_TIMEOUT_MS = 18_000
 
 @dataclass(frozen=True, slots=True)
 class StoredNode:
-    """A node as it is kept. `created` counts the children that it ever had: the next one's sequence number."""
+    """A node. `created` counts all children that it ever had: the next sequence number."""
 
     data: bytes
     version: int
@@ -50,12 +50,12 @@ _SessionWatch: TypeAlias = tuple[int, Watch]
 """A watch, and the session that set it."""
 
 Persist = Callable[[Mapping[str, StoredNode | None], int], None]
-"""Makes a transaction durable: the nodes that it changed, None for those that it took away, and its number."""
+"""Makes a transaction durable: the changed nodes, None for deleted ones, and its number."""
 
 
 @dataclass(slots=True)
 class _Change:
-    """A transaction that is being put together: what it changes, and what happened, in order."""
+    """A transaction in preparation: its changes, and its events in order."""
 
     zxid: int
     now_ms: int
@@ -65,7 +65,7 @@ class _Change:
 
 
 class Tree:
-    """The nodes, by path, and the sessions that look at them: each call of a session holds `lock`."""
+    """The nodes, by path, and the sessions: each call of a session holds `lock`."""
 
     def __init__(
         self, clock: Clock, persist: Persist, nodes: Mapping[str, StoredNode] | None = None, last_zxid: int = 0
@@ -89,11 +89,11 @@ class Tree:
         return Session(self, self._last_session)
 
     def expire_all(self) -> None:
-        """Take away all ephemeral nodes: those of sessions that a process before this one had."""
+        """Delete all ephemeral nodes, which belong to sessions of an earlier process."""
         self._expire(path for path, node in self._nodes.items() if node.ephemeral_owner)
 
     def expire(self, session: int) -> None:
-        """Take away the ephemeral nodes of a session."""
+        """Delete the ephemeral nodes of a session."""
         self._expire(path for path, node in self._nodes.items() if node.ephemeral_owner == session)
 
     def _expire(self, paths: Iterable[str]) -> None:
@@ -105,7 +105,7 @@ class Tree:
             self._commit(change)
 
     def drop_watches(self, session: int) -> list[tuple[str, Watch]]:
-        """Take away the watches of a session; return each with its path, once."""
+        """Remove the watches of a session; return each with its path, once."""
         dropped: dict[tuple[str, Watch], None] = {}
         for watches in (self._data_watches, self._child_watches):
             for path, waiting in list(watches.items()):
@@ -123,7 +123,7 @@ class Tree:
         return path in self._nodes
 
     def find(self, path: str, watch: Watch | None, session: int) -> Node | None:
-        """Return a node or None, and watch for it to come, change or go."""
+        """Return a node or None, and watch its creation, change and deletion."""
         check_path(path)
         if watch is not None:
             self._data_watches.setdefault(path, []).append((session, watch))
@@ -131,7 +131,7 @@ class Tree:
         return None if stored is None else self._node(path, stored)
 
     def get(self, path: str, watch: Watch | None, session: int) -> Node:
-        """Return a node. Raises NoNodeError, and then nothing is watched."""
+        """Return a node. Raises NoNodeError; then no watch is set."""
         check_path(path)
         if path not in self._nodes:
             raise NoNodeError(path, "there is no such node")
@@ -158,7 +158,7 @@ class Tree:
             pzxid=stored.pzxid,
             ctime_ms=stored.ctime_ms,
             mtime_ms=stored.mtime_ms,
-            cversion=2 * stored.created - count,  # each child that ever came, and each that went
+            cversion=2 * stored.created - count,  # one for each creation, and one for each deletion, of a child
             ephemeral_owner=stored.ephemeral_owner,
             child_count=count,
         )
@@ -199,7 +199,7 @@ class Tree:
         return found
 
     def _names(self, change: _Change, path: str) -> set[str]:
-        """Return the names of the children as the transaction leaves them, to be changed."""
+        """Return the names of the children in the transaction, which may be modified."""
         if path not in change.children:
             change.children[path] = set(self._children.get(path, ()))
         return change.children[path]
@@ -265,12 +265,12 @@ class Tree:
             called += self._data_watches.pop(path, [])
         if event in (NodeEvent.CHILDREN_CHANGED, NodeEvent.DELETED):
             called += self._child_watches.pop(path, [])
-        for _, watch in dict.fromkeys(called):  # one that watches both is told once
+        for _, watch in dict.fromkeys(called):  # a watch of both is called once
             watch(event, path)
 
 
 class Session:
-    """A `ports.MetadataStore`: what one session sees of a tree, and does to it."""
+    """A `ports.MetadataStore`: one session's view of a tree."""
 
     def __init__(self, tree: Tree, session_id: int) -> None:
         self.tree, self.session_id = tree, session_id
@@ -282,12 +282,12 @@ class Session:
             return self._alive().get(path, watch, self.session_id)
 
     def exists(self, path: str, watch: Watch | None = None) -> Node | None:
-        """Return a node, None if it is not there, and watch for it to come, change or go."""
+        """Return a node or None, and watch its creation, change and deletion."""
         with self.tree.lock:
             return self._alive().find(path, watch, self.session_id)
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+        """Return the names of a node's children, sorted, and watch their creation and deletion. Raises NoNodeError."""
         with self.tree.lock:
             return self._alive().children(path, watch, self.session_id)
 
@@ -306,7 +306,7 @@ class Session:
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
     ) -> str:
-        """Make a node, with `parents` those above it, too; return its path.
+        """Create a node, and with `parents` the missing nodes above it; return its path.
 
         Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
         """
@@ -321,16 +321,16 @@ class Session:
             return self.get(path)
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+        """Delete a node. Raises NoNodeError, NotEmptyError, BadVersionError."""
         self.transaction([DeleteNode(path, version)])
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
-        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+        """Make all changes or none: raise the error of the first impossible one; return the path of each."""
         with self.tree.lock:
             return self._alive().apply(changes, self.session_id)
 
     def close(self) -> None:
-        """End the session: its watches and ephemeral nodes go."""
+        """End the session: its watches and ephemeral nodes are deleted."""
         with self.tree.lock:
             if not self._ended:
                 self.tree.drop_watches(self.session_id)
@@ -349,7 +349,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def paths_above(path: str) -> list[str]:
-    """Return the paths above a path, the root left out, the topmost first."""
+    """Return the paths above a path, without the root, the topmost first."""
     parts = path.split("/")[1:-1]
     return ["/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
@@ -360,7 +360,7 @@ def _check_version(path: str, node: StoredNode, expected: int) -> None:
 
 
 def check_path(path: str) -> None:
-    """Raise MetadataError unless a path is whole and the only one of its node."""
+    """Raise MetadataError unless a path is absolute and normalized."""
     parts = path.split("/")[1:]
     if path != ROOT and (not path.startswith("/") or not all(parts) or {".", ".."} & set(parts) or "\0" in path):
         raise MetadataError(path, "expected a path such as /brokers/ids")

@@ -1,6 +1,6 @@
-"""A session of a ZooKeeper, by way of kazoo. Needs the extra `cluster`.
+"""A ZooKeeper session, through kazoo. Needs the extra `cluster`.
 
-kazoo has a thread for the connection and one that calls back. Watches, session events and the results of calls go
+kazoo has one thread for the connection and one for callbacks. Watches, session events and the results of calls go
 through that one thread, in the order in which ZooKeeper sent them. Source: ZooKeeper's programmer's guide.
 """
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 MAX_REQUEST_BYTES: Final = 0xFFFFF
 """The default of ZooKeeper's `jute.maxbuffer`. A server closes the connection on a larger request."""
 
-_CHANGE_OVERHEAD: Final = 96  # more than headers, ACL, flags and lengths take around path and data
-_PIPELINED: Final = 500  # requests on their way at once: kazoo is woken through a socket with a small buffer
+_CHANGE_OVERHEAD: Final = 96  # an upper bound of headers, ACL, flags and lengths besides path and data
+_PIPELINED: Final = 500  # requests in flight: kazoo is woken through a socket with a small buffer
 _READ_ATTEMPTS: Final = 3
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0}
 _EPHEMERAL: Final = 1  # flags of ZooKeeper's CreateMode
@@ -71,7 +71,7 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[MetadataError], str]]] = {
 }
 _LOST: Final = (kazoo_errors.ConnectionLoss, kazoo_errors.OperationTimeoutError)
 _NOT_THE_CAUSE: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What ZooKeeper says of the changes before and after the one that made a transaction fail."""
+"""ZooKeeper's errors for the changes before and after the one that made a transaction fail."""
 
 
 class _Status(enum.Enum):
@@ -81,20 +81,22 @@ class _Status(enum.Enum):
 
 
 class _OneOrder(SequentialThreadingHandler):  # type: ignore[misc]
-    """Calls back for watches in the order in which results arrive; kazoo's own handler has two threads for the two."""
+    """Run callbacks for watches in the order in which results arrive; kazoo's own handler has two threads for the
+    two.
+    """
 
     def dispatch_callback(self, callback: Callback) -> None:
-        """Call back behind the results that arrived before."""
+        """Schedule a callback after the results that arrived before."""
         self.completion_queue.put(lambda: callback.func(*callback.args))
 
 
 class ZooKeeperStore:
     """A `ports.MetadataStore`: one session of the ZooKeeper at `address`, HOST:PORT[,…] with the path of its root.
 
-    Usable from any thread. Watches and `listener` are called in a thread of kazoo's; calls from there work, except for
-    `close`. Each wait ends after the session timeout. A read is repeated when the connection was lost, a change is not:
-    it raises UnknownOutcomeError. After SessionEvent.EXPIRED each call raises SessionExpiredError: open another store.
-    Raises NetworkError where no ZooKeeper answers, MetadataError where it refuses the session.
+    Usable from any thread. Watches and `listener` are called in a thread of kazoo; calls from there work, except for
+    `close`. Each wait ends after the session timeout. A read is repeated if the connection was lost; a change is not,
+    and raises UnknownOutcomeError. After SessionEvent.EXPIRED each call raises SessionExpiredError: open another store.
+    Raises NetworkError if no ZooKeeper responds, MetadataError if it refuses the session.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class ZooKeeperStore:
     # ---- the session
 
     def _on_state(self, state: str) -> None:
-        """Follow the connection. Called in its thread, before it reads or sends anything more."""
+        """Follow the connection's state. Called in its thread, before it reads or sends anything more."""
         with self._changed:
             before = self._status
             if before is _Status.ENDED:
@@ -158,7 +160,7 @@ class ZooKeeperStore:
                 self._dispatch(self._reconnected)
         else:
             self._dispatch(self._tell_session, SessionEvent.EXPIRED)
-            self._handler.spawn(self._stop)  # else kazoo would begin a new session behind this one
+            self._handler.spawn(self._stop)  # otherwise kazoo would start a new session
 
     def _dispatch(self, call: Callable[..., None], *arguments: object) -> None:
         self._handler.dispatch_callback(Callback("session", call, arguments))
@@ -177,12 +179,12 @@ class ZooKeeperStore:
         return None if watch is None else partial(self._on_watch, path, watch)
 
     def _on_watch(self, path: str, watch: Watch, event: WatchedEvent) -> None:
-        if event.type == EventType.NONE:  # the connection is lost, and kazoo forgets the watch
+        if event.type == EventType.NONE:  # the connection is lost, and kazoo drops the watch
             self._lost_watches.append((path, watch))
             return
         if event is not self._event:
             self._event, self._called = event, []
-        if watch not in self._called:  # one that watches data and children is called once
+        if watch not in self._called:  # a watch of data and children is called once
             self._called.append(watch)
             self._deliver(watch, _EVENTS[event.type], event.path)
 
@@ -194,7 +196,7 @@ class ZooKeeperStore:
             self._delivering = None
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go."""
+        """End the session: its ephemeral nodes are deleted."""
         with self._changed:
             was_ended = self._status is _Status.ENDED
             self._status = _Status.ENDED
@@ -217,34 +219,34 @@ class ZooKeeperStore:
         return node
 
     def exists(self, path: str, watch: Watch | None = None) -> Node | None:
-        """Return a node, None if it is not there, and watch for it to come, change or go."""
+        """Return a node or None, and watch its creation, change and deletion."""
         while True:
             (node,) = self.get_many([path], watch)
             if node is not None or watch is None:
                 return node
             (stat,) = self._read([path], partial(self._client.exists_async, watch=self._watcher(path, watch)))
             if stat is None:
-                return None  # else it came between the two: it is watched twice, and called once
+                return None  # otherwise it was created in between: it is watched twice, and called once
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Return the names of a node's children, sorted, and watch for them to come or go. Raises NoNodeError."""
+        """Return the names of a node's children, sorted, and watch their creation and deletion. Raises NoNodeError."""
         (names,) = self.children_many([path], watch)
         if names is None:
             raise NoNodeError(path, "the node does not exist")
         return names
 
     def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-        """Return nodes, None for each that does not exist, and watch those that do: with one wait for all."""
+        """Return nodes (None for those that do not exist) and watch those that exist, in one round trip."""
         found = self._read(paths, lambda path: self._client.get_async(path, watch=self._watcher(path, watch)))
         return [None if each is None else _node(*each) for each in found]
 
     def children_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[list[str] | None]:
-        """Return the names of the children of nodes, None for each node that does not exist: with one wait for all."""
+        """Return the names of the children of nodes, None for nodes that do not exist, in one round trip."""
         found = self._read(paths, lambda path: self._client.get_children_async(path, watch=self._watcher(path, watch)))
         return [None if each is None else sorted(each) for each in found]
 
     def _read(self, paths: Sequence[str], begin: Callable[[str], IAsyncResult]) -> list[Any]:
-        """Return the answer for each path, None where there is no node."""
+        """Return the result for each path, None for a missing node."""
         for path in paths:
             check_path(path)
         answers: list[Any] = []
@@ -255,7 +257,7 @@ class ZooKeeperStore:
     def _read_some(self, paths: Sequence[str], begin: Callable[[str], IAsyncResult]) -> list[Any]:
         for _ in range(_READ_ATTEMPTS):
             pending = self._send(paths[0], lambda: [begin(path) for path in paths])
-            if not self._arrived(pending[-1]):  # answers come in order
+            if not self._arrived(pending[-1]):  # responses arrive in order
                 break
             if not any(isinstance(each.exception, _LOST) for each in pending):
                 return [_answer(path, each) for path, each in zip(paths, pending, strict=True)]
@@ -266,7 +268,7 @@ class ZooKeeperStore:
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, parents: bool = False
     ) -> str:
-        """Make a node, with `parents` those above it, too; return its path.
+        """Create a node, and with `parents` the missing nodes above it; return its path.
 
         Raises NodeExistsError, NoNodeError, NoChildrenForEphemeralsError.
         """
@@ -289,14 +291,14 @@ class ZooKeeperStore:
         return _node(data, self._change(path, partial(self._client.set_async, path, data, version)))
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Take a node away. Raises NoNodeError, NotEmptyError, BadVersionError."""
+        """Delete a node. Raises NoNodeError, NotEmptyError, BadVersionError."""
         self._check_size([DeleteNode(path, version)])
         self._change(path, partial(self._client.delete_async, path, version))
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
-        """Make all of the changes, or raise what the first impossible one raises; return the path of each.
+        """Make all changes or none: raise the error of the first impossible one; return the path of each.
 
-        Raises MetadataError for more bytes than ZooKeeper takes in one request: the caller must split the changes.
+        Raises MetadataError for more bytes than ZooKeeper accepts in one request: the caller must split the changes.
         """
         if not changes:
             return []
@@ -314,7 +316,7 @@ class ZooKeeperStore:
 
     def _add(self, request: Any, change: NodeChange) -> None:
         match change:
-            case CreateNode():  # kazoo's own would take the last slash from a sequential node without a name
+            case CreateNode():  # kazoo's own method strips the last slash of a sequential node without a name
                 flags = change.ephemeral * _EPHEMERAL | change.sequence * _SEQUENCE
                 path = self._client.chroot + change.path if change.path != ROOT else self._client.chroot or ROOT
                 request.operations.append(Create(path, change.data, OPEN_ACL_UNSAFE, flags))
@@ -326,7 +328,7 @@ class ZooKeeperStore:
                 request.check(change.path, change.version)
 
     def _check_size(self, changes: Sequence[NodeChange]) -> None:
-        """Check the paths, and that ZooKeeper takes the changes in one request."""
+        """Check the paths, and that ZooKeeper accepts the changes in one request."""
         size = 0
         for change in changes:
             sequence = isinstance(change, CreateNode) and change.sequence
@@ -354,7 +356,7 @@ class ZooKeeperStore:
     # ---- requests
 
     def _send(self, path: str, begin: Callable[[], Any]) -> Any:
-        """Send while the session is connected. Under the lock: nothing is sent in a session that follows this one."""
+        """Send while the session is connected. Under the lock, so that nothing is sent in a later session."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._status is not _Status.SUSPENDED, self._patience_s):
                 raise NetworkError(f"cannot ask for {path}: no ZooKeeper answers at {self._address}")
@@ -363,7 +365,7 @@ class ZooKeeperStore:
             return begin()
 
     def _arrived(self, pending: IAsyncResult) -> bool:
-        """Wait for an answer, and for the watches that ZooKeeper sent before it; False if it does not come in time."""
+        """Wait for a response, and for the watches that ZooKeeper sent before it; False after a timeout."""
         if self._delivering == threading.get_ident():
             return bool(pending.wait(self._patience_s))
         arrived = threading.Event()

@@ -1,1 +1,1 @@
-"""Sockets on the event loop: moves bytes, understands none."""
+"""Sockets on the event loop: moves bytes without interpreting them."""

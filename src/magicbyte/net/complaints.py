@@ -1,4 +1,4 @@
-"""Lines of the log that a peer can bring about: few of each kind for each address, and how many were left out."""
+"""Rate-limited log lines about peers: few of each kind for each address, and the number of suppressed ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magicbyte.printable import logger
 
 BURST: Final = 10  # lines of one kind about one address in a window
 WINDOW_S: Final = 60.0
-MOST_ADDRESSES: Final = 100  # that are told apart in a window; all further ones count as one
+MOST_ADDRESSES: Final = 100  # distinguished in a window; all further ones count as one
 _OTHERS: Final = "other addresses"
 
 log = logger(__name__)
@@ -25,7 +25,7 @@ class _Window:
 
 
 class Complaints:
-    """A limit on lines about peers. `now`: seconds that never go back."""
+    """A limit on lines about peers. `now`: monotonic seconds."""
 
     def __init__(self, now: Callable[[], float] = monotonic_s) -> None:
         self._now = now
@@ -56,7 +56,7 @@ class Complaints:
             logger.log(level, message, *arguments, extra=extra)
 
     def flush(self) -> None:
-        """Say of the windows that are over how many lines were left out."""
+        """Log how many lines were suppressed in completed windows."""
         now = self._now()
         while self._windows:
             key = next(iter(self._windows))

@@ -1,4 +1,4 @@
-"""The process's file descriptors: how many it may have, and how many of them are for connections."""
+"""The process's file descriptor limit, and its share for connections."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import os
 from typing import Final
 
 OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-"""What the system says to who asks for a connection, and has to wait until others have ended."""
+"""Errors of `accept` that pass when other connections end."""
 MOST_FOR_PAGES: Final = 64
 
-_UNKNOWN: Final = 512  # where the system does not say: what Windows gives a C program
+_UNKNOWN: Final = 512  # if the system has no such limit: the value of Windows' C library
 _NO_LIMIT: Final = 1 << 30
-_MACOS_MOST: Final = 10_240  # what macOS takes where it says that there is no limit
+_MACOS_MOST: Final = 10_240  # macOS's real maximum when it reports no limit
 _MOST_RESERVED: Final = 4096
 
 
 def limit() -> int:
-    """Return how many descriptors this process may have: each has a lower number."""
+    """Return the descriptor limit of this process: each descriptor has a lower number."""
     try:
         import resource
     except ImportError:  # Windows
@@ -27,7 +27,7 @@ def limit() -> int:
 
 
 def raise_limit() -> int:
-    """Let this process have as many descriptors as the system allows; return how many."""
+    """Raise the soft limit to the hard limit; return it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -39,28 +39,28 @@ def raise_limit() -> int:
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
                 break
-            except (ValueError, OSError):  # more than the system gives to anybody
+            except (ValueError, OSError):  # above the system's maximum
                 continue
     return limit()
 
 
 def for_connections(most: int) -> int:
-    """Return the number that descriptors of connections stay below, of a process that may have `most`.
+    """Return the bound on descriptor numbers of connections, for a process limit of `most`.
 
-    A quarter is kept for the files of logs, and a sixteenth for pages over HTTP.
+    A quarter is reserved for log files, and a sixteenth for HTTP pages.
     """
     return most - min(most // 4, _MOST_RESERVED) - for_pages(most)
 
 
 def for_pages(most: int) -> int:
-    """Return how many descriptors pages over HTTP take at a time, of a process that may have `most`."""
+    """Return the number of concurrent descriptors of HTTP pages, for a process limit of `most`."""
     return min(most // 16, MOST_FOR_PAGES)
 
 
 def lowest_free(descriptor: int) -> int:
-    """Return the number of the next descriptor, as the system gives the lowest; `descriptor` is any open one.
+    """Return the number of the next descriptor, as the system assigns the lowest; `descriptor` is any open one.
 
-    All below it are in use. Without any left it is that of the limit.
+    All below it are in use. If none is left, it is the limit.
     """
     try:
         found = os.dup(descriptor)

@@ -1,7 +1,7 @@
-"""Numbers as Prometheus reads them, and health as JSON: the pages of whatever runs for long.
+"""Metrics in Prometheus's format, and health as JSON: pages of long-running processes.
 
-Names of Kafka's own numbers are those that the common rules of the Prometheus JMX exporter make of Kafka's MBeans, so
-that dashboards made for Kafka show them.
+Kafka's own metrics have the names that the common rules of the Prometheus JMX exporter give to Kafka's MBeans, so that
+dashboards made for Kafka show them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STARTED_S = SystemClock().now_ms() / 1000
 
 @dataclass(slots=True)
 class Family:
-    """Numbers of one name, each with labels of its own. A counter's `name` is without its `_total`."""
+    """The samples of one metric, each with its labels. A counter's `name` is without its `_total`."""
 
     name: str
     help: str
@@ -35,34 +35,34 @@ class Family:
     samples: list[tuple[str, dict[str, str], float]] = field(default_factory=list)
 
     def add(self, value: float, /, **labels: object) -> None:
-        """Add a number. A label's name may end in _ where it would be a word of Python."""
+        """Add a sample. A label's name may end in _ if it would be a Python keyword."""
         suffix = "_total" if self.kind == "counter" else ""
         self.samples.append((suffix, _texts(labels), value))
 
     def add_summary(self, count: int, total: float, quantiles: Mapping[float, float], /, **labels: object) -> None:
-        """Add a summary: how many there were, their sum, and what a share of them was not above."""
+        """Add a summary: count, sum, and quantiles."""
         texts = _texts(labels)
         self.samples += [("", {**texts, "quantile": str(share)}, each) for share, each in quantiles.items()]
         self.samples += [("_count", texts, count), ("_sum", texts, total)]
 
 
 def _texts(labels: Mapping[str, object]) -> dict[str, str]:
-    """Return labels as text: what clients call themselves, say, in which no control character is let through."""
+    """Return labels as text without control characters, as clients choose their own names."""
     return {name.rstrip("_"): printable_label(str(each)) for name, each in labels.items()}
 
 
 def counter(name: str, help_: str) -> Family:
-    """Return a family of numbers that only grow; `name` is without `_total`."""
+    """Return a counter; `name` is without `_total`."""
     return Family(name, help_, "counter")
 
 
 def gauge(name: str, help_: str) -> Family:
-    """Return a family of numbers that go up and down."""
+    """Return a gauge."""
     return Family(name, help_, "gauge")
 
 
 def metrics_page(collect: Callable[[], Iterable[Family]]) -> Page:
-    """Return the page that shows what `collect` gives, called on the event loop; the text is made in a thread."""
+    """Return the page of the metrics that `collect` returns on the event loop; the text is rendered in a thread."""
 
     async def page(accept: str) -> Answer:
         families = [*collect(), *process()]
@@ -72,7 +72,7 @@ def metrics_page(collect: Callable[[], Iterable[Family]]) -> Page:
 
 
 def health_page(look: Callable[[], tuple[bool, Mapping[str, Any]]]) -> Page:
-    """Return a page of JSON: what `look` gives; status 503 while that is not well."""
+    """Return a JSON page of the result of `look`, with status 503 if it is unhealthy."""
 
     async def page(_: str) -> Answer:
         is_well, facts = look()
@@ -83,7 +83,7 @@ def health_page(look: Callable[[], tuple[bool, Mapping[str, Any]]]) -> Page:
 
 
 def process() -> list[Family]:
-    """Return what this process uses, by the names that all Prometheus clients have for it."""
+    """Return the resource usage of this process, by the standard names of Prometheus clients."""
     cpu = counter("process_cpu_seconds", "Processor time of this process, in seconds.")
     cpu.add(cpu_s())
     started = gauge("process_start_time_seconds", "When this process started, in seconds since 1970.")
@@ -98,13 +98,13 @@ def process() -> list[Family]:
         peak.add(int(said[b"VmHWM"].split()[0]) << 10)
         files = gauge("process_open_fds", "Files and sockets that this process has open.")
         with os.scandir("/proc/self/fd") as those:
-            files.add(sum(1 for _ in those) - 1)  # without the one that this takes
+            files.add(sum(1 for _ in those) - 1)  # without the one that this opens
         found += [resident, peak, files]
     return found
 
 
 def disk_bytes() -> dict[Literal["read", "write"], int]:
-    """Return what this process read from disks and wrote to them, in bytes; nothing where the system does not tell."""
+    """Return the bytes that this process read from and wrote to disks; nothing if the system does not report them."""
     try:
         with open("/proc/self/io", "rb") as file:
             said = dict(line.split(b":", 1) for line in file)
@@ -114,7 +114,7 @@ def disk_bytes() -> dict[Literal["read", "write"], int]:
 
 
 class _Collected:
-    """Families as the registry that the library writes out."""
+    """The collected metrics, as a registry for the library's writer."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
@@ -130,8 +130,8 @@ class _Collected:
 
 
 def _render(families: Iterable[Family], accept: str) -> Answer:
-    from prometheus_client.exposition import choose_encoder  # 30 ms, which no start waits for
+    from prometheus_client.exposition import choose_encoder  # takes 30 ms, so not at the start
 
     encode, content_type = choose_encoder(accept)
-    registry: Any = _Collected(families)  # all that is asked of one is `collect`
+    registry: Any = _Collected(families)  # the writer only calls `collect`
     return Answer(content_type, encode(registry))

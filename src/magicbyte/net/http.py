@@ -1,4 +1,4 @@
-"""A few pages over HTTP, for monitoring: GET and HEAD, an answer, and the connection is closed."""
+"""A minimal HTTP server for monitoring pages: GET and HEAD, one response per connection."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = logger(__name__)
 
 _MOST_HEAD_BYTES: Final = 16 << 10
 _END: Final = b"\r\n\r\n"
-_PATIENCE_S: Final = 10.0  # for an answer to be made and taken
-_REQUEST_S: Final = 2.0  # for a request to come, from when the connection was made
+_PATIENCE_S: Final = 10.0  # to produce and send a response
+_REQUEST_S: Final = 2.0  # to receive a request, from the start of the connection
 _BACKLOG: Final = 100
-_PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
+_PAUSE_S: Final = 1.0  # before a retry after a lack of descriptors
 
 
 class Answer(NamedTuple):
-    """What a page says."""
+    """The content of a page."""
 
     content_type: str
     body: bytes
@@ -33,14 +33,14 @@ class Answer(NamedTuple):
 
 
 Page: TypeAlias = Callable[[str], Awaitable[Answer]]
-"""Is given the request's Accept header, "" without one."""
+"""Called with the request's Accept header, "" without one."""
 
 
 class Pages:
-    """Serves pages by their paths. Requests are bounded in size, number and time.
+    """Serve pages by path. Requests are bounded in size, number and time.
 
-    Where there are as many as `connections`, the one that was idle longest is closed: those that only
-    connect keep nobody from asking. Further ones wait in the system's queue meanwhile, without a descriptor.
+    With `connections` open, the one that was idle longest is closed, so that idle connections cannot block the pages.
+    Further ones wait in the system's queue meanwhile, without a descriptor.
     """
 
     def __init__(self, pages: Mapping[str, Page], connections: int = MOST_FOR_PAGES) -> None:
@@ -49,13 +49,10 @@ class Pages:
         self._listening: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._open = set[asyncio.Task[None]]()
-        self._silent = dict[asyncio.Task[None], None]()  # those whose request has not come yet, the oldest first
+        self._silent = dict[asyncio.Task[None], None]()  # those without a request so far, the oldest first
 
     async def listen(self, host: str, port: int) -> int:
-        """Take requests at all addresses of `host` ("" is any); port 0 is any free one. Return the first's port.
-
-        Raises NetworkError.
-        """
+        """Listen at all addresses of `host` ("" is any); port 0 is any free one. Return the first address's port."""
         loop = asyncio.get_running_loop()
         for listening in await listening_sockets(host, port, backlog=_BACKLOG, first_only=False):
             self._listening.append(listening)
@@ -65,7 +62,7 @@ class Pages:
         return int(self._listening[0].getsockname()[1])
 
     async def aclose(self) -> None:
-        """Take no more requests, and give up those that are there."""
+        """Stop listening, and cancel open connections."""
         tasks = [*self._accepting, *self._open]
         for task in tasks:
             task.cancel()
@@ -85,7 +82,7 @@ class Pages:
                 continue
             self._take(stream)
             if len(self._open) >= self._most:
-                # That is the one that was just taken where all others are being answered.
+                # That is the connection just accepted if all others are being answered.
                 oldest = next(iter(self._silent))
                 oldest.cancel()
                 await asyncio.wait({oldest})
@@ -117,7 +114,7 @@ class Pages:
             log.debug("a request for a page was not answered: %s", error)
 
     async def _answer(self, request: bytes) -> list[bytes]:
-        """Return the answer to one request. What stands behind its headers is not read: no page wants a body."""
+        """Return the response to one request. Its body is not read, because no page uses one."""
         head = request.decode("latin-1").split("\r\n")
         method, path = [*head[0].split(" "), "", ""][:2]
         accept = next((line.partition(":")[2].strip() for line in head if line.lower().startswith("accept:")), "")
@@ -137,7 +134,7 @@ class Pages:
 
 
 async def _head(stream: Stream) -> bytes:
-    """Return a request up to the end of its headers. Raises NetworkError for one that is cut, or too long."""
+    """Return a request up to the end of its headers. Raises NetworkError if it is incomplete, or too long."""
     head = b""
     while _END not in head:
         data = await stream.read(_MOST_HEAD_BYTES)
@@ -148,7 +145,7 @@ async def _head(stream: Stream) -> bytes:
 
 
 def _complain(task: asyncio.Task[None]) -> None:
-    """Say what ended the taking of requests that nobody expected: a fault of ours."""
+    """Log an unexpected error of the accepting task: a bug of ours."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("no further requests for pages are taken, because of a bug", exc_info=error)
 

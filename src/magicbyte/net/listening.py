@@ -1,4 +1,4 @@
-"""Sockets that connections are taken from."""
+"""Listening sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def listening_sockets(host: str, port: int, *, backlog: int, first_only: b
 
     The sockets do not block. Raises NetworkError; no socket is open then.
     """
-    name = host.encode("ascii") if host.isascii() else host  # for a str Python loads the tables of IDNA: 5 ms
+    name = host.encode("ascii") if host.isascii() else host  # with a str Python loads the IDNA tables: 5 ms
     found: list[socket.socket] = []
     try:
         addresses = await asyncio.get_running_loop().getaddrinfo(
@@ -24,7 +24,7 @@ async def listening_sockets(host: str, port: int, *, backlog: int, first_only: b
             try:
                 found.append(_listening(family, kind, number, address, backlog, shares=not first_only))
             except OSError as error:
-                # A name such as localhost may have an address of a family that this machine does not use.
+                # A name such as localhost may have an address of a family that this machine does not support.
                 if first_only or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                     raise
         if not found:
@@ -37,7 +37,7 @@ async def listening_sockets(host: str, port: int, *, backlog: int, first_only: b
 
 
 def _listening(family: int, kind: int, number: int, address: object, backlog: int, *, shares: bool) -> socket.socket:
-    """Return a socket that listens. `shares`: the port, with a socket of the other family."""
+    """Return a listening socket. `shares`: its port is shared with a socket of the other family."""
     listening = socket.socket(family, kind, number)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

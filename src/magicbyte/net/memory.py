@@ -1,4 +1,4 @@
-"""One budget for the memory that peers make a process take: requests that were read, and what is made of them."""
+"""One budget for the memory of peers' requests, and of the work on them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 
 from magicbyte.errors import BusyError
 
-PATIENCE_S: Final = 30.0  # that a taker waits for its turn
+PATIENCE_S: Final = 30.0  # the longest wait for memory
 
 
 class Budget:
-    """Bytes in use, of a `limit` (0 or less: none). A taker that comes while any are left may go beyond.
+    """The bytes in use, of a `limit` (0 or less: unlimited). A request may exceed it as long as any are left before it.
 
-    Three kinds of memory, each held while the next is waited for: requests take their size when they are read, large
-    messages that of their objects, work on them, such as decompression, its upper bound. Of messages and of work one
-    each may always begin, whatever is in use: those that wait for each other's memory would wait for good. Each kind is
-    first come, first served; work comes before messages, and these before requests.
+    There are three kinds of memory, each held while the next is awaited: requests take their size when they are read,
+    large messages that of their objects, and work on them, such as decompression, its upper bound. One message and one
+    piece of work may always begin, whatever is in use: otherwise requests that wait for each other's memory would wait
+    for ever. Each kind is first come, first served; work takes precedence over messages, and these over requests.
     """
 
     def __init__(self, limit: int, *, patience_s: float = PATIENCE_S) -> None:
@@ -35,14 +35,14 @@ class Budget:
         return 0 < self.limit <= self.used
 
     async def take(self, size: int) -> None:
-        """Wait until there is memory, and count `size` bytes as used. Raises BusyError when that takes too long."""
+        """Wait for memory, and count `size` bytes as used. Raises BusyError after a timeout."""
         if self._requests.turns or self._is_full:
             await self._wait(self._requests, size)
         else:
             self.add(size)
 
     def add(self, size: int) -> None:
-        """Count `size` bytes as used without waiting: of what is too small to matter."""
+        """Count `size` bytes as used without waiting, for small amounts."""
         self.used += size
         self.peak = max(self.peak, self.used)
 
@@ -52,13 +52,13 @@ class Budget:
         self._serve()
 
     def message(self, size: int) -> AbstractAsyncContextManager[None]:
-        """Hold `size` bytes for a message that is read and answered. Raises BusyError as `work` does."""
+        """Hold `size` bytes while a message is parsed and answered. Raises BusyError as `work` does."""
         return self._hold(self._messages, size)
 
     def work(self, size: int) -> AbstractAsyncContextManager[None]:
-        """Hold `size` bytes for a part of work, inside of which there is no other one.
+        """Hold `size` bytes for a piece of work, which must not nest.
 
-        Raises BusyError when its turn takes too long to come.
+        Raises BusyError after a timeout.
         """
         return self._hold(self._work, size)
 
@@ -82,7 +82,7 @@ class Budget:
             async with asyncio.timeout(self._patience_s):
                 await turn.come
         except BaseException as error:
-            if turn.come.done() and not turn.come.cancelled():  # it came in the same moment
+            if turn.come.done() and not turn.come.cancelled():  # granted at the same moment
                 line.end()
                 self.give(size)
             elif turn in line.turns:
@@ -111,18 +111,18 @@ class _Turn:
 
 
 class _Line:
-    """Those who wait for memory of one kind. `always_one`: one of them may begin whatever is in use."""
+    """The queue for memory of one kind. `always_one`: one holder may begin whatever is in use."""
 
     __slots__ = ("_always_one", "_begun", "turns")
 
     def __init__(self, *, always_one: bool) -> None:
         self._always_one = always_one
-        self._begun = 0  # counted where one may always begin
+        self._begun = 0  # holders, counted with `always_one`
         self.turns = deque[_Turn]()
 
     @property
     def may_begin(self) -> bool:
-        """Whether the next one may, even if all memory is in use."""
+        """Whether the next one may begin, even if all memory is in use."""
         return self._always_one and not self._begun
 
     def begin(self) -> None:

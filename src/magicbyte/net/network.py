@@ -1,6 +1,6 @@
-"""Where connections come from: the network of this machine, or a simulated one (`testing/network.py`).
+"""The network of this machine, or a simulated one (`testing/network.py`), as an interface.
 
-Servers and clients get streams from a `Network`, and nothing else of theirs knows what it is.
+Servers and clients get streams from a `Network`, and do not know which one it is.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from magicbyte.net.listening import listening_sockets
 from magicbyte.net.stream import SocketStream, Stream
 
 _BACKLOG: Final = 1024
-_ACCEPTS: Final = 64  # connections taken at once, so that those that are there have their turn
-_PAUSE_S: Final = 1.0  # before the next try where there are too few descriptors
+_ACCEPTS: Final = 64  # connections accepted at once, so that existing ones are served meanwhile
+_PAUSE_S: Final = 1.0  # before a retry after a lack of descriptors
 
 
 class Door(NamedTuple):
-    """What a server says of the connections that it takes.
+    """A server's callbacks for accepting connections.
 
-    `take` is given each one and its peer's host, and returns for how many seconds to take no more. `descriptors`
-    returns the number that those of connections stay below. `full` is told why no more connections are taken for now.
+    `take` is called with each connection and its peer's host, and returns for how many seconds to accept no more.
+    `descriptors` returns the bound on descriptor numbers of connections. `full` is called with the reason why accepting
+    is paused.
     """
 
     take: Callable[[Stream, str], float]
@@ -32,14 +33,14 @@ class Door(NamedTuple):
 
 
 class Listening(Protocol):
-    """An address that connections are taken at."""
+    """A listening address."""
 
     @property
     def port(self) -> int:
         """The port."""
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop listening."""
 
 
 class Network(Protocol):
@@ -49,24 +50,24 @@ class Network(Protocol):
         """Return a connection. Raises NetworkError."""
 
     async def listen(self, host: str, port: int, door: Door) -> Listening:
-        """Take connections at the first address of `host` ("" is any); port 0 is any free one. Raises NetworkError."""
+        """Listen at the first address of `host` ("" is any); port 0 is any free one. Raises NetworkError."""
 
 
 class SocketNetwork:
     """The network of this machine, through sockets."""
 
     async def connect(self, host: str, port: int, *, timeout_ms: int = 10_000) -> Stream:
-        """Return a connection to the first address of `host` that takes it. Raises NetworkError."""
+        """Return a connection to the first address of `host` that accepts it. Raises NetworkError."""
         return await SocketStream.connect(host, port, timeout_ms=timeout_ms)
 
     async def listen(self, host: str, port: int, door: Door) -> Listening:
-        """Take connections at the first address of `host` ("" is any); port 0 is any free one. Raises NetworkError."""
+        """Listen at the first address of `host` ("" is any); port 0 is any free one. Raises NetworkError."""
         (listening,) = await listening_sockets(host, port, backlog=_BACKLOG, first_only=True)
         return _Accepting(listening, door)
 
 
 class _Accepting:
-    """A socket that connections are taken from."""
+    """A listening socket."""
 
     def __init__(self, listening: socket.socket, door: Door) -> None:
         self._socket, self._door = listening, door
@@ -80,7 +81,7 @@ class _Accepting:
         return int(self._socket.getsockname()[1])
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop listening."""
         self._is_closed = True
         self._loop.remove_reader(self._socket)
         self._socket.close()
@@ -100,7 +101,7 @@ class _Accepting:
             if wait_s := self._door.take(SocketStream(connected), str(address[0])):
                 self._pause(wait_s)
                 return
-            if number >= self._door.descriptors() - 1:  # the system gives the lowest: all below are in use
+            if number >= self._door.descriptors() - 1:  # the system assigns the lowest: all below are in use
                 self._lack("the descriptors that are left are for files")
                 return
 
@@ -109,7 +110,7 @@ class _Accepting:
         self._pause(_PAUSE_S)
 
     def _pause(self, seconds: float) -> None:
-        """Take no connections for a while: those that come wait in the system's queue."""
+        """Accept no connections for a while: new ones wait in the system's queue."""
         self._loop.remove_reader(self._socket)
         self._loop.call_later(seconds, self._accept_again)
 

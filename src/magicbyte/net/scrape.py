@@ -1,4 +1,4 @@
-"""The numbers of a process that shows them over HTTP, read back."""
+"""Read the metrics page of another process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_BYTES: Final = 256 << 20
 
 
 class MetricSample(NamedTuple):
-    """A number with its labels."""
+    """A sample with its labels."""
 
     labels: Mapping[str, str]
     value: float
@@ -29,9 +29,9 @@ class MetricSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageAccess:
-    """What a page over HTTPS takes. `authority`: certificates to trust in place of the system's; PEM, as the other.
+    """The credentials for a page. `authority`: certificates to trust instead of the system's; PEM, as the other files.
 
-    `certificate`: the one to show, with its key. `token`: what is sent as a bearer token, never to another page.
+    `certificate`: the client's, with its key. `token`: a bearer token, never sent to another page.
     """
 
     authority: Path | None = None
@@ -40,7 +40,7 @@ class PageAccess:
 
 
 class Scrape:
-    """All numbers of one moment, by name. `at`: by this machine's clocks."""
+    """All samples of one moment, by name. `at`: by this machine's clocks."""
 
     def __init__(self, text: str, at: Moment) -> None:
         from prometheus_client.parser import text_string_to_metric_families
@@ -56,16 +56,16 @@ class Scrape:
         return self._samples.keys()
 
     def all(self, name: str) -> Iterator[MetricSample]:
-        """Yield all numbers of a name."""
+        """Yield all samples of a name."""
         yield from self._samples.get(name, ())
 
     def one(self, name: str) -> float | None:
-        """Return the number that has no labels; None where there is none."""
+        """Return the sample without labels, or None."""
         return next((each.value for each in self.all(name) if not each.labels), None)
 
 
 async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
-    """Return what http://ADDRESS/metrics says, or the page at ADDRESS where that is a URL. Raises NetworkError."""
+    """Return the metrics of http://ADDRESS/metrics, or of the page at ADDRESS if that is a URL. Raises NetworkError."""
     url = address if "://" in address else f"http://{address}/metrics"
 
     def get() -> str:
@@ -74,7 +74,7 @@ async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
                 text = response.read(_MOST_BYTES + 1)
                 if len(text) > _MOST_BYTES:
                     raise NetworkError(f"{url}: more than {_MOST_BYTES} bytes: expected a page of numbers")
-                if missing := getattr(response, "length", None):  # which only what comes over HTTP has
+                if missing := getattr(response, "length", None):  # only HTTP responses have a length
                     raise NetworkError(f"{url}: the response ends {missing} bytes early")
                 return str(text.decode())
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -101,7 +101,7 @@ def _opened(url: str, access: PageAccess | None) -> Any:
     if access.certificate is not None:
         context.load_cert_chain(access.certificate)
     headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
-    opener = urllib.request.OpenerDirector()  # which follows no redirect: the token is for the page that was named
+    opener = urllib.request.OpenerDirector()  # without a redirect handler: the token is for this page only
     for handler in (
         urllib.request.HTTPHandler(),
         urllib.request.HTTPSHandler(context=context),

@@ -1,9 +1,9 @@
-"""Listeners and their connections: frames in, answers out, in the order of the requests.
+"""Serve connections: frames in, responses out, in the order of the requests.
 
-Of a frame nothing but its size is understood. A connection has one request in work at a time; what a peer sends
-meanwhile stays with the system, which slows the peer down. Memory: of each connection one frame and its answer, of all
-of them together about what the `Budget` has, apart from small frames, of which the number of connections is the bound.
-A frame's memory is filled, and so used, only as its bytes arrive.
+Frames are opaque except for their size. A connection has one request in progress at a time; further bytes stay in the
+system's buffer, which gives back-pressure. Memory: each connection has one frame and its response, and all of them
+together about the `Budget`, apart from small frames, which are bounded by the number of connections. A frame's memory
+is committed only as its bytes arrive.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ log = logger(__name__)
 T = TypeVar("T")
 
 READ_BYTES: Final = 64 << 10
-SMALL_FRAME: Final = 64 << 10  # bytes of a frame that waits for no memory
-HEAD: Final = 4  # bytes: what says which request a frame is
-MOST_ENTERING: Final = 1024  # connections whose peers have not said yet who they are
-MOST_REFUSED: Final = 256  # connections that are not served, and kept for a while
-STALL_MS: Final = 60_000  # for a peer that has begun a frame and sends nothing more of it
+SMALL_FRAME: Final = 64 << 10  # frames up to this size need no budget
+HEAD: Final = 4  # bytes: the start of a frame, which identifies the request
+MOST_ENTERING: Final = 1024  # connections that are not authenticated yet
+MOST_REFUSED: Final = 256  # refused connections that are kept open for a while
+STALL_MS: Final = 60_000  # the longest pause inside a frame
 _SIZE = struct.Struct(">i")
 _EMPTY = memoryview(b"")
-_TELL_S: Final = 60.0  # between two lines about that
+_TELL_S: Final = 60.0  # between two log lines about connection limits
 
 
 class AnswerPart(Protocol):
-    """A part of an answer that is not bytes at hand."""
+    """A part of a response other than bytes in memory."""
 
     async def send(self, stream: Stream) -> None:
-        """Send all of it. Raises NetworkError when the peer is gone, or when there is less than was promised."""
+        """Send all of it. Raises NetworkError if the peer is gone, or if there is less than promised."""
 
     def close(self) -> None:
-        """Give back what it holds, whether it was sent or not."""
+        """Release its resources, whether it was sent or not."""
 
 
 Answer: TypeAlias = Sequence[Buffer | AnswerPart]
@@ -59,7 +59,9 @@ Answer: TypeAlias = Sequence[Buffer | AnswerPart]
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """The last part of an answer, of no bytes: behind it nothing is read from the connection for a while."""
+    """The last part of a response, without bytes: after it the connection is muted, which means not read, for a
+    while.
+    """
 
     ms: int
 
@@ -71,11 +73,11 @@ class Mute:
 
 
 Handler: TypeAlias = Callable[[memoryview], Awaitable[Answer | None]]
-"""Takes a frame without its size, returns the whole answer, None where there is none. The frame is its to keep."""
+"""Handle a frame, given without its size; return the whole response, or None. The handler owns the frame."""
 
 
 class Entered(NamedTuple):
-    """A connection that was let in: its stream from now on, its frames, and who handles them."""
+    """An admitted connection: its stream, its frames, and its handler."""
 
     stream: Stream
     incoming: Incoming
@@ -83,11 +85,11 @@ class Entered(NamedTuple):
 
 
 Entrance: TypeAlias = Callable[[Stream, str], Awaitable[Entered]]
-"""Finds out who a peer is, given its stream and its host, before its requests are served. Raises MagicbyteError."""
+"""Authenticate a peer, given its stream and its host, before its requests are served. Raises MagicbyteError."""
 
 
 class Terms(NamedTuple):
-    """What holds for a large frame. `is_kept`: its handler needs its bytes to the end, not only to read a message."""
+    """The treatment of a large frame. `is_kept`: its handler needs its bytes to the end, not only for parsing."""
 
     largest: int
     is_kept: bool = True
@@ -95,10 +97,10 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PeerLimits:
-    """What peers may take: sizes in bytes, times in ms. `entrance_ms`: until a peer has said who it is.
+    """The limits of peers: sizes in bytes, times in ms. `entrance_ms`: until a peer is authenticated.
 
-    `terms_of` is given the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes: what holds for such a one.
-    `descriptors`: the number that those of connections stay below; the others are for files.
+    `terms_of` is called with the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes. `descriptors`: the
+    bound on descriptor numbers of connections; the others are for files.
     """
 
     largest_frame: int = 100 << 20
@@ -115,17 +117,17 @@ class Incoming:
 
     def __init__(self, stream: Stream, limits: PeerLimits, budget: Budget) -> None:
         self.limits = limits
-        self.held = 0  # bytes of the budget, of the frame that is read or was returned last
-        self.is_kept = True  # whether they are needed until that one is answered
-        self.begun = False  # whether a frame is half there
+        self.held = 0  # bytes of the budget held for the current or the last returned frame
+        self.is_kept = True  # whether they are needed until the response
+        self.begun = False  # whether a frame has arrived in part
         self._stream, self._budget = stream, budget
         self._rest = _EMPTY
 
     async def next(self) -> memoryview | None:
-        """Return the next frame without its size; None when the peer sends no more.
+        """Return the next frame without its size; None at the end of the connection.
 
-        Raises ProtocolError for a size that no frame may have, NetworkError for an end inside a frame, BusyError when
-        there is no memory for too long.
+        Raises ProtocolError for an invalid size, NetworkError for an end inside a frame, BusyError after a timeout for
+        memory.
         """
         rest = await self._at_least(self._rest, _SIZE.size)
         if not len(rest):
@@ -138,7 +140,7 @@ class Incoming:
                 rest = await self._at_least(rest, _SIZE.size + HEAD)
                 largest, self.is_kept = self.limits.terms_of(rest[_SIZE.size : _SIZE.size + HEAD])
                 self._check(size, min(largest, self.limits.largest_frame))
-            self.begun = False  # it is not the peer who is waited for
+            self.begun = False  # the pause is not the peer's
             await self._budget.take(size)
             self.held, self.begun = size, True
         end = _SIZE.size + size
@@ -148,7 +150,7 @@ class Incoming:
         return frame
 
     async def _at_least(self, rest: memoryview, size: int) -> memoryview:
-        """Return `rest` with what comes behind it, `size` bytes at least; as it is where nothing came at all."""
+        """Return `rest` with the bytes after it, at least `size`; `rest` itself if no more came."""
         while len(rest) < size:
             data = await self._stream.read(READ_BYTES)
             if not data:
@@ -166,10 +168,10 @@ class Incoming:
 
     async def _large(self, start: memoryview, size: int) -> memoryview:
         if "numpy" not in sys.modules:
-            await asyncio.to_thread(import_module, "numpy")  # which takes a while
+            await asyncio.to_thread(import_module, "numpy")  # the import takes a while
         import numpy as np
 
-        frame = memoryview(np.empty(size, np.uint8).data)  # the system gives it page by page, as it is filled
+        frame = memoryview(np.empty(size, np.uint8).data)  # the system commits it page by page, as it is filled
         have = len(start)
         frame[:have] = start
         while have < size:
@@ -183,7 +185,7 @@ class Incoming:
         return NetworkError(f"{self._stream.peer}: the connection ended inside a request")
 
     def release(self) -> None:
-        """Give back the memory of the last frame."""
+        """Release the memory of the last frame."""
         held, self.held = self.held, 0
         if held:
             self._budget.give(held)
@@ -194,19 +196,20 @@ class _Connection:
 
     def __init__(self, stream: Stream, host: str, incoming: Incoming, now: float) -> None:
         self.stream, self.host, self.incoming = stream, host, incoming
-        self.busy = False  # a request is in work
-        self.is_muted = False  # nothing is read from it for a while
+        self.busy = False  # a request is in progress
+        self.is_muted = False  # it is muted
         self.moved, self.idle_since = 0, now
         self.task: asyncio.Task[None] | None = None
 
 
 class Server(Generic[T]):
-    """Serves connections at any number of addresses; `T` is whatever the owner knows each of these by.
+    """Serve connections at any number of addresses; `T` is the owner's identification of an address.
 
-    `connected` is given a peer's host, its name for messages and the listener, and returns who handles its requests.
-    `budget` is that of the whole process, where there is one, as are `complaints`. `network` is this machine's unless
-    given. `entrance_of` says what connections of a listener pass before; there `connected` is not asked. `arrived` is
-    told the listener and the peer's host of each connection, and says whether it waits, or is not served.
+    `connected` is called with a peer's host, its name for messages and the listener, and returns the handler of its
+    requests. `budget` is shared by the whole process, if given, as are `complaints`. `network` is by default this
+    machine's. `entrance_of` returns the authentication of a listener's connections; then `connected` is not called.
+    `arrived` is called with the listener and the peer's host of each connection, and decides whether it is delayed or
+    refused.
     """
 
     def __init__(
@@ -225,11 +228,11 @@ class Server(Generic[T]):
         self.complaints = complaints or Complaints()
         self._connected = connected
         self._entrance_of, self._arrived = entrance_of, arrived
-        self._refused: dict[Stream, asyncio.TimerHandle] = {}  # in the order of their coming
-        self._entering: dict[_Connection, None] = {}  # in the order of their coming
+        self._refused: dict[Stream, asyncio.TimerHandle] = {}  # in order of arrival
+        self._entering: dict[_Connection, None] = {}  # in order of arrival
         self._network = network or SocketNetwork()
         self._listening: list[Listening] = []
-        self._connections: dict[_Connection, None] = {}  # in the order of their coming
+        self._connections: dict[_Connection, None] = {}  # in order of arrival
         self._hosts = Counter[str]()
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closing = False
@@ -237,14 +240,11 @@ class Server(Generic[T]):
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._connections)
 
     async def listen(self, host: str, port: int, listener: T) -> int:
-        """Take connections at the first address of `host` ("" is any); port 0 is any free one. Return the port.
-
-        Raises NetworkError.
-        """
+        """Listen at the first address of `host` ("" is any); port 0 is any free one. Return the port."""
         door = Door(partial(self._take, listener), lambda: self.limits.descriptors, self._tell_full)
         listening = await self._network.listen(host, port, door)
         self._listening.append(listening)
@@ -253,14 +253,14 @@ class Server(Generic[T]):
         return listening.port
 
     def close_listeners(self) -> None:
-        """Take no more connections."""
+        """Stop listening."""
         self._is_closing = True
         for listening in self._listening:
             listening.close()
         self._listening.clear()
 
     async def aclose(self, *, grace_ms: int = 5000) -> None:
-        """Take no more connections, close those that are there; a request in work has so long to be answered."""
+        """Stop listening and close connections; a request in progress has `grace_ms` to be answered."""
         self.close_listeners()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -273,7 +273,7 @@ class Server(Generic[T]):
         if tasks:
             await asyncio.wait(tasks, timeout=grace_ms / 1000)
             for task in tasks:
-                task.cancel()  # those that are late; nothing happens to the others
+                task.cancel()  # those that are late; the others have ended
             await asyncio.gather(*tasks, return_exceptions=True)
 
     # ---- connections come and go
@@ -285,7 +285,7 @@ class Server(Generic[T]):
             log.warning("no connections are taken until some of the %d end: %s", self.connections, why)
 
     def _take(self, listener: T, stream: Stream, host: str) -> float:
-        """Serve a connection, if that may be; return for how many seconds to take no more of them."""
+        """Serve a connection, if allowed; return for how many seconds to accept no more."""
         limits, wait_s = self.limits, 0.0
         if (arrival := self._arrived(listener, host)) is not None:
             wait_s = arrival.wait_ms / 1000
@@ -309,7 +309,9 @@ class Server(Generic[T]):
         return wait_s
 
     def _refuse(self, stream: Stream, seconds: float) -> None:
-        """Close a connection after a time, so that its peer does not come again at once; of too many the oldest."""
+        """Close a connection after a delay, so that its peer does not reconnect at once; if there are too many, the
+        oldest.
+        """
         self._refused[stream] = asyncio.get_running_loop().call_later(seconds, self._close_refused, stream)
         if len(self._refused) > MOST_REFUSED:
             self._close_refused(next(iter(self._refused)))
@@ -319,9 +321,9 @@ class Server(Generic[T]):
         stream.close()
 
     async def _let_in(self, connection: _Connection, entrance: Entrance) -> Handler:
-        """Return who handles the requests of a connection when it is known who sends them.
+        """Return the handler of a connection after its authentication.
 
-        Of too many that are not that far the oldest is closed, so that others have their turn.
+        If too many are not authenticated yet, the oldest is closed.
         """
         self._entering[connection] = None
         if len(self._entering) > MOST_ENTERING:
@@ -342,7 +344,7 @@ class Server(Generic[T]):
     async def _serve(
         self, connection: _Connection, handler: Handler | None, entrance: Entrance | None, wait_s: float
     ) -> None:
-        """Answer one connection's requests until the peer ends it, or breaks the rules."""
+        """Answer one connection's requests until the peer ends it or violates the protocol."""
         stream, incoming = connection.stream, connection.incoming
         try:
             if wait_s:
@@ -390,7 +392,7 @@ class Server(Generic[T]):
         connection.is_muted = False
 
     def _sweep(self) -> None:
-        """Close connections on which nothing has moved for too long, and those whose peers do not wait any more."""
+        """Close connections that made no progress for too long, and those whose peers no longer wait."""
         loop = asyncio.get_running_loop()
         now, idle_ms = loop.time(), self.limits.idle_ms
         stall_ms = min(STALL_MS, idle_ms)
@@ -417,7 +419,7 @@ class Server(Generic[T]):
 
 
 async def _send(stream: Stream, answer: Answer) -> None:
-    """Send an answer, neighbouring buffers in one call."""
+    """Send a response, adjacent buffers in one call."""
     try:
         buffers: list[Buffer] = []
         for part in answer:
@@ -435,14 +437,14 @@ async def _send(stream: Stream, answer: Answer) -> None:
 
 
 def discard(answer: Answer) -> None:
-    """Give back what the parts of an answer hold."""
+    """Release the resources of a response's parts."""
     for part in answer:
         if not isinstance(part, bytes | bytearray | memoryview):
             part.close()
 
 
 def _complain(task: asyncio.Task[None]) -> None:
-    """Say what ended a connection that nobody expected: a fault of ours, which ends nothing else."""
+    """Log an unexpected error of a connection's task: a bug of ours, which ends nothing else."""
     with contextlib.suppress(asyncio.CancelledError):
         if (error := task.exception()) is not None:
             log.error("a connection ended because of a bug", exc_info=error)

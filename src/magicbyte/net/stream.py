@@ -1,10 +1,9 @@
-"""One connection: bytes in and out of a raw socket on the event loop, and files that go from the disk to the socket.
+"""One connection: bytes in and out of a raw socket on the event loop, and files sent from disk to the socket.
 
-`Stream` is what everything else knows of a connection. `SocketStream` is one of this machine's; `testing/network.py`
-has simulated ones.
+`Stream` is the interface. `SocketStream` is a connection of this machine; `testing/network.py` has simulated ones.
 
-No buffer of its own in either direction: what is not read stays with the system, and a write ends when the system has
-all of it, so that a slow peer slows down whoever sends to it. Timeouts are the caller's: `asyncio.timeout`.
+There are no buffers in either direction: unread bytes stay in the system, and a write ends when the system has all of
+it, so that a slow peer slows down the sender. The caller sets timeouts, with `asyncio.timeout`.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ from magicbyte.errors import NetworkError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-MOST_BUFFERS: Final = 64  # for one call of `sendmsg`; every system takes so many
-SENDFILE_BYTES: Final = 1 << 20  # for one call of `sendfile`, so that other connections have their turn
-_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # the system may wait for what fills the packet
-_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux: fail where the disk would be asked
-_WINDOW_BYTES: Final = 128 << 10  # what Linux reads ahead
-_COPIED_BYTES: Final = 1 << 18  # that are read from a file at once where there is no `sendfile`
+MOST_BUFFERS: Final = 64  # per call of `sendmsg`; every system accepts that many
+SENDFILE_BYTES: Final = 1 << 20  # per call of `sendfile`, so that other connections are served meanwhile
+_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # the system may wait to fill the packet
+_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux: fail instead of reading the disk
+_WINDOW_BYTES: Final = 128 << 10  # Linux's read-ahead
+_COPIED_BYTES: Final = 1 << 18  # read from a file at once without `sendfile`
 
 
 class SendableFile(Protocol):
     """An open file, of this machine or simulated."""
 
     def fileno(self) -> int | None:
-        """Return the descriptor, None if there is none: then the bytes are read and written."""
+        """Return the descriptor, or None if there is none: then the bytes are read and written."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        """Return the `length` bytes at `position`; fewer only at the end of the file."""
 
 
 class Stream(Protocol):
-    """A connection that is open. One reader and one writer at a time; they may be different tasks.
+    """An open connection. One reader and one writer at a time, which may be different tasks.
 
-    Every call raises NetworkError when the peer went away. A `write` or `send_file` that is cancelled may have sent a
-    part: all that is left to do then is `aclose`.
+    Every call raises NetworkError if the peer is gone. A cancelled `write` or `send_file` may have sent a part: then
+    only `aclose` is allowed.
     """
 
     peer: str
@@ -53,7 +52,7 @@ class Stream(Protocol):
 
     @property
     def moved(self) -> int:
-        """Bytes in both directions: who looks twice sees whether the peer is alive."""
+        """Bytes in both directions, to detect progress."""
 
     @property
     def is_closed(self) -> bool:
@@ -61,37 +60,42 @@ class Stream(Protocol):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the peer sends no more, as far as the system knows; what it has sent is not looked at."""
+        """Return whether the peer has ended its direction, as far as the system knows; bytes before the end are not
+        read.
+        """
 
     async def read(self, size: int) -> bytes:
-        """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
+        """Return the bytes that have arrived, at least one and at most `size`; b"" at the end of the stream."""
 
     async def read_into(self, buffer: memoryview) -> int:
-        """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
+        """Fill the start of `buffer` with arrived bytes; return their number, 0 at the end of the stream."""
 
     def read_now(self, buffer: memoryview) -> int | None:
-        """Do what `read_into` does; None if nothing has arrived."""
+        """Read as `read_into` does, or return None if nothing has arrived."""
 
     def listen(self, arrived: Callable[[], None]) -> None:
-        """Have `arrived` called whenever there is something to read, in place of whoever waits in `read`."""
+        """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
 
     async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
-        """Send all of `buffers`, one behind the other, without joining them. `more`: the next bytes follow at once."""
+        """Send all of `buffers`, one after the other, without joining them.
+
+        `more`: further bytes follow immediately.
+        """
 
     def write_now(self, buffers: Sequence[Buffer], *, more: bool = False) -> Sequence[Buffer]:
-        """Send what the system takes of `buffers` without waiting; return what is left."""
+        """Send as much of `buffers` as the system accepts without waiting; return the rest."""
 
     async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
-        """Send `count` bytes of `file` from `position` on. Raises NetworkError, too, where the file ends earlier.
+        """Send `count` bytes of `file` from `position` on. Raises NetworkError also if the file ends earlier.
 
-        Threads of `executor`, if there is one, wait for the disk.
+        Threads of `executor`, if given, wait for the disk.
         """
 
     async def aclose(self) -> None:
-        """Do what `close` does."""
+        """Close the connection, as `close` does."""
 
     def close(self) -> None:
-        """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
+        """Close the connection in any state. A waiting reader or writer gets a NetworkError."""
 
 
 class SocketStream:
@@ -114,7 +118,7 @@ class SocketStream:
 
     @classmethod
     async def connect(cls, host: str, port: int, *, timeout_ms: int = 10_000) -> Self:
-        """Return a connection to the first address of `host` that takes it."""
+        """Return a connection to the first address of `host` that accepts it."""
         name, loop = _join(host, port), asyncio.get_running_loop()
         reason: OSError = OSError("no address")
         try:
@@ -135,7 +139,7 @@ class SocketStream:
             raise NetworkError(f"{name}: no connection within {timeout_ms} ms") from None
         except socket.gaierror as error:
             raise NetworkError(f"{name}: {error.strerror}") from None
-        except (UnicodeError, OverflowError) as error:  # a host or a port that none can be: a broker may name any
+        except (UnicodeError, OverflowError) as error:  # an invalid host or port: a broker may return any
             raise NetworkError(f"{name}: no address: {error}") from None
         raise NetworkError(f"{name}: {reason.strerror or reason}") from None
 
@@ -146,7 +150,9 @@ class SocketStream:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the peer sends no more, as far as the system knows; what it has sent is not looked at."""
+        """Return whether the peer has ended its direction, as far as the system knows; bytes before the end are not
+        read.
+        """
         try:
             return not self._socket.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
@@ -155,7 +161,7 @@ class SocketStream:
             return True
 
     async def read(self, size: int) -> bytes:
-        """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
+        """Return the bytes that have arrived, at least one and at most `size`; b"" at the end of the stream."""
         while True:
             try:
                 data = self._socket.recv(size)
@@ -167,13 +173,13 @@ class SocketStream:
                 raise self._lost(error) from None
 
     async def read_into(self, buffer: memoryview) -> int:
-        """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
+        """Fill the start of `buffer` with arrived bytes; return their number, 0 at the end of the stream."""
         while (count := self.read_now(buffer)) is None:
             await self._readable()
         return count
 
     def read_now(self, buffer: memoryview) -> int | None:
-        """Do what `read_into` does; None if nothing has arrived."""
+        """Read as `read_into` does, or return None if nothing has arrived."""
         try:
             count = self._socket.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -184,18 +190,21 @@ class SocketStream:
         return count
 
     def listen(self, arrived: Callable[[], None]) -> None:
-        """Have `arrived` called whenever there is something to read, in place of whoever waits in `read`."""
+        """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
         assert self._reader is None, "nobody reads meanwhile"
         self._loop.add_reader(self._socket, arrived)
         self._reading = True
 
     async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
-        """Send all of `buffers`, one behind the other, without joining them. `more`: the next bytes follow at once."""
+        """Send all of `buffers`, one after the other, without joining them.
+
+        `more`: further bytes follow immediately.
+        """
         while buffers := self.write_now(buffers, more=more):
             await self._writable()
 
     def write_now(self, buffers: Sequence[Buffer], *, more: bool = False) -> Sequence[Buffer]:
-        """Send what the system takes of `buffers` without waiting; return what is left."""
+        """Send as much of `buffers` as the system accepts without waiting; return the rest."""
         waiting, flags = deque(buffers), _MORE if more else 0
         while waiting:
             try:
@@ -213,10 +222,10 @@ class SocketStream:
         return waiting
 
     async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
-        """Send `count` bytes of `file` from `position` on; with `sendfile` they never come into this process.
+        """Send `count` bytes of `file` from `position` on; with `sendfile` they never enter this process (zero-copy).
 
-        Bytes that are not in the system's cache are read into it by a thread first, of `executor` if there is one: a
-        disk holds up this connection alone. Raises NetworkError, too, where the file ends earlier: those bytes were
+        Bytes that are not in the page cache are read into it by a thread first, of `executor` if given, so that the
+        disk blocks this connection alone. Raises NetworkError also if the file ends earlier, because those bytes were
         promised to the peer.
         """
         end, descriptor = position + count, file.fileno()
@@ -225,8 +234,8 @@ class SocketStream:
             return
         warm = position
         while position < end:
-            # Looked up once for each SENDFILE_BYTES, not for each call: a socket takes less than that at a time, and
-            # the pages stay cached for so long. If they do not, `sendfile` blocks the loop for one read.
+            # Checked once per SENDFILE_BYTES, not per call: a socket accepts less than that at a time, and the pages
+            # usually stay cached meanwhile. If they do not, `sendfile` blocks the loop for one read.
             if position >= warm:
                 warm = min(position + SENDFILE_BYTES, end)
                 if not is_cached(descriptor, position, warm):
@@ -242,16 +251,17 @@ class SocketStream:
                 raise self._short(end - position)
             position += sent
             self.moved += sent
-            # A fast peer keeps the socket writable. Without this its connection could hold the loop for a segment.
+            # A fast peer keeps the socket writable. Without this, its connection could hold the loop for a whole
+            # segment.
             if position < end:
                 await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Do what `close` does."""
+        """Close the connection, as `close` does."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
+        """Close the connection in any state. A waiting reader or writer gets a NetworkError."""
         if self.is_closed:
             return
         if self._reading:
@@ -261,7 +271,7 @@ class SocketStream:
         for waiting in (self._reader, self._writer):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(NetworkError(f"{self.peer}: the connection was closed"))
-        with contextlib.suppress(OSError):  # a peer that is gone already
+        with contextlib.suppress(OSError):  # the peer is gone already
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
@@ -280,8 +290,8 @@ class SocketStream:
             position += len(piece)
 
     async def _readable(self) -> None:
-        # The loop stays told of the socket between reads, which saves two calls of the system for each of them;
-        # bytes that nobody waits for make it forget the socket again.
+        # The socket stays registered with the loop between reads, which saves two system calls per read; bytes that
+        # arrive without a waiting reader deregister it.
         assert self._reader is None, "one reader at a time"
         self._reader = self._loop.create_future()
         if not self._reading:
@@ -336,7 +346,7 @@ def is_cached(descriptor: int, position: int, end: int) -> bool:
 
 
 def _read_ahead(descriptor: int, position: int, end: int) -> None:
-    """Have bytes of a file in the system's cache."""
+    """Read bytes of a file into the page cache."""
     piece = bytearray(min(end - position, _COPIED_BYTES))
     while position < end and (count := os.preadv(descriptor, [memoryview(piece)[: end - position]], position)):
         position += count
@@ -354,7 +364,7 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 def _name(connected: socket.socket) -> str:
     try:
         address: Any = connected.getpeername()
-    except OSError:  # gone before it was taken over
+    except OSError:  # closed before it was taken over
         return "a peer that is gone"
     return _join(*address[:2]) if isinstance(address, tuple) else address or "a local peer"
 

@@ -1,7 +1,7 @@
-"""TLS over any `Stream`: what is read is decrypted, what is written encrypted, in pieces that fit TLS records.
+"""TLS over any `Stream`: reads are decrypted and writes encrypted, in pieces that fit TLS records.
 
-OpenSSL has no socket here but memory, so that it works on simulated networks too. It answers what a peer asks in the
-middle of a connection (a new key) at the next write.
+OpenSSL works on memory instead of a socket, so that it also runs on simulated networks. Its own messages, such as key
+updates requested by the peer, are sent with the next write.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from magicbyte.errors import NetworkError, SecurityError
 from magicbyte.net.stream import Buffer, SendableFile, Stream
 
 _READ_BYTES: Final = 64 << 10
-_WRITE_BYTES: Final = 256 << 10  # that are encrypted before they are sent
-_JOINED: Final = 16 << 10  # bytes of small buffers that share a record of TLS
-_TURNS: Final = 16  # reads in a row, before others have theirs
-_HANDSHAKE: Final = 22  # the first byte of every connection of TLS
+_WRITE_BYTES: Final = 256 << 10  # encrypted before they are sent
+_JOINED: Final = 16 << 10  # small buffers up to this total share a TLS record
+_TURNS: Final = 16  # consecutive reads before other connections are served
+_HANDSHAKE: Final = 22  # the first byte of every TLS connection
 
 
 class TlsStream:
-    """A `Stream` inside TLS over another one. `handshake` comes first."""
+    """A `Stream` inside TLS over another one. Call `handshake` first."""
 
     def __init__(
         self, stream: Stream, context: ssl.SSLContext, *, server_side: bool = False, host: str | None = None
     ) -> None:
-        """Begin with a stream that nothing was read from. `host`: the name that the broker was reached by."""
+        """Wrap a stream from which nothing was read. `host`: the name by which the broker was reached."""
         self.peer = stream.peer
         self._stream = stream
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -40,7 +40,10 @@ class TlsStream:
         self._is_server = server_side
 
     async def handshake(self) -> None:
-        """Agree on keys. Raises SecurityError where one side does not trust the other, NetworkError if it is gone."""
+        """Perform the handshake.
+
+        Raises SecurityError if one side does not trust the other, NetworkError if the peer is gone.
+        """
         is_first = True
         while True:
             try:
@@ -49,7 +52,7 @@ class TlsStream:
             except ssl.SSLWantReadError:
                 await self._flush()
             except ssl.SSLError as error:
-                await self._flush()  # the alert
+                await self._flush()  # sends the alert
                 raise SecurityError(f"{self.peer}: {self._why(error)}") from None
             data = await self._stream.read(_READ_BYTES)
             if not data:
@@ -69,7 +72,7 @@ class TlsStream:
 
     @property
     def subject(self) -> Sequence[Sequence[tuple[str, str]]]:
-        """Whose the peer's certificate is; nothing if it has shown none, or none is asked for."""
+        """The subject of the peer's certificate; empty if it has shown none."""
         certificate = self._tls.getpeercert() or {}
         return cast("Sequence[Sequence[tuple[str, str]]]", certificate.get("subject", ()))
 
@@ -80,23 +83,25 @@ class TlsStream:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the peer sends no more, as far as the system knows; what it has sent is not looked at."""
+        """Return whether the peer has ended its direction, as far as the system knows; bytes before the end are not
+        read.
+        """
         return self._stream.is_abandoned
 
     async def read(self, size: int) -> bytes:
-        """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
+        """Return the bytes that have arrived, at least one and at most `size`; b"" at the end of the stream."""
         while (found := self._decrypted(size)) is None:
             self._take(await self._stream.read(_READ_BYTES))
         return found
 
     async def read_into(self, buffer: memoryview) -> int:
-        """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
+        """Fill the start of `buffer` with arrived bytes; return their number, 0 at the end of the stream."""
         while (count := self._decrypted_into(buffer)) is None:
             self._take(await self._stream.read(_READ_BYTES))
         return count
 
     def read_now(self, buffer: memoryview) -> int | None:
-        """Do what `read_into` does; None if nothing has arrived."""
+        """Read as `read_into` does, or return None if nothing has arrived."""
         while (count := self._decrypted_into(buffer)) is None:
             if self._scratch is None:
                 self._scratch = memoryview(bytearray(_READ_BYTES))
@@ -108,11 +113,11 @@ class TlsStream:
         return count
 
     def listen(self, arrived: Callable[[], None]) -> None:
-        """Have `arrived` called whenever there is something to read, in place of whoever waits in `read`."""
+        """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
         loop = asyncio.get_running_loop()
 
         def readable() -> None:
-            for _ in range(_TURNS):  # what was decrypted already makes no socket readable
+            for _ in range(_TURNS):  # already decrypted bytes do not make the socket readable
                 self._gave = False
                 arrived()
                 if not self._gave or self.is_closed:
@@ -127,7 +132,7 @@ class TlsStream:
         loop.call_soon(again)
 
     async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
-        """Send all of `buffers`, one behind the other. `more`: the next bytes follow at once."""
+        """Send all of `buffers`, one after the other. `more`: further bytes follow immediately."""
         await self._flush()
         for each in _joined(buffers):
             self._encrypt(each)
@@ -136,9 +141,9 @@ class TlsStream:
         await self._flush(more=more)
 
     def write_now(self, buffers: Sequence[Buffer], *, more: bool = False) -> Sequence[Buffer]:
-        """Send what the system takes of `buffers` without waiting; return what is left.
+        """Send as much of `buffers` as the system accepts without waiting; return the rest.
 
-        What is encrypted already is not in that: then an empty buffer is, so that somebody writes again.
+        If encrypted bytes are left, the result contains an empty buffer, so that the caller writes again.
         """
         waiting = list(_joined(buffers))
         for at, each in enumerate(waiting):
@@ -149,7 +154,7 @@ class TlsStream:
         return [b""] if self._unsent else []
 
     async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
-        """Send `count` bytes of `file` from `position` on, read by threads of `executor`, encrypted on the way."""
+        """Send `count` bytes of `file` from `position` on, read by threads of `executor` and encrypted."""
         loop, end = asyncio.get_running_loop(), position + count
         while position < end:
             piece = await loop.run_in_executor(executor, file.read_at, position, min(end - position, _WRITE_BYTES))
@@ -159,13 +164,13 @@ class TlsStream:
             position += len(piece)
 
     async def aclose(self) -> None:
-        """Do what `close` does."""
+        """Close the connection, as `close` does."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
+        """Close the connection in any state. A waiting reader or writer gets a NetworkError."""
         if not self.is_closed and not self._unsent:
-            with contextlib.suppress(ssl.SSLError):  # the peer's own goodbye is not waited for
+            with contextlib.suppress(ssl.SSLError):  # without waiting for the peer's close_notify
                 self._tls.unwrap()
             with contextlib.suppress(NetworkError):
                 self._stream.write_now([self._outgoing.read()])
@@ -195,7 +200,7 @@ class TlsStream:
             return self._tls.read(size)
         except ssl.SSLWantReadError:
             return None
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # frames say themselves where they end
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # frames have sizes, so a truncation is detected there
             return b""
         except ssl.SSLError as error:
             raise SecurityError(f"{self.peer}: {self._why(error)}") from None
@@ -215,12 +220,13 @@ class TlsStream:
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"its certificate is not accepted: {error.verify_message}"
         reason = (error.reason or str(error)).lower().replace("_", " ")
-        _, is_alert, alert = reason.partition(" alert ")  # of "sslv3 alert certificate expired", also where TLS is 1.3
+        # of "sslv3 alert certificate expired", which OpenSSL also reports for TLS 1.3
+        _, is_alert, alert = reason.partition(" alert ")
         return f"TLS: the other side gives up: {alert}" if is_alert else f"TLS: {reason}"
 
 
 def _joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    """Give buffers, small neighbours as one: each makes records of TLS of its own."""
+    """Yield buffers, with small neighbours joined: each makes separate TLS records."""
     small: list[Buffer] = []
     size = 0
     for each in buffers:

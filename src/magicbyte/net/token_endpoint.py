@@ -1,6 +1,6 @@
 """Bearer tokens from a token endpoint, by OAuth's client-credentials flow (RFC 6749, section 4.4).
 
-One request over HTTP or HTTPS, bounded in time and bytes. Redirections are not followed: no secret goes elsewhere.
+One request over HTTP or HTTPS, bounded in time and bytes. Redirects are not followed, so that no secret goes elsewhere.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ _ERRORS: Final = frozenset(
         "invalid_scope",
     }
 )  # fmt: skip
-"""What an endpoint may give as a reason (RFC 6749, section 5.2): other text of it is not shown."""
+"""The error codes of endpoints (RFC 6749, section 5.2) that are shown; any other text is not."""
 
 
 async def fetch_token(endpoint: TokenEndpoint) -> str:
     """Return a new token.
 
-    Raises SecurityError for an endpoint that refuses, InvalidConfigError for an answer or a `ca_file` that is none,
-    NetworkError.
+    Raises SecurityError if the endpoint refuses, InvalidConfigError for an invalid response or `ca_file`, NetworkError.
     """
     return await asyncio.to_thread(_fetch, endpoint)
 
@@ -62,7 +61,7 @@ def _fetch(endpoint: TokenEndpoint) -> str:
 
 
 def _opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
-    """Return what sends requests: all of urllib's handlers that one needs, but the one that follows redirections."""
+    """Return an opener with the necessary handlers of urllib, without the one for redirects."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

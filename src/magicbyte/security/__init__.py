@@ -1,1 +1,1 @@
-"""Who speaks, whether others can listen, who may do what: TLS, SASL, ACLs. No network; sockets are `net/`'s."""
+"""Authentication, encryption and authorization: TLS, SASL, ACLs. No network; sockets are in `net/`."""

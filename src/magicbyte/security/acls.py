@@ -1,7 +1,4 @@
-"""Kafka's ACLs: what they say, how they decide, and their nodes in the metadata tree.
-
-Sources: Kafka's AclAuthorizer and AclEntry of 2.8, and the nodes that 2.8.2 and 3.9.1 wrote.
-"""
+"""Kafka's ACLs: model, decisions, and nodes in the metadata tree."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ CHANGE_NAME: Final = "acl_changes_"
 CLUSTER_NAME: Final = "kafka-cluster"
 ANY_NAME: Final = "*"
 MOST_NODE_BYTES: Final = 1 << 20
-"""Of the ACLs of one resource: what ZooKeeper takes in a node."""
+"""The maximum size of the ACLs of one resource: that of a ZooKeeper node."""
 
 
 class ResourceType(enum.IntEnum):
-    """What ACLs are about, by its number in the protocol; `node` is its name in the tree."""
+    """A type of resource, by its number in the protocol; `node` is its name in the tree."""
 
     TOPIC = 2
     GROUP = 3
@@ -41,7 +38,7 @@ class ResourceType(enum.IntEnum):
 
 
 class AclOperation(enum.IntEnum):
-    """What is done to a resource, by its number in the protocol."""
+    """An operation on a resource, by its number in the protocol."""
 
     ALL = 2
     READ = 3
@@ -59,14 +56,14 @@ class AclOperation(enum.IntEnum):
 
 
 class Permission(enum.IntEnum):
-    """What an ACL says, by its number in the protocol."""
+    """Allow or deny, by its number in the protocol."""
 
     DENY = 2
     ALLOW = 3
 
 
 class Pattern(enum.IntEnum):
-    """How a name of an ACL is meant, by its number in the protocol."""
+    """The pattern type of a resource name, by its number in the protocol."""
 
     LITERAL = 3
     PREFIXED = 4
@@ -76,18 +73,18 @@ _IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     AclOperation.DESCRIBE: frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER}),
     AclOperation.DESCRIBE_CONFIGS: frozenset({AclOperation.ALTER_CONFIGS}),
 }
-"""What else allows an operation. A denial implies nothing."""
+"""By operation: the other operations whose permission implies it. A denial implies nothing."""
 
 OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.TOPIC: tuple(map(AclOperation, (3, 4, 5, 6, 7, 8, 10, 11))),
     ResourceType.GROUP: tuple(map(AclOperation, (3, 6, 8))),
     ResourceType.CLUSTER: tuple(map(AclOperation, (5, 7, 8, 9, 10, 11, 12))),
 }
-"""Those that an answer about authorised operations lists."""
+"""By resource type: the operations that responses list as authorized."""
 
 
 class ResourcePattern(NamedTuple):
-    """What an ACL is about: a name, all names (`*`), or all that begin so."""
+    """The resources of an ACL: a name, all names (`*`), or all with a prefix."""
 
     type: ResourceType
     name: str
@@ -95,13 +92,13 @@ class ResourcePattern(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where its ACLs are in the tree. Names are not escaped there: groups may hold slashes."""
+        """The path of its ACLs in the tree. Names are not escaped there: groups may contain slashes."""
         root = LITERAL_ROOT if self.pattern is Pattern.LITERAL else PREFIXED_ROOT
         return f"{root}/{self.type.node}/{self.name}"
 
     @property
     def note(self) -> tuple[str, bytes]:
-        """The node, without its number, by which brokers are told that its ACLs have changed; and the data."""
+        """The node, without its number, that notifies brokers of changed ACLs; and its data."""
         if self.pattern is Pattern.LITERAL:
             return f"{LITERAL_CHANGES}/{CHANGE_NAME}", f"{self.type.name}:{self.name}".encode()
         said = {"version": 1, "resourceType": self.type.name, "name": self.name, "patternType": "PREFIXED"}
@@ -109,7 +106,7 @@ class ResourcePattern(NamedTuple):
 
 
 class AccessControlEntry(NamedTuple):
-    """What one ACL says of its resource. `host` is an address as text, or `*`."""
+    """One ACL of a resource. `host` is an address as text, or `*`."""
 
     principal: Principal
     permission: Permission
@@ -117,7 +114,7 @@ class AccessControlEntry(NamedTuple):
     host: str = ANY_NAME
 
     def is_about(self, who: Principal, host: str) -> bool:
-        """Return whether it is about a caller."""
+        """Return whether it applies to a caller."""
         return self.principal in (who, EVERYBODY) and self.host in (host, ANY_NAME)
 
 
@@ -140,7 +137,7 @@ def dump_entries(entries: Entries) -> bytes:
 
 
 def load_entries(path: str, data: bytes) -> Entries:
-    """Return what a node of any release of Kafka says. Raises MetadataError."""
+    """Parse a node of any Kafka release. Raises MetadataError."""
     if len(data) > MOST_NODE_BYTES:
         raise MetadataError(path, f"expected at most {MOST_NODE_BYTES} bytes of ACLs, found {len(data)}")
     try:
@@ -169,20 +166,20 @@ def _member(kind: Any, text: str) -> Any:
 
 
 class Acls:
-    """The ACLs of a cluster, as of one moment."""
+    """The ACLs of a cluster at one moment."""
 
     def __init__(
         self, of: Mapping[ResourcePattern, Entries], super_users: frozenset[Principal], *, or_else: bool
     ) -> None:
         self.of = {resource: entries for resource, entries in of.items() if entries}
         self._super_users, self._or_else = super_users, or_else
-        self._prefixes = dict[ResourceType, dict[int, None]]()  # lengths of those that there are
+        self._prefixes = dict[ResourceType, dict[int, None]]()  # the existing lengths
         for resource in self.of:
             if resource.pattern is Pattern.PREFIXED:
                 self._prefixes.setdefault(resource.type, {})[len(resource.name)] = None
 
     def about(self, kind: ResourceType, name: str) -> list[AccessControlEntry]:
-        """Return what is said of a name: literally, of all, and of its beginnings."""
+        """Return the ACLs of a name: literal, wildcard, and prefixed ones."""
         resources = [ResourcePattern(kind, name)]
         if name != ANY_NAME:
             resources.append(ResourcePattern(kind, ANY_NAME))
@@ -191,7 +188,7 @@ class Acls:
         return [entry for each in resources for entry in self.of.get(each, ())]
 
     def allows(self, who: Principal, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """Return whether a caller may do something: a denial wins over all that allow it."""
+        """Return whether a caller may perform an operation: a denial takes precedence over any permission."""
         if who in self._super_users:
             return True
         entries = self.about(kind, name)
@@ -205,7 +202,7 @@ class Acls:
         return any(each.permission is Permission.ALLOW and each.operation in allowing for each in ours)
 
     def allows_any(self, who: Principal, host: str, operation: AclOperation, kind: ResourceType) -> bool:
-        """Return whether there may be a name of this type to which a caller may do something."""
+        """Return whether there may be a name of this type on which a caller may perform an operation."""
         if who in self._super_users:
             return True
         ours = [
@@ -224,7 +221,7 @@ class Acls:
 
 
 def _is_covered(resource: ResourcePattern, denied: Iterable[ResourcePattern]) -> bool:
-    """Return whether a denial covers all that a resource stands for; those of `*` are looked at before."""
+    """Return whether a denial covers all names of a resource; denials for `*` are checked before."""
     if resource == ResourcePattern(resource.type, ANY_NAME):
         return False
     return any(
@@ -234,7 +231,7 @@ def _is_covered(resource: ResourcePattern, denied: Iterable[ResourcePattern]) ->
 
 
 class Filter(NamedTuple):
-    """Which ACLs a request is about, by the numbers of the protocol: 1 is any; None any text; pattern 2 matches."""
+    """The filter of a request for ACLs, by the protocol's numbers: 1 is any; None any text; pattern 2 matches."""
 
     type: int
     name: str | None
@@ -245,7 +242,7 @@ class Filter(NamedTuple):
     permission: int
 
     def takes(self, resource: ResourcePattern, entry: AccessControlEntry) -> bool:
-        """Return whether an ACL is one of them."""
+        """Return whether an ACL matches."""
         return (
             self.type in (_ANY, resource.type)
             and self._takes_name(resource)

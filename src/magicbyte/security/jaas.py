@@ -1,4 +1,4 @@
-"""Kafka's `sasl.jaas.config`: one login module, a flag, and options in quotes."""
+"""Parse Kafka's `sasl.jaas.config`: one login module, a flag, and quoted options."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MODULE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """A login module of a JAAS text. `options` hold secrets, so they are not shown."""
+    """A login module of a JAAS text. `options` contain secrets, so they are excluded from its `repr`."""
 
     name: str
     options: dict[str, str] = field(repr=False)
 
 
 def parse_jaas(setting: str, text: str) -> LoginModule:
-    """Return the one module of a JAAS text. Raises InvalidConfigError, whose message shows nothing of the text."""
+    """Parse the one module of a JAAS text. Raises InvalidConfigError, whose message shows nothing of the text."""
     match = _MODULE.fullmatch(text) if len(text) <= _MOST_CHARACTERS else None
     if match is None:
         raise InvalidConfigError(f"{setting}: expected one login module, such as 'CLASS required username=\"NAME\";'")

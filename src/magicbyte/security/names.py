@@ -1,4 +1,4 @@
-"""The name of a certificate's owner as Kafka writes it (RFC 2253), and the user that it stands for (KIP-371)."""
+"""The distinguished name of a certificate as Kafka writes it (RFC 2253), and its mapping to a user (KIP-371)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EMAIL_OID: Final = "1.2.840.113549.1.9.1"
 
 
 def distinguished_name(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
-    """Return the text of a subject as Python's `ssl` gives it: the part that is encoded last comes first."""
+    """Return the text of a subject given by Python's `ssl`: the last encoded part comes first."""
     return ",".join("+".join(_part(name, value) for name, value in part) for part in reversed(list(subject)))
 
 
@@ -38,30 +38,30 @@ def _part(name: str, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A pattern that all of a name matches, what each place that it matches becomes, and L, U or nothing."""
+    """A rule: a pattern for the whole name, its replacement, and L, U or nothing."""
 
     pattern: re.Pattern[str]
     parts: tuple[int | str, ...]
     case: str
 
     def replaced(self, match: re.Match[str]) -> str:
-        """Return what a place becomes."""
+        """Return the replacement of a match."""
         return "".join((match[each] or "") if isinstance(each, int) else each for each in self.parts)
 
 
 class MappingRules:
-    """Kafka's `ssl.principal.mapping.rules`: DEFAULT, or RULE:PATTERN/NAME/[LU]; the first that matches counts."""
+    """Kafka's `ssl.principal.mapping.rules`: DEFAULT, or RULE:PATTERN/NAME/[LU]; the first match counts."""
 
     def __init__(self, rules: Iterable[_Rule | None]) -> None:
         self._rules = tuple(rules)  # None: DEFAULT
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what a text says. Raises InvalidConfigError."""
+        """Parse the rules. Raises InvalidConfigError."""
         return cls(_rule(each["rule"]) for each in _RULES.finditer(text.strip()) if each["rule"])
 
     def user_of(self, name: str) -> str:
-        """Return the user that the owner of a certificate is. Raises SecurityError where no rule says."""
+        """Return the user of a certificate's owner. Raises SecurityError if no rule matches."""
         for rule in self._rules:
             if rule is None:
                 return name
@@ -96,7 +96,7 @@ def _rule(text: str) -> _Rule | None:
 
 
 def _group(digits: str, groups: int) -> list[int | str]:
-    """Return the group that a number stands for, as Java reads it: as many digits as make one that there is."""
+    """Return the group of a reference, parsed as in Java: as many digits as make an existing group."""
     length = 1
     if int(digits[0]) > groups:
         return [f"${digits}"]

@@ -1,6 +1,6 @@
-"""OAUTHBEARER at the broker: signed tokens (JWT, RFC 7519), checked with the keys of a JWKS file (RFC 7517).
+"""OAUTHBEARER at the broker: signed tokens (JWT, RFC 7519), verified with the keys of a JWKS file (RFC 7517).
 
-Only signatures of public keys count: no token says `none`, or brings its own key.
+Only public-key signatures count: the algorithm `none` and keys in tokens are refused.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _CURVES: Final = {"P-256": ("ES256", 32), "P-384": ("ES384", 48), "P-521": ("ES5
 
 
 class TokenRefusedError(SecurityError):
-    """A token that says nothing for its bearer. The message is for the broker's log."""
+    """A token is invalid. The message is for the broker's log."""
 
 
 class Bearer(NamedTuple):
-    """Whose a token is, and until when, in ms since 1970."""
+    """The owner of a token, and its expiration in ms since 1970."""
 
     user: str
     expires_ms: int
 
 
 class PublicKey(NamedTuple):
-    """A key of the file: its name, the algorithms that it is for, and what verifies: True for a good signature."""
+    """A key of the file: its name, its algorithms, and its verifier, which returns True for a valid signature."""
 
     id: str | None
     algorithms: frozenset[str]
@@ -52,7 +52,7 @@ class PublicKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token must be: signed by one of `keys`, for one of `audiences` and by `issuer` where these are set."""
+    """The requirements for a token: signed by one of `keys`, and matching `audiences` and `issuer` if these are set."""
 
     keys: Sequence[PublicKey] = field(repr=False)
     audiences: frozenset[str] = frozenset()
@@ -61,7 +61,7 @@ class TokenRules:
     principal_claim: str = "sub"
 
     def bearer(self, token: str, date_ms: int) -> Bearer:
-        """Return whose a token is. Raises TokenRefusedError."""
+        """Return the owner of a token. Raises TokenRefusedError."""
         parts = token.split(".")
         if len(parts) != 3 or len(token) > _MOST_TOKEN_BYTES:
             raise TokenRefusedError("no signed token")
@@ -95,7 +95,9 @@ class TokenRules:
 
 
 class OAuthServer:
-    """OAUTHBEARER. `date_ms` returns the date, `refused` is told why a token is refused: its bearer is not."""
+    """OAUTHBEARER. `date_ms` returns the date; `refused` receives the reason of a refusal, which the client does
+    not.
+    """
 
     name = OAUTHBEARER
 
@@ -106,7 +108,7 @@ class OAuthServer:
         self.lifetime_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Return nothing for a good token, else why it is refused, which the client has to acknowledge.
+        """Return nothing for a valid token, else the error that the client must acknowledge.
 
         Raises LoginRefusedError, ProtocolError for another scheme.
         """
@@ -138,7 +140,7 @@ class OAuthServer:
 
 
 def load_keys(path: str, data: bytes) -> list[PublicKey]:
-    """Return the keys of a JWKS file that sign tokens. Raises InvalidConfigError, MissingExtraError."""
+    """Return the signing keys of a JWKS file. Raises InvalidConfigError, MissingExtraError."""
     require("security", f"{path}: the signature of a token")
     try:
         listed = json.loads(data)["keys"]
@@ -151,7 +153,7 @@ def load_keys(path: str, data: bytes) -> list[PublicKey]:
 
 
 def _key(found: Mapping[str, Any]) -> PublicKey | None:
-    """Return a key, None for one that is for something else."""
+    """Return a key, None for one with another purpose."""
     if found.get("use", "sig") != "sig" or (found["kty"] == "EC" and found["crv"] not in _CURVES):
         return None
     made = {"RSA": _rsa, "EC": _curve}.get(found["kty"])
@@ -234,7 +236,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _moment(claims: Mapping[str, Any], name: str) -> int | None:
-    """Return a claim in ms since 1970, None where there is none."""
+    """Return a claim in ms since 1970, or None."""
     found = claims.get(name)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Who a connection speaks for."""
+"""The principal of a connection."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from magicbyte.errors import InvalidRequestError
 
 
 class Principal(NamedTuple):
-    """A type, which is User unless a builder of principals says otherwise, and a name. Case counts."""
+    """A type, which is User except with a custom principal builder, and a name. Both are case sensitive."""
 
     type: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """Return what `User:alice` names; the name may hold colons, or be empty. Raises InvalidRequestError."""
+        """Parse a principal such as `User:alice`; the name may contain colons, or be empty.
+
+        Raises InvalidRequestError.
+        """
         kind, colon, name = text.partition(":")
         if not colon or not kind:
             raise InvalidRequestError(f"expected a principal such as User:alice, found {text[:80]!r}")
@@ -26,10 +29,10 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""Whoever has not said who it is: on listeners without SASL and without client certificates."""
+"""The principal of connections without authentication: without SASL and client certificates."""
 EVERYBODY: Final = Principal("User", "*")
 
 
 def parse_super_users(text: str) -> frozenset[Principal]:
-    """Return those that a text such as `User:CN=a,O=b;User:bob` names. Raises InvalidRequestError."""
+    """Parse a list such as `User:CN=a,O=b;User:bob`. Raises InvalidRequestError."""
     return frozenset(Principal.parse(each.strip()) for each in text.split(";") if each.strip())

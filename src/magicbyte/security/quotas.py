@@ -1,7 +1,7 @@
-"""Quotas of clients: which limit holds for whom, how much was used lately, and for how long to hold back.
+"""Client quotas: the limit of a client, its recent usage, and the throttle time.
 
 Pure: amounts and readings of the monotonic clock in, times in ms out. Memory is bounded, however many clients there
-are: whoever was silent for the longest is forgotten first. Sources: Kafka's ClientQuotaManager, DefaultQuotaCallback,
+are: the longest silent ones are forgotten first. Sources: Kafka's ClientQuotaManager, DefaultQuotaCallback,
 ControllerMutationQuotaManager, ConnectionQuotas, Rate and TokenBucket of 2.8.
 """
 
@@ -20,15 +20,15 @@ T = TypeVar("T")
 Who = TypeVar("Who", bound=Hashable)
 
 NOBODY: Final = ""
-"""In an entity: it is not about users, or not about clients. No entity is named so."""
-MOST_KEPT: Final = 10_000  # clients of each quota whose use is known
-SILENT_MS: Final = 3_600_000  # after which a client's use is forgotten
-LONGEST_MS: Final = (1 << 31) - 1  # which the answer's field can say
-_MOST_NAME: Final = 200  # characters of a name that is kept as it is
+"""In an entity: it has no user part, or no client part. No entity has this name."""
+MOST_KEPT: Final = 10_000  # clients of each quota whose usage is kept
+SILENT_MS: Final = 3_600_000  # after which a client's usage is forgotten
+LONGEST_MS: Final = (1 << 31) - 1  # the largest throttle time of a response's int32
+_MOST_NAME: Final = 200  # characters of a name, above which its hash is used
 
 
 class QuotaType(enum.Enum):
-    """What is limited, by the name of the setting."""
+    """The limited quantity, by the name of the setting."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
@@ -37,21 +37,21 @@ class QuotaType(enum.Enum):
 
 
 class QuotaEntity(NamedTuple):
-    """Whose quota it is, by name. None: those that have none of their own, Kafka's `<default>`. Or `NOBODY`."""
+    """The user and client of a quota, by name. None: Kafka's `<default>`, for those without their own. Or `NOBODY`."""
 
     user: str | None = NOBODY
     client_id: str | None = NOBODY
 
 
 class QuotaLimit(NamedTuple):
-    """The limit that holds for somebody, and for whom together use is counted."""
+    """The limit of a client, and the entity for which usage is counted."""
 
     limit: float
     used_by: QuotaEntity
 
 
 class QuotaTable:
-    """All limits. `for_clients`: of clients that no other limit is for, `quota.producer.default` and its like."""
+    """All limits. `for_clients`: of clients without any other limit, `quota.producer.default` and the like."""
 
     def __init__(self, for_clients: Mapping[QuotaType, float]) -> None:
         self._limits: dict[QuotaType, dict[QuotaEntity, float]] = {each: {} for each in QuotaType}
@@ -60,7 +60,7 @@ class QuotaTable:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has a limit of any type."""
+        """Whether there is no limit of any type."""
         return not self._for_clients and not any(self._limits.values())
 
     def put(self, entity: QuotaEntity, limits: Mapping[QuotaType, float]) -> None:
@@ -73,13 +73,13 @@ class QuotaTable:
                 known.pop(entity, None)
 
     def clear(self) -> None:
-        """Forget all limits but those of the broker's settings."""
+        """Remove all limits except those of the broker's settings."""
         self._found.clear()
         for known in self._limits.values():
             known.clear()
 
     def limits_of(self, user: str, client_id: str) -> Mapping[QuotaType, QuotaLimit]:
-        """Return what holds for a user's client, of each type that is limited for it."""
+        """Return the limits of a user's client, by type."""
         key = (short(user), short(client_id))
         found = self._found.get(key)
         if found is None:
@@ -93,7 +93,10 @@ class QuotaTable:
         return found
 
     def _limit(self, kind: QuotaType, user: str, client_id: str, key: tuple[str, str]) -> QuotaLimit | None:
-        """Return the first match. A user's clients share a quota of users, all users of a client one of clients."""
+        """Return the first match.
+
+        A user's clients share a quota of the user, all users of a client one of the client.
+        """
         known, both = self._limits[kind], QuotaEntity(*key)
         of_user, of_client = QuotaEntity(user=key[0]), QuotaEntity(client_id=key[1])
         for owners, used_by_clients, used_by_all in (
@@ -113,14 +116,14 @@ class QuotaTable:
 
 
 def short(name: str) -> str:
-    """Return a name, or what stands for one that is so long that many of them would fill the memory."""
+    """Return a name, or its replacement if it is so long that many of them would fill the memory."""
     if len(name) <= _MOST_NAME:
         return name
     return f"{name[:_MOST_NAME]}#{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 class RecentClients(Generic[Who, T]):
-    """What is known of the last `MOST_KEPT` who were asked for, and of none who was silent for `SILENT_MS`."""
+    """Values of the last `MOST_KEPT` clients, without those silent for `SILENT_MS`."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[Who, tuple[T, int]] = OrderedDict()
@@ -129,7 +132,7 @@ class RecentClients(Generic[Who, T]):
         return len(self._of)
 
     def get(self, key: Who, now_ms: int) -> T | None:
-        """Return what is known of somebody, None if nothing is."""
+        """Return the value of a client, or None."""
         while self._of and now_ms - next(iter(self._of.values()))[1] > SILENT_MS:
             self._of.popitem(last=False)
         entry = self._of.get(key)
@@ -140,21 +143,21 @@ class RecentClients(Generic[Who, T]):
         return entry[0]
 
     def put(self, key: Who, value: T, now_ms: int) -> T:
-        """Know something of somebody; return it."""
+        """Set the value of a client; return it."""
         if len(self._of) >= MOST_KEPT:
             self._of.popitem(last=False)
         self._of[key] = (value, now_ms)
         return value
 
     def latest(self, count: int) -> Iterator[tuple[Who, T]]:
-        """Yield those who were asked for last, the last one first."""
+        """Yield the most recent clients, the last one first."""
         for _, (key, (value, _)) in zip(range(count), reversed(self._of.items()), strict=False):
             yield key, value
 
 
 @dataclass(slots=True)
 class MeteredUse:
-    """What one client used, and how it was held back lately: `waits_ms` in all, `waits` times."""
+    """The usage of one client, and its recent throttling: `waits_ms` in total, `waits` times."""
 
     rate: Throughput
     waits_ms: Throughput | None = None
@@ -163,14 +166,17 @@ class MeteredUse:
 
 
 class QuotaMeter(Generic[Who]):
-    """Use of one type by all clients, in `samples` samples of `sample_ms`. `longest_ms`: nobody is held back longer."""
+    """The usage of one type by all clients, in `samples` samples of `sample_ms`.
+
+    `longest_ms`: the maximum throttle time.
+    """
 
     def __init__(self, samples: int, sample_ms: int, longest_ms: int = LONGEST_MS) -> None:
         self._samples, self._sample_ms, self._longest_ms = samples, sample_ms, longest_ms
         self.used: RecentClients[Who, MeteredUse] = RecentClients()
 
     def record(self, who: Who, amount: float, limit: float, now_ms: int) -> int:
-        """Take in what somebody used; return for how many ms to hold him back, 0 if that was within his limit."""
+        """Record usage; return the throttle time in ms, 0 if it is within the limit."""
         use = self.used.get(who, now_ms)
         if use is None:
             use = self.used.put(who, MeteredUse(self._throughput()), now_ms)
@@ -184,18 +190,18 @@ class QuotaMeter(Generic[Who]):
         return wait_ms
 
     def take_back(self, who: Who, amount: float, now_ms: int) -> None:
-        """Forget what was recorded just now, as it is not given after all."""
+        """Undo a record, because the response is not sent after all."""
         use = self.used.get(who, now_ms)
         if use is not None:
             use.rate.record(-amount, now_ms)
 
     def most_at_once(self, limit: float) -> float:
-        """Return what fits into the time that is looked back on."""
+        """Return the amount that fits into the whole window."""
         return limit * max(self._samples - 1, 1) * self._sample_ms / 1000
 
     @staticmethod
     def average_wait_ms(use: MeteredUse, now_ms: int) -> float:
-        """Return for how long somebody was held back on average, of the times that he was."""
+        """Return a client's average throttle time, over the times that it was throttled."""
         if use.waits_ms is None or use.waits is None or not (times := use.waits.per_second(now_ms)):
             return 0.0
         return round(use.waits_ms.per_second(now_ms) / times, 3)
@@ -205,25 +211,25 @@ class QuotaMeter(Generic[Who]):
 
 
 def _excess_ms(rate: float, limit: float, window_ms: int) -> int:
-    """Return how long nothing may pass until a rate is at its limit again."""
+    """Return the time until a rate is back at its limit, if nothing passes."""
     return _wait_ms((rate - limit) * window_ms / 1000, limit) if rate > limit else 0
 
 
 def _wait_ms(amount: float, limit: float) -> int:
-    """Return how long an amount takes at a limit, rounded. One below 0 holds nobody back: Kafka's time is below 0."""
+    """Return the time of an amount at a limit, rounded. A negative amount causes no throttling, as in Kafka."""
     if limit <= 0:
         return LONGEST_MS if limit == 0 else 0
     return int(min(amount / limit * 1000 + 0.5, LONGEST_MS))
 
 
 class TokenBucket:
-    """Tokens of one client: `limit` come each second, `burst` are kept at most, and as many are there at first."""
+    """The token bucket of one client: `limit` tokens per second, at most `burst`, which is also the initial number."""
 
     def __init__(self) -> None:
         self._tokens, self._at_ms = 0.0, -1
 
     def tokens(self, limit: float, burst: float, now_ms: int) -> float:
-        """Return how many there are; below 0 they are owed."""
+        """Return the number of tokens; negative if they are owed."""
         if self._at_ms < 0:
             self._tokens = burst
         else:
@@ -233,33 +239,33 @@ class TokenBucket:
 
     @property
     def last(self) -> float:
-        """How many there were when somebody asked last."""
+        """The number of tokens at the last call."""
         return self._tokens
 
     def take(self, count: float) -> None:
-        """Take tokens, more than there are, too."""
+        """Take tokens, even more than there are."""
         self._tokens -= count
 
 
 class MutationMeter:
-    """Partitions that clients make and delete, in token buckets (KIP-599)."""
+    """Partition creations and deletions of clients, in token buckets (KIP-599)."""
 
     def __init__(self, samples: int, sample_ms: int) -> None:
         self._burst_s = samples * sample_ms / 1000
         self.used: RecentClients[QuotaEntity, TokenBucket] = RecentClients()
 
     def tokens(self, who: QuotaEntity, limit: float, now_ms: int) -> float:
-        """Return how many partitions somebody may still make now; below 0: that many were made in advance."""
+        """Return how many partitions a client may still create now; negative if it is in debt."""
         return self._bucket(who, now_ms).tokens(limit, limit * self._burst_s, now_ms)
 
     def take(self, who: QuotaEntity, count: int, limit: float, now_ms: int) -> None:
-        """Take in that somebody makes or deletes partitions."""
+        """Record the creation or deletion of partitions."""
         bucket = self._bucket(who, now_ms)
         bucket.tokens(limit, limit * self._burst_s, now_ms)
         bucket.take(count)
 
     def wait_ms(self, who: QuotaEntity, limit: float, now_ms: int) -> int:
-        """Return when nothing is owed any more."""
+        """Return the time until the client is out of debt."""
         tokens = self.tokens(who, limit, now_ms)
         return _wait_ms(-tokens, limit) if tokens < 0 else 0
 
@@ -268,7 +274,7 @@ class MutationMeter:
 
 
 class ConnectionArrival(NamedTuple):
-    """What becomes of a new connection: it waits, or is not served at all and closed after a time."""
+    """The treatment of a new connection: a delay, or a refusal with a later close."""
 
     wait_ms: int = 0
     refused_ms: int = 0
@@ -277,8 +283,8 @@ class ConnectionArrival(NamedTuple):
 class ConnectionRates:
     """Rates of new connections: of a broker, its listeners and the addresses of peers (KIP-612).
 
-    `of_broker` and `of_listeners` are limits, None where there is none; `unlimited` listeners count for no broker's.
-    `of_addresses`: the limit of each address, None that of all others.
+    `of_broker` and `of_listeners` are limits, None if there is none; `unlimited` listeners do not count for the
+    broker's. `of_addresses`: the limit of each address, None that of all others.
     """
 
     def __init__(self, samples: int, sample_ms: int) -> None:
@@ -294,7 +300,7 @@ class ConnectionRates:
         return self.of_broker is not None or bool(self.of_listeners) or bool(self.of_addresses)
 
     def arrived(self, listener: str, address: str, now_ms: int) -> ConnectionArrival:
-        """Take in that a connection was made; return what becomes of it."""
+        """Record a new connection; return its treatment."""
         counted = list[tuple[str, str]]()
         waits_ms = [0]
         if (limit := self.of_listeners.get(listener)) is not None:
@@ -307,7 +313,7 @@ class ConnectionRates:
         if limit is not None:
             counted.append(("address", address))
             if refused_ms := self._meter.record(counted[-1], 1, limit, now_ms):
-                for each in counted:  # it is none
+                for each in counted:  # a refused connection does not count
                     self._meter.take_back(each, 1, now_ms)
                 return ConnectionArrival(max(waits_ms), refused_ms)
         return ConnectionArrival(max(waits_ms))

@@ -1,4 +1,4 @@
-"""SASL as conversations without a network: a token in, a token out. Facts: RFC 4616, 5802, 7628 as Kafka has them."""
+"""SASL exchanges without a network: a token in, a token out. Sources: RFC 4616, 5802, 7628, as implemented by Kafka."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 class ClientMechanism(Protocol):
-    """The client's half of one login."""
+    """The client's side of one authentication."""
 
     name: str
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """Return the next token, the first where `challenge` is None; None when the login is complete.
+        """Return the next token, the first if `challenge` is None; return None when the exchange is complete.
 
-        Raises SecurityError where the broker proves not to be the one that knows the secret.
+        Raises SecurityError if the broker does not prove that it knows the secret.
         """
 
 
 class PlainClient:
-    """PLAIN: user and password as they are; only TLS hides them."""
+    """PLAIN: user and password in clear text, protected only by TLS."""
 
     name = PLAIN
 
@@ -36,7 +36,7 @@ class PlainClient:
 
 
 class OAuthClient:
-    """OAUTHBEARER with a token that somebody else made."""
+    """OAUTHBEARER with an existing token."""
 
     name = OAUTHBEARER
 
@@ -45,7 +45,7 @@ class OAuthClient:
         self._is_refused = False
 
     def respond(self, challenge: bytes | None) -> bytes | None:
-        """Return the token, then None; where the broker tells why it refuses it, the byte that asks it to end."""
+        """Return the token, then None; after a broker's error, the byte that acknowledges it."""
         if challenge is None:
             return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
         if not challenge:

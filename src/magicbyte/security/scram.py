@@ -1,8 +1,8 @@
-"""SCRAM-SHA-256 and -512 (RFC 5802, 7677): the client's half, and what both share.
+"""SCRAM-SHA-256 and -512 (RFC 5802, 7677): the client's side, and the common functions.
 
-Passwords are taken as they are: Kafka knows no SASLprep.
+Passwords are used unchanged: Kafka does not apply SASLprep.
 
-What is signed is what was sent, byte by byte: extensions that others drop count.
+The signed text is the exact text on the wire, including extensions that other implementations drop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from magicbyte.errors import ProtocolError, SecurityError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 LEAST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 1_000_000
-"""That a client does for a broker: a second of work, and no more, for whoever claims to be one."""
+"""The most iterations that a client performs for a broker: a second of CPU time, as the broker is not yet trusted."""
 NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _CHALLENGE: Final = re.compile(
     rf"r=(?P<nonce>{NONCE}),s=(?P<salt>[A-Za-z0-9+/=]+),i=(?P<iterations>[0-9]{{1,9}})(?:,.*)?"
@@ -27,7 +27,7 @@ _CHALLENGE: Final = re.compile(
 
 
 class ScramClient:
-    """The client's half. `nonce`: printable, random, without a comma."""
+    """The client's side. `nonce`: printable, random, without a comma."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str) -> None:
         self.name = mechanism
@@ -65,17 +65,17 @@ class ScramClient:
 
 
 def keyed(mechanism: str, key: bytes, message: bytes) -> bytes:
-    """Return the HMAC of a message by a mechanism's hash."""
+    """Return the HMAC of a message with a mechanism's hash."""
     return hmac.digest(key, message, HASHES[mechanism])
 
 
 def xor(left: bytes, right: bytes) -> bytes:
-    """Return the bits that differ; both are of one length."""
+    """Return the xor of two byte strings of equal length."""
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
 
 
 def decoded(text: str) -> bytes:
-    """Return the bytes of base64. Raises ProtocolError."""
+    """Decode base64. Raises ProtocolError."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:

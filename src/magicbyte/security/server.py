@@ -1,4 +1,4 @@
-"""The broker's halves of SASL: PLAIN and SCRAM, and what it keeps of passwords."""
+"""The broker's side of SASL: PLAIN and SCRAM, and stored credentials."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _FINAL: Final = re.compile(
 
 
 class ServerMechanism(Protocol):
-    """The broker's half of one login. `user` is who it is, when it is complete; None before.
+    """The broker's side of one authentication. `user` is set when it is complete; None before.
 
-    `lifetime_ms`: how long that holds, None where nothing says so.
+    `lifetime_ms`: the lifetime of the authentication, None for no limit.
     """
 
     name: str
@@ -36,15 +36,15 @@ class ServerMechanism(Protocol):
     lifetime_ms: int | None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Return the answer to a token. Raises LoginRefusedError, and ProtocolError for what ends the connection."""
+        """Return the response to a token. Raises LoginRefusedError, and ProtocolError to end the connection."""
 
 
 class LoginRefusedError(SecurityError):
-    """A login that a broker refuses. The message is for the client, and tells no secret."""
+    """The broker refuses an authentication. The message is for the client, and contains no secret."""
 
 
 class PlainServer:
-    """PLAIN. `password_of` returns a user's password, None for one that is not there."""
+    """PLAIN. `password_of` returns a user's password, None for an unknown user."""
 
     name = PLAIN
     lifetime_ms: int | None = None
@@ -82,7 +82,7 @@ class PlainServer:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a broker keeps of a password for one mechanism."""
+    """The stored form of a password for one mechanism."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -91,25 +91,25 @@ class Credential:
 
     @classmethod
     def of(cls, mechanism: str, password: str, salt: bytes, iterations: int = LEAST_ITERATIONS) -> Credential:
-        """Return what is kept of a password."""
+        """Return the credential of a password."""
         salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
         return cls.of_salted(mechanism, salted, salt, iterations)
 
     @classmethod
     def of_salted(cls, mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
-        """Return what is kept of a password that was salted, as AlterUserScramCredentials has it."""
+        """Return the credential of a salted password, as AlterUserScramCredentials contains it."""
         stored = hashlib.new(HASHES[mechanism], keyed(mechanism, salted, b"Client Key")).digest()
         return cls(salt, stored, keyed(mechanism, salted, b"Server Key"), iterations)
 
     def dump(self) -> str:
-        """Return its text, as Kafka's znodes have it."""
+        """Return its text, as in Kafka's znodes."""
         parts = {"salt": self.salt, "stored_key": self.stored_key, "server_key": self.server_key}
         texts = [f"{name}={base64.b64encode(value).decode()}" for name, value in parts.items()]
         return ",".join([*texts, f"iterations={self.iterations}"])
 
     @classmethod
     def load(cls, text: str) -> Credential:
-        """Return the credential of a znode's text. Raises SecurityError, whose message shows nothing of it."""
+        """Parse the text of a znode. Raises SecurityError, whose message shows nothing of it."""
         found = dict(part.partition("=")[::2] for part in text.split(","))
         try:
             if set(found) != {"salt", "stored_key", "server_key", "iterations"} or text.count(",") != 3:
@@ -123,7 +123,7 @@ class Credential:
 
 
 class ScramServer:
-    """The broker's half. `credential_of` returns a user's, None for one that has none; `nonce`: as the client's."""
+    """The broker's side. `credential_of` returns a user's credential or None; `nonce`: as the client's."""
 
     lifetime_ms: int | None = None
 
@@ -134,7 +134,10 @@ class ScramServer:
         self._first: tuple[str, Credential, str, str] | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Return the challenge, then the proof. Raises LoginRefusedError; ProtocolError for a proof of another size."""
+        """Return the challenge, then the proof.
+
+        Raises LoginRefusedError; ProtocolError for a proof of the wrong size.
+        """
         try:
             text = token.decode("ascii")
         except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""How a client reaches a secured cluster: settings of Kafka's Java client and of librdkafka, read once.
+"""Security settings of clients, with the names of Kafka's Java client and of librdkafka.
 
-Secrets are held in fields that no `repr` shows, and no message holds a value of a setting that may be one.
+Secrets are in fields excluded from `repr`, and no message contains the value of a setting that may be secret.
 """
 
 from __future__ import annotations
@@ -33,26 +33,29 @@ KEYSTORE: Final = (
 )  # fmt: skip
 CLIENT_ID: Final = ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.id")
 CLIENT_SECRET: Final = ("sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret")
-"""Names of Kafka 4.1 and of librdkafka."""
+"""The names in Kafka 4.1 and in librdkafka."""
 SETTINGS: Final = frozenset(
     {
         "security.protocol", *TRUSTSTORE, *KEYSTORE, "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
         "ssl.cipher.suites", "sasl.mechanism", "sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url",
         *CLIENT_ID, *CLIENT_SECRET, "sasl.oauthbearer.scope",
-        # librdkafka's
+        # librdkafka's names
         "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location",
         "ssl.key.pem", "enable.ssl.certificate.verification", "sasl.mechanisms", "sasl.username", "sasl.password",
         "sasl.oauthbearer.method", "https.ca.location",
     }
 )  # fmt: skip
-"""The names that are known."""
+"""The known names."""
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
 _MOST_TOKEN_BYTES: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Where a client gets its tokens, and what it shows there. `ca_file`: whom to trust, None: as this machine does."""
+    """The endpoint from which a client gets tokens, and its credentials.
+
+    `ca_file`: trusted certificates, None: the system's.
+    """
 
     url: str
     client_id: str
@@ -63,7 +66,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who a client is to a broker: by a user's name and password, or by a token, in a file or from an endpoint."""
+    """The authentication of a client: by user name and password, or by a token, from a file or an endpoint."""
 
     mechanism: str
     user: str = ""
@@ -72,7 +75,7 @@ class Login:
     endpoint: TokenEndpoint | None = None
 
     def begin(self, token: str | None = None) -> ClientMechanism:
-        """Return a new conversation; `token`: the one of the endpoint, where there is one.
+        """Begin a new exchange; `token`: the endpoint's, if there is an endpoint.
 
         Reads the file of the token. Raises InvalidConfigError.
         """
@@ -92,7 +95,7 @@ class Login:
 
 
 def checked_token(place: str, token: str) -> str:
-    """Return a bearer token. Raises InvalidConfigError for what is none; the message shows nothing of it."""
+    """Return a valid bearer token. Raises InvalidConfigError, whose message shows nothing of it."""
     if not re.fullmatch(r"[-A-Za-z0-9._~+/]+=*", token):
         raise InvalidConfigError(f"{place}: expected a bearer token, found something else")
     return token
@@ -100,7 +103,7 @@ def checked_token(place: str, token: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How a client speaks to brokers. `tls` and `login` are None where the protocol is without."""
+    """The security of a client's connections. `tls` and `login` are None if the protocol has none."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsSettings | None = None
@@ -108,9 +111,9 @@ class ClientSecurity:
 
     @classmethod
     def of(cls, settings: Mapping[str, str], environment: Mapping[str, str] | None = None) -> ClientSecurity:
-        """Return what settings by their names stand for. Raises InvalidConfigError.
+        """Parse settings by their names. Raises InvalidConfigError.
 
-        A value may hold ${env:NAME} and ${file:PATH:KEY}, as with Kafka's configuration providers.
+        A value may contain ${env:NAME} and ${file:PATH:KEY}, as with Kafka's configuration providers.
         """
         for name in settings:
             if name not in SETTINGS:
@@ -129,18 +132,18 @@ class ClientSecurity:
         )
 
     def context(self) -> ssl.SSLContext | None:
-        """Return a TLS context, None where there is no TLS. Reads files. Raises InvalidConfigError."""
+        """Return a TLS context, or None without TLS. Reads files. Raises InvalidConfigError."""
         return None if self.tls is None else client_context(self.tls)
 
 
 def unknown(name: str, known: frozenset[str]) -> str:
-    """Return what to say of a setting that is not known."""
+    """Return the message for an unknown setting."""
     near = difflib.get_close_matches(name, known, 1)
     return f"no setting is called {name!r}" + (f": did you mean {near[0]!r}?" if near else "")
 
 
 def stores(found: Mapping[str, str]) -> tuple[Store | None, Store | None]:
-    """Return the trust store and the key store that Kafka's settings name, None for what is not there."""
+    """Return the trust store and the key store of Kafka's settings, or None."""
     trust = [found.get(name) for name in TRUSTSTORE]
     key = [found.get(name) for name in KEYSTORE]
     if trust[0] and trust[3]:
@@ -157,12 +160,12 @@ def stores(found: Mapping[str, str]) -> tuple[Store | None, Store | None]:
 
 
 def _counts(name: str, protocol: str) -> bool:
-    """Whether a protocol has a use for a setting."""
+    """Return whether a protocol uses a setting."""
     return protocol.endswith("SSL") if "ssl." in name else protocol.startswith("SASL")
 
 
 def resolved(name: str, value: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return a value with what its references stand for. Reads files. Raises InvalidConfigError."""
+    """Return a value with its references resolved. Reads files. Raises InvalidConfigError."""
 
     def replace(match: re.Match[str]) -> str:
         if match[1] == "env":
@@ -183,12 +186,12 @@ def resolved(name: str, value: str, environment: Mapping[str, str] | None = None
 
 
 def files_named(value: str) -> set[str]:
-    """Return the files that the references in a value name."""
+    """Return the files referenced in a value."""
     return {match[2].rpartition(":")[0] for match in _REFERENCE.finditer(value) if match[1] == "file"}
 
 
 def file_of(url: str) -> str | None:
-    """Return the path of a `file:` URL, None for any other; a host other than this machine's is one."""
+    """Return the path of a `file:` URL, None for any other; a URL with a remote host is other."""
     parts = urlparse(url)
     is_here = parts.scheme == "file" and parts.netloc in ("", "localhost")
     return unquote(parts.path) if is_here and parts.path else None

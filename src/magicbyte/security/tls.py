@@ -1,4 +1,4 @@
-"""TLS contexts of what settings say. TLS 1.2 is the oldest that is spoken; nothing is renegotiated or compressed."""
+"""TLS contexts from settings. At least TLS 1.2, without renegotiation and compression."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A key store or a trust store: a file of `kind` PEM or PKCS12, or PEM texts. `key_location`: a key apart."""
+    """A key store or a trust store: a file of `kind` PEM or PKCS12, or PEM texts. `key_location`: a separate key."""
 
     location: str | None = None
     kind: str = ""
@@ -33,7 +33,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What is trusted (None: what this machine trusts), who this side is (None: nobody), and how strict it is.
+    """The trusted certificates (None: the system's), this side's identity (None: none), and the strictness.
 
     `checks_peer`: a broker's certificate is verified; `checks_host`: its name, too.
     """
@@ -131,7 +131,7 @@ def _identify(context: ssl.SSLContext, store: Store) -> None:
 
 
 def _kind(store: Store) -> str:
-    """Return PEM or PKCS12: what is said, or what the file's first byte is."""
+    """Return PEM or PKCS12: the given type, or that of the file's first byte."""
     kind = store.kind.upper()
     if kind in ("PEM", "PKCS12"):
         return kind
@@ -174,7 +174,7 @@ def _unpacked(store: Store) -> tuple[str, list[str]]:
 
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """Give a path that OpenSSL reads a text at: in memory where the system can, else readable by nobody else."""
+    """Yield a path from which OpenSSL reads a text: in memory if the system can, else readable by this user only."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem")
         try:
