@@ -36,8 +36,8 @@ lock "$@" --extra dev -o requirements/dev.txt pyproject.toml "$intel_mac" "$inte
 smaller() { # NAME LARGER EXTRAS…: a lock that is part of another
     lock --no-emit-package magicbyte -c "requirements/$2.txt" -o "requirements/$1.txt" $3 pyproject.toml
 }
-smaller spark dev "--extra cluster --extra fast --extra arrow --extra s3 --extra security --extra spark"
-smaller run spark "--extra cluster --extra fast --extra arrow --extra s3 --extra security"
+smaller spark dev "--extra cluster --extra fast --extra arrow --extra s3 --extra security --extra capture --extra spark"
+smaller run spark "--extra cluster --extra fast --extra arrow --extra s3 --extra security --extra capture"
 smaller light run "--extra cluster"
 
 for python in 3.11 3.12 3.13 3.14; do

@@ -16,6 +16,7 @@ EXTRAS = {
     "s3": "s3fs",
     "cluster": "kazoo",
     "security": "cryptography",
+    "capture": "dpkt",
 }
 """Each extra of the distribution, and the package whose presence indicates it."""
 

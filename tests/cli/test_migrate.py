@@ -18,9 +18,12 @@ from cli.command import run
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, describe_configs
 from magicbyte.client.produce import send
+from magicbyte.protocol import write_request
 from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
 from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from magicbyte.protocol.messages.metadata import MetadataRequest
 from magicbyte.testing import Broker, Cluster
+from migration.packets import connection, pcapng
 
 PAGE = (Path(__file__).parents[2] / "docs/commands/migrate.md").read_text(encoding="utf-8")
 LOGS = Path(__file__).parents[1] / "migration/request_logs"
@@ -125,7 +128,7 @@ def test_what_tells_nothing_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "expected -b HOST:PORT, --request-log FILE or --metrics URL"),
+        ([], "expected -b HOST:PORT, --request-log FILE, --capture FILE or --metrics URL"),
         (["-b", "127.0.0.1:1", "--to", "2.8"], "expected 3.0 or later"),
         (["-b", "127.0.0.1:1", "--to", "9"], "expected a version of"),
         (["-b", "127.0.0.1:1"], "is a broker running there?"),
@@ -142,6 +145,8 @@ def test_what_cannot_be_asked_is_one_line(arguments: list[str], why: str) -> Non
 def test_the_commands_of_the_page_work_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kafka-request.log").write_bytes((LOGS / "3.9.1.log").read_bytes())
+    sent = bytes(write_request(MetadataRequest(), 9, correlation_id=1, client_id="app").buffer)
+    (tmp_path / "clients.pcapng").write_bytes(pcapng(connection([(sent, b"")])))
     (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     with Broker({"http.address": "127.0.0.1:0"}) as broker:
         for line in block.splitlines():

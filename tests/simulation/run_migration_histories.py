@@ -1,13 +1,14 @@
 """Runs many histories of migrations and adds what happened in them to a file of figures.
 
 Run (with PYTHONPATH=tests): python -m simulation.run_migration_histories -o tests/simulation/migration_figures.json
-Each run goes on with the seed behind the last one in the file. A history that fails is printed with its seed, and runs
-the same way again: `--first 7 --count 1 --verbose`.
+Each run continues with the seed after the last one in the file, which is written after each history. A history that
+fails is printed with its seed, and runs the same way again: `--first 7 --count 1 --verbose`.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import sys
 from collections import Counter
@@ -32,29 +33,36 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print faults and what brokers log")
     parser.add_argument("-o", "--output", type=Path, help="a JSON file of figures, which is added to")
     options = parser.parse_args()
-    figures = dict(FIGURES)
+    figures: dict[str, Any] = copy.deepcopy(FIGURES)
     if options.output is not None and options.output.exists():
         figures = json.loads(options.output.read_text())
     first = figures["nextSeed"] if options.first is None else options.first
-    by_protocols, failed = Counter(figures["byProtocols"]), dict[int, str]()
+    failed = dict[int, str]()
     for history in ran(
         MigrationHistory, range(first, first + options.count), failed, seconds=options.seconds, verbose=options.verbose
     ):
-        figures["histories"] += 1
-        figures["nextSeed"] = history.seed + 1
-        by_protocols[" to ".join(history.step.protocols)] += 1
-        figures["steps"] += len(history.steps_taken)
-        figures["operations"] += len(history.recorder.history)
-        figures["acknowledgedRecords"] += len(history.acknowledged)
-        figures["faults"] += sum(count for what, count in history.faults.items() if not what.startswith("step"))
-        figures["virtualSeconds"] += round(history.world.virtual_s)
-    figures["byProtocols"] = dict(sorted(by_protocols.items()))
-    figures["failed"] |= {str(seed): why[:500] for seed, why in failed.items()}
-    text = json.dumps(figures, indent=2)
-    if options.output is not None:
-        options.output.write_text(text + "\n")
-    print(text)
+        _add(figures, history)
+        figures["failed"] |= {str(seed): why[:500] for seed, why in failed.items()}
+        if options.output is not None:
+            beside = options.output.with_suffix(".new")
+            beside.write_text(json.dumps(figures, indent=2) + "\n")
+            beside.replace(options.output)
+    print(json.dumps(figures, indent=2))
     return 1 if failed else 0
+
+
+def _add(figures: dict[str, Any], history: MigrationHistory) -> None:
+    protocols = " to ".join(history.step.protocols)
+    by_protocols = Counter(figures["byProtocols"])
+    by_protocols[protocols] += 1
+    figures["byProtocols"] = dict(sorted(by_protocols.items()))
+    figures["histories"] += 1
+    figures["nextSeed"] = history.seed + 1
+    figures["steps"] += len(history.steps_taken)
+    figures["operations"] += len(history.recorder.history)
+    figures["acknowledgedRecords"] += len(history.acknowledged)
+    figures["faults"] += sum(count for what, count in history.faults.items() if not what.startswith("step"))
+    figures["virtualSeconds"] += round(history.world.virtual_s)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import click
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.canary import canary
 from magicbyte.cli.client_settings import client_options
+from magicbyte.cli.client_sources import ClientSources, clients_options
 from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.plan import PlanOptions, made_plan, plan_text
@@ -26,9 +27,7 @@ if TYPE_CHECKING:
     from magicbyte.migration.planner import MigrationPlan
     from magicbyte.migration.procedure import Instruction
     from magicbyte.migration.rollback import RollBack
-    from magicbyte.migration.sightings import Sightings
     from magicbyte.migration.status import BrokerFacts, ClusterStage, OldClient
-    from magicbyte.net.scrape import PageAccess
     from magicbyte.releases import Release
 
 BREAKS = 1
@@ -43,61 +42,6 @@ def migrate() -> None:
 
 
 migrate.add_command(canary)
-
-
-_ACCESS = {
-    "--metrics-ca": "For --metrics with https: certificates to trust, in PEM.  [default: the system's]",
-    "--metrics-cert": "For --metrics with https: the certificate to show, with its key, in PEM.",
-    "--metrics-token": "For --metrics with https: a file with the bearer token to send.",
-}
-_ACCESS_KEY = "magicbyte.migrate.access"
-
-
-def _keep(context: click.Context, option: click.Parameter, given: Path | None) -> None:
-    if given is not None:
-        context.meta.setdefault(_ACCESS_KEY, {})[option.name] = given
-
-
-def _access() -> PageAccess | None:
-    """Return what pages over HTTPS are asked with, by the command line. Raises BadParameter."""
-    from magicbyte.net.scrape import PageAccess
-
-    files = click.get_current_context().meta.get(_ACCESS_KEY)
-    if files is None:
-        return None
-    token = files.get("metrics_token")
-    try:
-        text = "" if token is None else token.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{token}: {error}", param_hint="--metrics-token") from error
-    if token is not None and (not text or not text.isprintable()):
-        raise click.BadParameter(f"{token}: expected one line of printable text", param_hint="--metrics-token")
-    return PageAccess(files.get("metrics_ca"), files.get("metrics_cert"), text)
-
-
-def clients_options(command: F) -> F:
-    """Add --request-log, `request_logs`, and --metrics, `pages`: what tells of clients beside brokers of ours.
-
-    What pages over HTTPS take is kept beside the parameters: `_access`.
-    """
-    for name, what in reversed(_ACCESS.items()):
-        command = click.option(name, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-                               help=what, expose_value=False, callback=_keep)(command)  # fmt: skip
-    command = click.option(
-        "--request-log",
-        "request_logs",
-        multiple=True,
-        metavar="PATH",
-        type=click.Path(exists=True, path_type=Path),
-        help="A broker's request log, or the folder of its kafka-request.log*. Can be given several times.",
-    )(command)
-    return click.option(
-        "--metrics",
-        "pages",
-        multiple=True,
-        metavar="URL",
-        help="Numbers of a broker: http://HOST:PORT/metrics. Can be given several times.",
-    )(command)
 
 
 @migrate.command()
@@ -117,17 +61,17 @@ def clients_options(command: F) -> F:
 def check(form: str, html: Path | None, target: str, **given: Any) -> None:
     """Say which clients, settings and stored formats a release of Kafka refuses or changes, and what to do.
 
-    With -b: settings, stored formats and, of magicbyte brokers with --http, all clients. Kafka's own brokers tell of
-    clients by --request-log and --metrics. Exit status: 0 nothing breaks, 1 something does, 2 wrong use.
+    With -b: settings, stored formats and, of magicbyte brokers with --http, all clients. Clients of Kafka's own brokers
+    are known from --request-log, --capture and --metrics. Exit status: 0 nothing breaks, 1 something does, 2 wrong use.
     """
     from magicbyte.log.files.outputs import put_whole, refuse_overlap
     from magicbyte.migration.check_page import html_page
 
     asked = _Asked(release=_release(target), **given)
-    if not (asked.bootstrap or asked.request_logs or asked.pages):
-        raise click.UsageError("expected -b HOST:PORT, --request-log FILE or --metrics URL")
+    if not (asked.bootstrap or asked.sources):
+        raise click.UsageError("expected -b HOST:PORT, --request-log FILE, --capture FILE or --metrics URL")
     if html is not None:
-        refuse_overlap(html, [*asked.request_logs, *click.get_current_context().meta.get(_ACCESS_KEY, {}).values()])
+        refuse_overlap(html, asked.sources.files)
     found = asyncio.run(_check(asked))
     if html is not None:
         put_whole(html, html_page(found).encode())
@@ -144,8 +88,7 @@ class _Asked:
 
     release: Release
     bootstrap: str | None
-    request_logs: tuple[Path, ...]
-    pages: tuple[str, ...]
+    sources: ClientSources
     topics: tuple[str, ...]
     looks: int
     days: int | None
@@ -173,30 +116,16 @@ async def _check(asked: _Asked) -> Check:
         with explained("migrate check", "brokers from 0.8.2 on can be asked"):
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
-    notes += await _look_at_clients(facts.sightings, pages, asked.pages, asked.request_logs)
+    notes += await asked.sources.look(facts.sightings, pages)
     if asked.days is not None:
         now_ms = SystemClock().now_ms()  # dates are compared with dates
         if count := facts.sightings.forget_before(now_ms - asked.days * _DAY_MS):
             notes.append(f"{count} kinds of requests are left out: the last was more than {asked.days} days ago")
     if not len(facts.sightings):
-        notes.append("clients are not known: that takes --http of magicbyte brokers, --request-log or --metrics")
+        notes.append(
+            "clients are not known: that takes --http of magicbyte brokers, --request-log, --capture or --metrics"
+        )
     return check(facts, asked.release, notes)
-
-
-async def _look_at_clients(
-    into: Sightings, own: Iterable[str], given: Iterable[str], paths: Iterable[Path]
-) -> list[str]:
-    """Add what pages and request logs tell of clients; return notes on what tells nothing.
-
-    `own`: pages that brokers tell of, which get no token; `given`: those of the command line.
-    """
-    from magicbyte.migration import look
-
-    pages = dict.fromkeys(own) | dict.fromkeys(given, _access())
-    notes = [await look.look_at_numbers(page, into, access) for page, access in pages.items()]
-    logs = look.request_logs(paths)
-    notes += [await asyncio.to_thread(look.look_at_request_log, path, into) for path in logs]
-    return [each for each in notes if each is not None]
 
 
 def _text(found: Check) -> Iterator[str]:
@@ -248,12 +177,12 @@ _LOOK_OPTIONS = (
 
 @migrate.command()
 @look_options
-def status(form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], **given: Any) -> None:
+def status(form: str, sources: ClientSources, **given: Any) -> None:
     """Say where a cluster stands in the two-phase migration to a format: brokers, old clients, topics, next step.
 
     Exit status: 0 sound, 1 something is set that cannot go well, 2 wrong use.
     """
-    found = asyncio.run(_status(PlanOptions(http=None, settings={}, **given), request_logs, pages))
+    found = asyncio.run(_status(PlanOptions(http=None, settings={}, **given), sources))
     if form == "json":
         say_json(found.to_json())
     else:
@@ -279,7 +208,7 @@ class _MigrationStatus:
         }
 
 
-async def _status(asked: PlanOptions, request_logs: Iterable[Path], pages: Iterable[str]) -> _MigrationStatus:
+async def _status(asked: PlanOptions, sources: ClientSources) -> _MigrationStatus:
     from magicbyte.migration import look, planner
     from magicbyte.migration.sightings import CLIENT_ID, Sightings
     from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
@@ -292,7 +221,7 @@ async def _status(asked: PlanOptions, request_logs: Iterable[Path], pages: Itera
             notes = list[str]()
             own = [f"http://{each}/metrics" for each in await planner.metrics_addresses(client, notes)]
     sightings = Sightings()
-    notes += await _look_at_clients(sightings, own, pages, request_logs)
+    notes += await sources.look(sightings, own)
     plan = await made_plan(asked)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, None if asked.target is None else Format(asked.target))
@@ -321,15 +250,15 @@ def _stage_text(stage: ClusterStage) -> str:
 
 
 def _broker_row(broker: BrokerFacts) -> list[str]:
-    told = broker.to_json()
-    protocol = "none" if broker.has_no_protocol else told["protocol"] or "-"
+    facts = broker.to_json()
+    protocol = "none" if broker.has_no_protocol else facts["protocol"] or "-"
     return [
         str(broker.id),
         broker.address,
         broker.software,
-        told["knowsFormat"] or "-",
+        facts["knowsFormat"] or "-",
         protocol,
-        told["format"] or "-",
+        facts["format"] or "-",
     ]
 
 
@@ -340,8 +269,7 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
 @look_options
 @click.option("--wait", type=click.FloatRange(0, 604_800), metavar="SECONDS",
               help="Wait so long at most until brokers were restarted for the step, and check it.")  # fmt: skip
-def next_step(wait: float | None, form: str, request_logs: tuple[Path, ...], pages: tuple[str, ...],
-              **given: Any) -> None:  # fmt: skip
+def next_step(wait: float | None, form: str, sources: ClientSources, **given: Any) -> None:
     """Print the next step of a migration as a procedure. Nothing is changed.
 
     Exit status: 0; with --wait, 1 if the step was not done in that time, or something is set that cannot go well.
@@ -349,26 +277,25 @@ def next_step(wait: float | None, form: str, request_logs: tuple[Path, ...], pag
     from magicbyte.migration.procedure import procedure
 
     asked = PlanOptions(http=None, settings={}, **given)
-    found = asyncio.run(_status(asked, request_logs, pages))
+    found = asyncio.run(_status(asked, sources))
     topics = {each.facts.name: each.stage for each in found.plan.topics}
     steps = procedure(found.stage, found.brokers, topics, asked.bootstrap or "")
-    told: dict[str, Any] = {**found.stage.to_json(), "steps": [each.to_json() for each in steps]}
+    printed: dict[str, Any] = {**found.stage.to_json(), "steps": [each.to_json() for each in steps]}
     if form == "text":
         say(_stage_text(found.stage))
         say(*_numbered(steps))
     is_well = True
     if wait is not None:
-        is_well, waited = _waited(asked, found, wait, form, request_logs, pages)
-        told |= waited
+        is_well, waited = _waited(asked, found, wait, form, sources)
+        printed |= waited
     if form == "json":
-        say_json(told)
+        say_json(printed)
     click.get_current_context().exit(0 if is_well else BREAKS)
 
 
 def _waited(
-    asked: PlanOptions, found: _MigrationStatus, seconds: float, form: str, request_logs: tuple[Path, ...],
-    pages: tuple[str, ...],
-) -> tuple[bool, dict[str, Any]]:  # fmt: skip
+    asked: PlanOptions, found: _MigrationStatus, seconds: float, form: str, sources: ClientSources
+) -> tuple[bool, dict[str, Any]]:
     """Wait for the restarts of a step; return whether it was done well, and what --format json has of it."""
     from magicbyte.cli.migrate_wait import wait_for
     from magicbyte.migration.waiting import RESTARTS
@@ -378,14 +305,14 @@ def _waited(
         return True, {}
     assert asked.bootstrap is not None, "-b is required"
     progress = asyncio.run(wait_for(asked.bootstrap, found.stage, [each.id for each in found.brokers], seconds))
-    told: dict[str, Any] = {"waited": progress.to_json()}
+    waited: dict[str, Any] = {"waited": progress.to_json()}
     if not progress.is_done:
         complain(f"not done after {seconds:g} s: {progress.text}")
-        return False, told
-    now = asyncio.run(_status(asked, request_logs, pages)).stage
+        return False, waited
+    now = asyncio.run(_status(asked, sources)).stage
     if form == "text":
         say(f"done; {_stage_text(now)}", *(f"DANGER {each}" for each in now.dangers))
-    return not now.dangers, {**told, "then": now.to_json()}
+    return not now.dangers, {**waited, "then": now.to_json()}
 
 
 @migrate.command()
@@ -394,14 +321,13 @@ def _waited(
 @click.option("--topic", "topics", multiple=True, required=True, help="The topic. Can be given several times.")
 @clients_options
 @click.option("--force", is_flag=True, help="Do it in spite of the reasons against it.")
-def apply(bootstrap: str, request_logs: tuple[Path, ...], pages: tuple[str, ...], target: str, topics: tuple[str, ...],
-          *, force: bool) -> None:  # fmt: skip
+def apply(bootstrap: str, sources: ClientSources, target: str, topics: tuple[str, ...], *, force: bool) -> None:
     """Set topics' message.format.version, unless that would break or cost something.
 
     Exit status: 0 done, 1 refused or not taken over by the brokers, 2 wrong use.
     """
     asked = PlanOptions(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {})
-    found = asyncio.run(_status(asked, request_logs, pages))
+    found = asyncio.run(_status(asked, sources))
     against = _against(found, topics, target)
     for objection in against:
         complain(f"{'in spite of' if force else 'refused'}: {objection}")
@@ -441,8 +367,8 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> boo
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:
             for topic in topics:
                 await alter_configs(client, ConfigResource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target)]})
-                told = (await describe_configs(client, ConfigResource.TOPIC, topic)).get(FORMAT)
-                if told is None or told.value is None or stored_format(told.value).value != target:
+                setting = (await describe_configs(client, ConfigResource.TOPIC, topic)).get(FORMAT)
+                if setting is None or setting.value is None or stored_format(setting.value).value != target:
                     complain(f"{topic}: the brokers have not applied {FORMAT}")
                     done = False
     return done

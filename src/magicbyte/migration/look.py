@@ -1,4 +1,4 @@
-"""Collects what `check` and `status` go by: from a cluster, from request logs, from pages of numbers."""
+"""Collects the facts for `check` and `status`: from a cluster, request logs, packet captures and metrics pages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.client.admin import ConfigResource, SettingInForce, describe_configs
 from magicbyte.client.topic_report import report_partitions
-from magicbyte.errors import BrokerError, NetworkError, UnsupportedVersionError
+from magicbyte.errors import BrokerError, InvalidRequestError, NetworkError, UnsupportedVersionError
 from magicbyte.migration import planner
 from magicbyte.migration.canary import BrokerRates, rates_between
+from magicbyte.migration.capture import read_capture
 from magicbyte.migration.check import Facts
 from magicbyte.migration.exporter import read_numbers
 from magicbyte.migration.request_log import lines_of, read_request_log
@@ -86,6 +87,16 @@ def look_at_request_log(path: Path, into: Sightings) -> str | None:
         if read_request_log(lines_of(file), into):
             return None
     return f"{path}: no requests in it: kafka.request.logger writes them at level DEBUG"
+
+
+def look_at_capture(path: Path, into: Sightings) -> str | None:
+    """Add what a packet capture tells; return a note on what it does not. Raises OSError, InvalidRequestError."""
+    with path.open("rb") as file:
+        try:
+            note = read_capture(file, into).note
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{path}: {error}") from error
+    return None if note is None else f"{path}: {note}"
 
 
 async def look_at_brokers(client: Client) -> list[BrokerFacts]:

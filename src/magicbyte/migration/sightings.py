@@ -13,6 +13,10 @@ MOST_SIGHTINGS: Final = 50_000
 """Combinations that are told apart. Further clients are counted together, as `OTHERS`, still by version."""
 
 
+MOST_TEXT: Final = 1000
+"""Characters of a client's id, library and address: they are what a stranger sent."""
+
+
 class SeenClient(NamedTuple):
     """A client: its id, what its library says of itself, its address; "" where a source does not tell."""
 
@@ -62,8 +66,8 @@ class Sightings:
         self._seen: dict[SeenRequests, Seen] = {}
 
     def add(self, caller: SeenClient, api_key: int, version: int, count: int = 1, last_ms: int | None = None) -> None:
-        """Add some requests."""
-        asking = SeenRequests(caller, api_key, version)
+        """Add some requests. Of each text about the caller `MOST_TEXT` characters are kept."""
+        asking = SeenRequests(SeenClient(*(text[:MOST_TEXT] for text in caller)), api_key, version)
         if asking not in self._seen and len(self._seen) >= MOST_SIGHTINGS:
             asking = SeenRequests(OTHERS, api_key, version)
         seen = self._seen.setdefault(asking, Seen())

@@ -26,6 +26,8 @@ from magicbyte.replication.truncation import (
 NO_EPOCH: Final = -1
 _FIRST_BACKOFF_MS: Final = 20
 _MOST_DOUBLINGS: Final = 10
+_UNPLACED: Final = 2
+"""Refusals of an offset that the leader has, before its epoch is taken for the reason: one can be a race."""
 
 
 class FollowerLog(Protocol):
@@ -156,6 +158,12 @@ class _Followed:
     committed: int | None = None
     is_to_be_cut: bool = False
     doubted: EpochEnd | None = None
+    unplaced: int = 0
+
+    @property
+    def fetched_epoch(self) -> int:
+        """The epoch that a fetch names: none to a leader that keeps no epochs of this log."""
+        return NO_EPOCH if self.unplaced >= _UNPLACED else self.log.latest_epoch
 
     @property
     def asked_epoch(self) -> int:
@@ -245,7 +253,7 @@ class Fetcher:
         return Fetch(
             tuple(
                 FetchFrom(
-                    key, each.leader_epoch, each.log.log_end_offset, each.log.log_start_offset, each.log.latest_epoch
+                    key, each.leader_epoch, each.log.log_end_offset, each.log.log_start_offset, each.fetched_epoch
                 )
                 for key, each in ready.items()
             )
@@ -298,6 +306,11 @@ class Fetcher:
             restart = out_of_range(leader_start=start, leader_end=end, log_end_offset=log_end)
             if restart.fully or restart.offset < log_end:
                 truncations.append(Truncate(key, restart.offset, restart.fully))
+            elif self._compares_epochs and followed.fetched_epoch != NO_EPOCH:
+                # A leader that is set to an old format keeps no epochs, and refuses a fetch that names one.
+                followed.unplaced += 1
+                if followed.fetched_epoch == NO_EPOCH:
+                    truncations += self._cut(key, by_high_watermark(followed.log.high_watermark, log_end))
         return truncations
 
     def fetched(self, asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
@@ -319,6 +332,8 @@ class Fetcher:
             # Also if nothing is truncated: this replica led in an epoch and wrote nothing, which its log must forget.
             return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), Truncate(key, asked.offset))
         followed.not_before_ms, followed.refusals = None, 0
+        if followed.unplaced < _UNPLACED:
+            followed.unplaced = 0
         followed.committed = answer.high_watermark
         return Append(key, answer.high_watermark, answer.log_start_offset)
 

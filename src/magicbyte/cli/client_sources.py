@@ -1,0 +1,111 @@
+"""Sources on the clients of a cluster: --request-log, --capture, --metrics and access to pages over HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from magicbyte.cli.options import F
+    from magicbyte.migration.sightings import Sightings
+    from magicbyte.net.scrape import PageAccess
+
+_ACCESS = {
+    "--metrics-ca": "For --metrics with https: certificates to trust, in PEM.  [default: the system's]",
+    "--metrics-cert": "For --metrics with https: the certificate to show, with its key, in PEM.",
+    "--metrics-token": "For --metrics with https: a file with the bearer token to send.",
+}
+_ACCESS_KEY = "magicbyte.migrate.access"
+
+
+def _keep(context: click.Context, option: click.Parameter, given: Path | None) -> None:
+    if given is not None:
+        context.meta.setdefault(_ACCESS_KEY, {})[option.name] = given
+
+
+def access_options(command: F) -> F:
+    """Add what pages over HTTPS are asked with: `page_access` returns it."""
+    for name, what in reversed(_ACCESS.items()):
+        command = click.option(name, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+                               help=what, expose_value=False, callback=_keep)(command)  # fmt: skip
+    return command
+
+
+def page_access() -> PageAccess | None:
+    """Return what pages over HTTPS are asked with, None if nothing was given. Raises BadParameter."""
+    from magicbyte.net.scrape import PageAccess
+
+    files = click.get_current_context().meta.get(_ACCESS_KEY)
+    if files is None:
+        return None
+    token = files.get("metrics_token")
+    try:
+        text = "" if token is None else token.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{token}: {error}", param_hint="--metrics-token") from error
+    if token is not None and (not text or not text.isprintable()):
+        raise click.BadParameter(f"{token}: expected one line of printable text", param_hint="--metrics-token")
+    return PageAccess(files.get("metrics_ca"), files.get("metrics_cert"), text)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSources:
+    """The sources on clients that a command line names."""
+
+    pages: tuple[str, ...]
+    request_logs: tuple[Path, ...]
+    captures: tuple[Path, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.pages or self.request_logs or self.captures)
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that are read."""
+        access = click.get_current_context().meta.get(_ACCESS_KEY, {})
+        return [*self.request_logs, *self.captures, *access.values()]
+
+    async def look(self, into: Sightings, own: Iterable[str]) -> list[str]:
+        """Add what the sources say about clients; return notes on those that say nothing.
+
+        `own`: pages that brokers name; no token is sent to them.
+        """
+        from magicbyte.migration import look
+
+        pages = dict.fromkeys(own) | dict.fromkeys(self.pages, page_access())
+        notes = [await look.look_at_numbers(page, into, access) for page, access in pages.items()]
+        logs = look.request_logs(self.request_logs)
+        notes += [await asyncio.to_thread(look.look_at_request_log, path, into) for path in logs]
+        notes += [await asyncio.to_thread(look.look_at_capture, path, into) for path in self.captures]
+        return [each for each in notes if each is not None]
+
+
+def clients_options(command: F) -> F:
+    """Add the sources on clients beside brokers of ours: the command gets them as `sources`."""
+
+    @functools.wraps(command)
+    def with_sources(
+        *args: Any, pages: tuple[str, ...], request_logs: tuple[Path, ...], captures: tuple[Path, ...], **given: Any
+    ) -> Any:
+        return command(*args, sources=ClientSources(pages, request_logs, captures), **given)
+
+    found: Any = access_options(with_sources)
+    for option in (
+        click.option("--capture", "captures", multiple=True, metavar="FILE",
+                     type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                     help="A packet capture of a broker's port, pcap or pcapng. Can be given several times."),
+        click.option("--request-log", "request_logs", multiple=True, metavar="PATH",
+                     type=click.Path(exists=True, path_type=Path),
+                     help="A broker's request log, or the folder of its kafka-request.log*. "
+                     "Can be given several times."),
+        click.option("--metrics", "pages", multiple=True, metavar="URL",
+                     help="Metrics of a broker: http://HOST:PORT/metrics. Can be given several times."),
+    ):  # fmt: skip
+        found = option(found)
+    return found  # type: ignore[no-any-return]

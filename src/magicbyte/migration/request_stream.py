@@ -1,0 +1,137 @@
+"""The requests in what a client sends over one connection, of which bytes may be missing."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from magicbyte.errors import ProtocolError, UnsupportedVersionError
+from magicbyte.protocol.api import API_VERSIONS
+from magicbyte.protocol.framing import LARGEST_FRAME, LARGEST_HEADER, read_request_header
+from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
+
+_SIZE: Final = struct.Struct(">i")
+_LEAST: Final = 8
+"""Bytes of a request: the shortest header."""
+_MOST_TOKENS: Final = 16
+"""Frames in a row that are no requests: after SaslHandshake version 0 come tokens without a header."""
+_MOST_TRIES: Final = 64
+"""Segments at whose beginning no request was found, before the connection counts as not Kafka's."""
+_FIRST_WITH_SOFTWARE: Final = 3
+"""The version of ApiVersions from which on a client names its library (KIP-511)."""
+
+
+class SeenRequest(NamedTuple):
+    """The header of a request, as far as anybody asks for it."""
+
+    client_id: str
+    api_key: int
+    version: int
+
+
+class RequestStream:
+    """Finds requests in the bytes of one direction of a connection.
+
+    A stream counts as Kafka's once a whole request was read, or two headers in a row: what was seen before that is
+    held back, so that other protocols are not taken for old clients. `is_whole`: it begins with the connection. After
+    a loss the next request is looked for at the beginning of each segment.
+    """
+
+    def __init__(self, *, is_whole: bool) -> None:
+        self.software = self.software_version = ""
+        self.is_encrypted = self.is_given_up = False
+        self._pending = bytearray()  # the start of a frame, its size included
+        self._skipped = 0  # bytes of the current frame that are still to come, and that nobody needs
+        self._follows = is_whole
+        self._is_kafka = False
+        self._held: SeenRequest | None = None
+        self._tries = self._tokens = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that is held."""
+        return len(self._pending)
+
+    def lose(self) -> None:
+        """Take in that it is not known where the next request begins."""
+        self._pending.clear()
+        self._skipped, self._follows, self._is_kafka, self._held = 0, False, False, None
+        self._tries += 1
+        self.is_given_up = self._tries > _MOST_TRIES
+
+    def feed(self, data: bytes, missing: int = 0) -> Iterator[SeenRequest]:
+        """Yield the requests that `data` completes. `missing`: bytes after it that were not captured."""
+        if self.is_given_up:
+            return
+        if not self._is_kafka and not self._pending and data[:1] in (b"\x16", b"\x17") and data[1:2] == b"\x03":
+            self.is_encrypted = self.is_given_up = True
+            return
+        self._follows = self._follows or bool(data)
+        while data and self._follows:
+            taken = min(self._skipped, len(data))
+            self._skipped -= taken
+            room = _SIZE.size + LARGEST_HEADER - len(self._pending)
+            self._pending += data[taken : taken + room]
+            data = data[taken + room :]
+            yield from self._complete(no_more=bool(missing) and not data)
+        if missing > self._skipped:
+            self.lose()
+        else:
+            self._skipped -= missing
+
+    def _complete(self, *, no_more: bool) -> Iterator[SeenRequest]:
+        """Yield the requests in what is pending. `no_more`: the bytes after it are missing."""
+        while len(self._pending) >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._pending)
+            if not _LEAST <= size <= LARGEST_FRAME:
+                self.lose()
+                return
+            end = _SIZE.size + size
+            frame = bytes(self._pending[_SIZE.size : end])
+            is_whole = len(frame) == size
+            is_all = no_more or len(frame) >= min(size, LARGEST_HEADER)
+            found = self._request(frame, is_whole=is_whole, is_all=is_all)
+            if found is not None:
+                yield from self._confirmed(found)
+            elif not is_all:
+                return
+            elif not self._is_token():
+                self.lose()
+                return
+            self._skipped = max(end - len(self._pending), 0)
+            del self._pending[:end]
+
+    def _request(self, frame: bytes, *, is_whole: bool, is_all: bool) -> SeenRequest | None:
+        """Return the request whose frame begins so, None where it is none, or not enough of it is there."""
+        try:
+            api, header, at = read_request_header(frame)
+            version = header.request_api_version
+            tells_software = api.key == API_VERSIONS and version >= _FIRST_WITH_SOFTWARE
+            if not is_all and (tells_software or not self._is_kafka):
+                return None
+            if version < 0 or not (self._is_kafka or version in api.versions):
+                return None
+            if is_whole and version in api.versions and (tells_software or not self._is_kafka):
+                body = api.request.read(frame[at:], version)
+                self._is_kafka = True
+                if isinstance(body, ApiVersionsRequest):
+                    self.software, self.software_version = body.client_software_name, body.client_software_version
+        except (ProtocolError, UnsupportedVersionError):
+            return None
+        return SeenRequest(header.client_id or "", api.key, version)
+
+    def _confirmed(self, found: SeenRequest) -> Iterator[SeenRequest]:
+        self._tries = self._tokens = 0
+        before, self._held = self._held, None
+        self._is_kafka = self._is_kafka or before is not None
+        if not self._is_kafka:
+            self._held = found
+            return
+        if before is not None:
+            yield before
+        yield found
+
+    def _is_token(self) -> bool:
+        self._tokens += 1
+        return self._is_kafka and self._tokens <= _MOST_TOKENS
