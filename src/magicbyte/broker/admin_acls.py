@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls; without an authorizer each is answered so, in fields of its own."""
+"""DescribeAcls, CreateAcls, DeleteAcls; without an authorizer the responses say so, in fields of their own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _WHY: Final = "No Authorizer is configured."
 
 
 async def describe_acls(authorizer: Authorizer | None, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
-    """Return the ACLs that a filter takes."""
+    """Return the ACLs that match a filter."""
     if authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
     wanted = _filter(request.message)
@@ -74,7 +74,7 @@ async def describe_acls(authorizer: Authorizer | None, request: Request[Describe
 
 
 async def create_acls(authorizer: Authorizer | None, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
-    """Add ACLs. As in Kafka, what one resource is refused for all of the request's ACLs about it are refused for."""
+    """Add ACLs. As in Kafka, one invalid ACL of a resource refuses all of the request's ACLs for that resource."""
     creations = request.message.creations
     if authorizer is None:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
@@ -94,7 +94,7 @@ async def create_acls(authorizer: Authorizer | None, request: Request[CreateAcls
 
 
 def _resource(said: AclCreation) -> ResourcePattern:
-    """Return what an ACL is about. Raises InvalidRequestError for numbers that stand for nothing."""
+    """Return the resource of an ACL. Raises InvalidRequestError for undefined numbers."""
     try:
         Permission(said.permission_type), AclOperation(said.operation)
         return ResourcePattern(
@@ -105,7 +105,7 @@ def _resource(said: AclCreation) -> ResourcePattern:
 
 
 def _check_name(resource: ResourcePattern) -> None:
-    """Raise InvalidRequestError for a name that no node can have, or that the cluster does not have."""
+    """Raise InvalidRequestError for a name that no node can have, or that is not the cluster's."""
     is_cluster = resource.name == CLUSTER_NAME or resource.type is not ResourceType.CLUSTER
     if not resource.name or "/" in resource.name or not is_cluster:
         raise InvalidRequestError(f"{resource.name[:80]!r} cannot be the name of a {resource.type.name} in an ACL")
@@ -114,13 +114,13 @@ def _check_name(resource: ResourcePattern) -> None:
 def _entry(said: AclCreation) -> AccessControlEntry:
     try:
         principal = Principal.parse(said.principal)
-    except InvalidRequestError as error:  # for which Kafka has no code
+    except InvalidRequestError as error:  # Kafka has no specific code
         raise MagicbyteError(str(error)) from error
     return AccessControlEntry(principal, Permission(said.permission_type), AclOperation(said.operation), said.host)
 
 
 async def delete_acls(authorizer: Authorizer | None, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
-    """Take away the ACLs that filters take, and say which these were."""
+    """Delete the ACLs that match filters, and return them."""
     filters = request.message.filters
     if authorizer is None:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from magicbyte.broker.runtime import Runtime
     from magicbyte.log.live.log_directory import LogDirectory
 
-_WHILE_MOVED: Final = f".{'0' * 32}-future"  # what Kafka adds to the name of a log that it copies to another directory
-_BROKERS: Final = 1  # the only kind of endpoints: there are no controllers apart
+_WHILE_MOVED: Final = f".{'0' * 32}-future"  # Kafka's suffix of a log that is being copied to another directory
+_BROKERS: Final = 1  # the only endpoint type, as there are no separate controllers
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterServices:
-    """What these requests use of the broker."""
+    """The parts of the broker that these requests use."""
 
     runtime: Runtime
     logs: LogDirectory
@@ -64,7 +64,7 @@ class ClusterServices:
 async def describe_cluster(
     services: ClusterServices, request: Request[DescribeClusterRequest]
 ) -> DescribeClusterResponse:
-    """Say who is in the cluster."""
+    """Return the brokers of the cluster."""
     message = request.message
     if message.endpoint_type != _BROKERS:
         why = f"endpoint type {message.endpoint_type}: expected 1 (brokers)"
@@ -87,7 +87,7 @@ async def describe_cluster(
 async def describe_log_dirs(
     services: ClusterServices, request: Request[DescribeLogDirsRequest]
 ) -> DescribeLogDirsResponse:
-    """Say how large logs are, and how much space there is."""
+    """Return the sizes of logs, and the space of the disk."""
     logs, wanted, turns = services.logs, request.message.topics, request.turns
     keys: Iterable[TopicPartition] = logs.logs
     if wanted is not None:
@@ -118,7 +118,7 @@ async def describe_log_dirs(
 async def alter_replica_log_dirs(
     services: ClusterServices, request: Request[AlterReplicaLogDirsRequest]
 ) -> AlterReplicaLogDirsResponse:
-    """Say of replicas that they are in the directory that is named: there is one, and nothing is to be moved."""
+    """Confirm replicas that are in the given directory: there is only one, so nothing is moved."""
     wanted, turns = dict[TopicPartition, str](), request.turns
     async for directory in turns.over(request.message.dirs):
         async for topic in turns.over(directory.topics):
@@ -154,7 +154,7 @@ async def _place_fault(services: ClusterServices, key: TopicPartition, path: str
 async def describe_producers(
     services: ClusterServices, request: Request[DescribeProducersRequest]
 ) -> DescribeProducersResponse:
-    """Say which producers wrote to partitions, as far as they are remembered."""
+    """Return the known producers of partitions."""
     topics, turns = [], request.turns
     async for topic in turns.over(request.message.topics):
         partitions = []
@@ -169,7 +169,7 @@ async def _producers(services: ClusterServices, topic: str, index: int) -> Parti
     try:
         partition = await services.replicas.opened(topic, index)
         partition.led()
-        async with partition.lock:  # nobody writes
+        async with partition.lock:  # excludes writers
             entries = partition.log.producers.snapshot().producers
     except MagicbyteError as error:
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))

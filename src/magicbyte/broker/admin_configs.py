@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 _ALL_BROKERS: Final = ""
-_STEPS: Final = 30  # for all settings of one thing
+_STEPS: Final = 30  # for all settings of one resource
 
 Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]]
-"""Makes of the settings of its own, and those in force, what is to be its own."""
+"""Computes the new own settings of a resource from its own settings and those in force."""
 
 
 # ---- describing
@@ -54,7 +54,7 @@ Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ConfigServices:
-    """What the administration of settings uses of the broker. `config_changed` puts the broker's in force."""
+    """The parts of the broker that these requests use. `config_changed` puts the broker's settings in force."""
 
     runtime: Runtime
     topics: Topics
@@ -65,7 +65,7 @@ class ConfigServices:
 async def describe_configs(
     services: ConfigServices, request: Request[DescribeConfigsRequest]
 ) -> DescribeConfigsResponse:
-    """Say what is in force, and why: of each thing once, however often it is named."""
+    """Return settings in force and their sources, once for each resource, even if it is named repeatedly."""
     results = []
     rows: dict[tuple[str, str | None, ConfigSource, tuple[Synonym, ...]], DescribeConfigsResourceResult] = {}
     async for each, keys in request.turns.over(_once(request.message.resources), _STEPS):
@@ -78,7 +78,7 @@ async def describe_configs(
             result.error_code, result.error_message = error.code, str(error)
         else:
             for one in found:
-                if keys is None or one.name in keys:  # most topics have most settings alike: those share a row
+                if keys is None or one.name in keys:  # most topics share most settings: these share a row
                     key = one.name, one.value, one.source, one.synonyms
                     result.configs.append(rows.get(key) or rows.setdefault(key, _told(one, request)))
         results.append(result)
@@ -88,7 +88,7 @@ async def describe_configs(
 def _once(
     resources: Iterable[DescribeConfigsResource],
 ) -> Iterable[tuple[DescribeConfigsResource, set[str] | None]]:
-    """Return each resource once, with all settings that are asked of it; None: all that there are."""
+    """Return each resource once, with all requested settings; None: all settings."""
     found: dict[tuple[int, str], tuple[DescribeConfigsResource, set[str] | None]] = {}
     for each in resources:
         key = each.resource_type, each.resource_name
@@ -138,7 +138,7 @@ def _told(each: Described, request: Request[DescribeConfigsRequest]) -> Describe
 
 
 async def alter_configs(services: ConfigServices, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
-    """Give topics and brokers exactly these settings of their own."""
+    """Replace all own settings of topics and brokers."""
     responses = []
     async for each in request.turns.over(request.message.resources, _STEPS):
         wanted = {one.name: one.value for one in each.configs}
@@ -216,7 +216,7 @@ async def _alter_broker(services: ConfigServices, name: str, rewrite: Rewrite, *
     try:
         trial.change(of_all, of_this)
         services.topics.check_config(trial)
-    except InvalidConfigError as error:  # as Kafka says it of a broker's settings
+    except InvalidConfigError as error:  # with Kafka's message for a broker's settings
         raise InvalidRequestError(str(error)) from error
     if validate_only:
         return

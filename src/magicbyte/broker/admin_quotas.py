@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546, KIP-612): codes as 2.8 answers them."""
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546, KIP-612), with the error codes of 2.8."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 _EXACT, _DEFAULT, _ANY = range(3)  # how a filter matches
 _STEPS: Final = 20  # for an entity
-_NEAR: Final = 1e-6  # how far a value may be from a whole number
+_NEAR: Final = 1e-6  # tolerance of whole numbers
 _LARGEST: Final = {
     QuotaType.PRODUCE.value: LONG_MAX,
     QuotaType.FETCH.value: LONG_MAX,
     CONNECTION_RATE: INT_MAX,
 }
-"""Settings that are whole numbers."""
+"""Settings that are whole numbers, with their maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaFilter:
-    """What a name must be. `name`: exactly that, None for the default; `is_any`: whatever is named or default."""
+    """A filter for a name. `name`: exactly that, None for the default; `is_any`: any name or the default."""
 
     name: str | None = None
     is_any: bool = False
 
     def matches(self, name: str | None) -> bool:
-        """Return whether an entity's name is meant."""
+        """Return whether an entity's name matches."""
         return self.is_any or name == self.name
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaServices:
-    """What the administration of quotas uses of the broker."""
+    """The parts of the broker that these requests use."""
 
     runtime: Runtime
     metadata: MetadataStore
@@ -60,7 +60,7 @@ class QuotaServices:
 async def describe(
     services: QuotaServices, request: Request[describing.DescribeClientQuotasRequest]
 ) -> describing.DescribeClientQuotasResponse:
-    """Tell the quotas of all entities that a filter is about."""
+    """Return the quotas of all entities that match a filter."""
     try:
         filters = _filters(request.message.components)
     except RequestRefusedError as error:
@@ -82,7 +82,7 @@ async def describe(
 
 
 def _is_meant(name: str | None, wanted: QuotaFilter | None, is_strict: bool) -> bool:
-    """Say whether an entity may have this name, or `NOBODY`, in the place that a filter is about."""
+    """Return whether an entity's name, or `NOBODY`, matches the filter for its type."""
     if wanted is None:
         return name == NOBODY or not is_strict
     return name != NOBODY and wanted.matches(name)
@@ -96,7 +96,7 @@ def _entry(entity: Mapping[str, str | None], values: Mapping[str, float]) -> des
 
 
 def _filters(components: Sequence[describing.ComponentData]) -> dict[str, QuotaFilter]:
-    """Return what is asked for, by type of entity. Raises RequestRefusedError."""
+    """Return the filters by type of entity. Raises RequestRefusedError."""
     found: dict[str, QuotaFilter] = {}
     for each in components:
         kind = each.entity_type
@@ -117,7 +117,7 @@ def _filters(components: Sequence[describing.ComponentData]) -> dict[str, QuotaF
 async def alter(
     services: QuotaServices, request: Request[altering.AlterClientQuotasRequest]
 ) -> altering.AlterClientQuotasResponse:
-    """Change quotas, each entity for itself; of one that is named twice the last change counts."""
+    """Change quotas, each entity by itself; of a repeated entity the last change counts."""
     message, turns, results = request.message, request.turns, []
     once: dict[tuple[tuple[str, str | None], ...], altering.AlterClientQuotasRequestEntryData] = {}
     async for each in turns.over(message.entries):
@@ -132,7 +132,7 @@ async def alter(
             ],
         )
         try:
-            entity = dict(named)  # of a type that is named twice the last name counts
+            entity = dict(named)  # of a repeated type the last name counts
             kind, name = _place(entity)
             changes = {op.key: None if op.remove else _value(op, is_address=IP in entity) for op in each.ops}
             if not message.validate_only:
@@ -156,7 +156,7 @@ async def _change(services: QuotaServices, kind: str, name: str, changes: Mappin
 
 
 def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
-    """Return where the settings of an entity are. Raises RequestRefusedError."""
+    """Return the node of an entity's settings. Raises RequestRefusedError."""
     if not entity:
         raise _refusal("expected a user, a client-id or an ip, found nothing")
     for kind, name in entity.items():
@@ -179,7 +179,7 @@ def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
 
 
 def _value(op: altering.OpData, *, is_address: bool) -> str:
-    """Return a value as the tree has it. Raises RequestRefusedError."""
+    """Return a value as stored in the tree. Raises RequestRefusedError."""
     name, value = op.key, op.value
     if name in HASHES and not is_address:
         raise RequestRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: expected a quota, not a credential")
@@ -189,8 +189,9 @@ def _value(op: altering.OpData, *, is_address: bool) -> str:
     if math.isnan(value):
         return "0"
     if name not in _LARGEST:
-        return repr(value) if math.isfinite(value) else f"{'-' if value < 0 else ''}Infinity"  # as Java writes it
-    if not 0 <= value <= float(_LARGEST[name]) or abs(value - round(value)) > _NEAR:  # a double has no 2**63 - 1
+        return repr(value) if math.isfinite(value) else f"{'-' if value < 0 else ''}Infinity"  # in Java's format
+    # a double cannot represent 2**63 - 1
+    if not 0 <= value <= float(_LARGEST[name]) or abs(value - round(value)) > _NEAR:
         raise _refusal(f"{name}: expected a whole number from 0 to {_LARGEST[name]}, found {value}")
     return str(min(round(value), _LARGEST[name]))
 

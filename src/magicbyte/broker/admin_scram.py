@@ -41,7 +41,7 @@ _MOST_ITERATIONS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class ScramServices:
-    """What the administration of SCRAM users uses of the broker."""
+    """The parts of the broker that these requests use."""
 
     runtime: Runtime
     metadata: MetadataStore
@@ -50,7 +50,7 @@ class ScramServices:
 async def describe(
     services: ScramServices, request: Request[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
-    """Say which mechanisms users have a password for, and never more of it."""
+    """Return the mechanisms for which users have credentials, never more of them."""
     asked = Counter(each.name for each in request.message.users or ())
     reading = services.runtime.reading
     stored = await reading.run(children, services.metadata, f"{layout.CONFIG}/{USERS}")
@@ -87,7 +87,7 @@ def _infos(metadata: MetadataStore, user: str) -> list[CredentialInfo]:
 async def alter(
     services: ScramServices, request: Request[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
-    """Set and take away passwords: of each user all that is asked, or nothing."""
+    """Set and delete credentials: all changes of a user, or none."""
     message, wanted = request.message, dict[str, dict[str, str | None]]()
     faults: dict[str, tuple[ErrorCode, str]] = {}
     named: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*message.deletions, *message.upsertions]
@@ -143,7 +143,7 @@ async def _change(services: ScramServices, name: str, changes: Mapping[str, str 
         told = tell_of_config_change(store, USERS, sanitised(name), now_ms)
         store.transaction([change_of(store, name, changes), *told])
 
-    async with runtime.directory:  # as changes of quotas, which are in the same node
+    async with runtime.directory:  # quotas are in the same node, so their changes hold the same lock
         await runtime.writing.run(change)
 
 

@@ -1,6 +1,6 @@
 """CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords.
 
-In a cluster of several the controller answers the first three, when it has told the brokers of what has changed.
+In a cluster the controller answers the first three, after it has notified the brokers.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ if TYPE_CHECKING:
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
 _BROKERS_OWN: Final = -1
-_FIRST_STRICT_CREATE: Final = 6  # that are refused where a quota is used up; before, they are held back
+_FIRST_STRICT_CREATE: Final = 6  # from this version requests beyond a quota are refused; before, they are throttled
 _FIRST_STRICT_DELETION: Final = 5
 _FIRST_STRICT_GROWTH: Final = 3
-_MADE_AT_ONCE: Final = 100  # logs of a topic
+_MADE_AT_ONCE: Final = 100  # logs of a topic created at once
 _SETTINGS_STEPS: Final = 30  # to list all settings of a topic
 
 
 @dataclass(frozen=True, slots=True)
 class TopicServices:
-    """What the administration of topics uses of the broker. `cache`: None where there is no cluster."""
+    """The parts of the broker that these requests use. `cache`: None without a cluster."""
 
     runtime: Runtime
     topics: Topics
@@ -87,18 +87,18 @@ class TopicServices:
 
 
 def check_controller(view: ClusterView) -> None:
-    """Raise NotControllerError where another broker is to be asked."""
+    """Raise NotControllerError if another broker is the controller."""
     if not view.is_controller:
         raise NotControllerError(f"the controller is broker {view.controller_id}")
 
 
 async def _until(services: TopicServices, is_known: Callable[[], bool], timeout_ms: int) -> bool:
-    """Wait, in a cluster, until the controller has told of something; say whether it did in time."""
+    """Wait, in a cluster, until the controller's update has arrived; return whether it did in time."""
     return services.cache is None or await services.cache.until(is_known, max(timeout_ms, 0) / 1000)
 
 
 def _has_leaders(services: TopicServices, name: str, partitions: int) -> bool:
-    """Return whether all of so many partitions of a topic have a leader, as far as is known here."""
+    """Return whether all partitions of a topic have a leader, as far as this broker knows."""
     topic, cache = services.topics.get(name), services.cache
     return (
         topic is not None and topic.partitions >= partitions and (cache is None or cache.has_leaders(name, partitions))
@@ -106,7 +106,7 @@ def _has_leaders(services: TopicServices, name: str, partitions: int) -> bool:
 
 
 async def create_topics(services: TopicServices, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
-    """Make topics, each for itself, and their logs."""
+    """Create topics and their logs, each topic by itself."""
     message = request.message
     names = Counter(each.name for each in message.topics)
     results = []
@@ -125,7 +125,7 @@ async def create_topics(services: TopicServices, request: Request[CreateTopicsRe
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
                 create, writing = partial(_create, services, each), services.runtime.writing
-                if quota.is_limiting and not message.validate_only:  # what is wrong otherwise costs nothing
+                if quota.is_limiting and not message.validate_only:  # only valid requests count towards the quota
                     quota.take((await writing.run(create, validate_only=True)).partitions)
                 topic = await writing.run(create, validate_only=message.validate_only)
             except MagicbyteError as error:
@@ -164,7 +164,7 @@ def _create(services: TopicServices, wanted: CreatableTopic, *, validate_only: b
 
 
 def _factor(services: TopicServices, wanted: CreatableTopic) -> int:
-    """Return how many replicas a new topic has."""
+    """Return the replication factor of a new topic."""
     if wanted.assignments:
         return len(wanted.assignments[0].broker_ids)
     is_own = wanted.replication_factor == _BROKERS_OWN
@@ -197,18 +197,18 @@ def _created(services: TopicServices, topic: ServedTopic, factor: int, *, valida
 
 
 async def _make_logs(services: TopicServices, topic: str, partitions: range) -> LogDirectoryError | None:
-    """Make the logs of partitions now, rather than when they are first asked for; return why that is not possible.
+    """Create the logs of partitions now, instead of at their first use; return why that is impossible.
 
-    Not those of hundreds: that takes longer than who asked waits.
+    Not for hundreds of partitions, which would take longer than the client waits.
     """
-    if services.cache is not None:  # those who are assigned partitions make logs
+    if services.cache is not None:  # the assigned brokers create logs
         return None
     try:
         for partition in partitions[:_MADE_AT_ONCE]:
             await services.replicas.opened(topic, partition)
     except UnknownTopicError:  # deleted meanwhile
         return None
-    except LogDirectoryError as error:  # of a directory that is offline, or for the lack of descriptors
+    except LogDirectoryError as error:  # an offline directory, or a lack of descriptors
         return error
     return None
 
@@ -216,7 +216,7 @@ async def _make_logs(services: TopicServices, topic: str, partitions: range) -> 
 async def create_partitions(
     services: TopicServices, request: Request[CreatePartitionsRequest]
 ) -> CreatePartitionsResponse:
-    """Add partitions to topics, each for itself."""
+    """Add partitions to topics, each topic by itself."""
     message = request.message
     names = Counter(each.name for each in message.topics)
     results = []
@@ -263,7 +263,7 @@ def _grow(services: TopicServices, wanted: CreatePartitionsTopic, *, validate_on
 
 
 async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
-    """Delete topics, each on its own. Fetches that wait for their records are answered."""
+    """Delete topics, each by itself. Waiting fetches of their records are answered."""
     by_ids = request.version >= _FIRST_WITH_IDS
     wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
     results = []
@@ -317,11 +317,12 @@ async def _delete(
 
 
 async def delete_records(services: TopicServices, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
-    """Let logs start later."""
+    """Raise the log start offsets of partitions."""
     results = []
     async for topic in request.turns.over(request.message.topics):
         partitions = []
-        offsets = {each.partition_index: each.offset for each in topic.partitions}  # of one named twice the last counts
+        # of a repeated partition the last offset counts
+        offsets = {each.partition_index: each.offset for each in topic.partitions}
         async for index, offset in request.turns.over(offsets.items()):
             found = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             try:
@@ -337,7 +338,7 @@ async def delete_records(services: TopicServices, request: Request[DeleteRecords
 
 
 async def _deleted_everywhere(services: TopicServices, partition: ServedPartition, timeout_ms: int) -> int:
-    """Wait until all live replicas have deleted what this one has; return the smallest log start offset of them."""
+    """Wait until all live replicas have deleted the records; return the smallest of their log start offsets."""
     wanted, replicas = partition.log.log_start_offset, services.replicas
     if replicas.low_watermark(partition) < wanted:
         changed = asyncio.Event()

@@ -1,7 +1,7 @@
-"""In which format a log directory is kept: what its records show, what is remembered of it, what goes beyond.
+"""Determine the format and protocol in which a log directory is kept: by its records, or remembered settings.
 
-A directory is kept as the oldest broker would that can have written what lies in it, so that this broker can have it
-back. Settings that are given come first; they are remembered for starts without them.
+A directory is kept as by the oldest broker that can have written its content, so that this broker can take it back.
+Given settings take precedence; they are remembered for starts without them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LATEST_GROUPS: Final = needed_protocol(LATEST.group_value, LATEST.offset_value)
 
 
 _WRITTEN_BY: Final = (Kept(Format.V0, (0, 9, 0)), Kept(Format.V1, (0, 10, 0)), Kept(Format.V2, (0, 11, 0)))
-"""By magic byte: the oldest brokers that write it, from the first on that have groups."""
+"""By magic byte: the oldest brokers that write it, from the first with groups on."""
 
 
 def foreign_partitions(directory: Path) -> list[str]:
@@ -48,9 +48,9 @@ def foreign_partitions(directory: Path) -> list[str]:
 
 
 def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> None:
-    """Have the settings hold that the directory is kept with, and remember them; what is unlike the default is logged.
+    """Put the directory's settings in force, and remember them; log deviations from the default.
 
-    Raises InvalidConfigError where they contradict settings that are given.
+    Raises InvalidConfigError if they contradict given settings.
     """
     path = layout.directory_path(config.broker_id)
     node = metadata.exists(path)
@@ -65,7 +65,7 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
     if before is not None and (now.stored.magic > before.stored.magic or now.protocol > before.protocol):
         log.warning("%s was readable for Kafka %s, and no longer is: the settings require %s",
                     logs.path, _line(before), _line(now))  # fmt: skip
-    config.adopt(now.settings())  # the same holds, and `warn_beyond` goes by it
+    config.adopt(now.settings())  # the same values, which `warn_beyond` uses
     data = layout.dump_config(now.settings())
     if node is None:
         metadata.create(path, data, parents=True)
@@ -78,7 +78,7 @@ def _line(kept: Kept) -> str:
 
 
 def _found(logs: LogDirectory) -> Kept | None:
-    """Return what the records of a directory show; None where there are none."""
+    """Return the format and protocol shown by the records of a directory; None if it has none."""
     magics, protocols = list[int](), list[tuple[int, ...]]()
     for key, each in logs.logs.items():
         if each.config.dialect is Dialect.ENRICHED:
@@ -91,7 +91,7 @@ def _found(logs: LogDirectory) -> Kept | None:
     stored, protocol = _WRITTEN_BY[min(max(magics), 2)]
     protocol = max([protocol, *protocols])
     has_ids = any(exists(logs.files, f"{each.folder}/{PARTITION_METADATA}") for each in logs.logs.values())
-    # Brokers that write the latest records of groups read all that those with topic ids write.
+    # Brokers that write the latest group records can read everything that brokers with topic ids write.
     if stored is Format.V2 and (has_ids or protocol >= _LATEST_GROUPS):
         protocol = TOPIC_IDS
     return Kept(stored, protocol)
@@ -102,7 +102,7 @@ def _magics(each: PartitionLog) -> list[int]:
     for segment in each.segments:
         try:
             magic = segment.newest_magic()
-        except (CorruptRecordError, OSError) as error:  # whoever reads there is told
+        except (CorruptRecordError, OSError) as error:  # reported to whoever reads there
             log.warning("%s: the format of its records is not known: %s", segment.log.path, error)
             continue
         found += [] if magic is None else [magic]
@@ -110,12 +110,12 @@ def _magics(each: PartitionLog) -> list[int]:
 
 
 def _protocol_of_groups(each: PartitionLog) -> tuple[int, ...]:
-    """Return the first protocol version that writes records of groups as they are in a log."""
+    """Return the first protocol version that writes group records as they are in a log."""
     from magicbyte.broker.groups import read_groups
 
     try:
         found = read_groups(each)
-    except (CorruptRecordError, LogDirectoryError, OSError):  # whoever loads the groups says so
+    except (CorruptRecordError, LogDirectoryError, OSError):  # reported when the groups are loaded
         return ()
     groups = [value.version for value in found.groups.values()]
     offsets = [value.version for places in found.offsets.values() for value in places.values()]
@@ -123,7 +123,7 @@ def _protocol_of_groups(each: PartitionLog) -> tuple[int, ...]:
 
 
 def forget(metadata: MetadataStore) -> None:
-    """Forget how directories are kept: at the next start their records show it."""
+    """Forget the remembered settings: the next start uses the records."""
     parent = layout.directory_path(0).rpartition("/")[0]
     for name in metadata.children(parent) if metadata.exists(parent) is not None else []:
         metadata.delete(f"{parent}/{name}")

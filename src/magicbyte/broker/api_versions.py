@@ -1,4 +1,4 @@
-"""ApiVersions: which requests are answered, in which versions, and what the client says of itself."""
+"""ApiVersions: the supported versions, and the client's software name."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _FIRST_WITH_LEVEL_0: Final = 4
 
 
 def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
-    """Return the answer, in version 0, to ApiVersions in a version that is too new (KIP-511)."""
+    """Return the response, in version 0, to an unsupported version of ApiVersions (KIP-511)."""
     listed = {API_VERSIONS: offer.listed[API_VERSIONS]} if offer.tells_range else {}
     return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)
 
 
 async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
-    """Say which versions are served, and note what the client is."""
+    """Return the supported versions, and record the client's software."""
     if request.version >= _FIRST_WITH_SOFTWARE:
         name, version = request.message.client_software_name, request.message.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
@@ -41,7 +41,7 @@ async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> Ap
         request.connection.software_name, request.connection.software_version = name, version
     response = versions_response(offer.listed)
     if level := offer.transaction_version:
-        if request.version >= _FIRST_WITH_LEVEL_0:  # clients before could not read a 0
+        if request.version >= _FIRST_WITH_LEVEL_0:  # earlier clients could not parse a 0
             response.supported_features = [
                 SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=level)
             ]

@@ -1,6 +1,6 @@
-"""Appends to the logs that this broker leads: validated and written in a thread, one by one, durable as asked.
+"""Append to the logs that this broker leads: validate and write in a thread, one by one, durable as configured.
 
-Whoever has records for a partition comes here: producers, and the broker itself for its own topics.
+All appends go through here: those of producers, and the broker's own to internal topics.
 """
 
 from __future__ import annotations
@@ -54,31 +54,31 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-QUICK_BYTES: Final = 2 << 20  # of a set that is mostly stored before the loop would wait for something else
+QUICK_BYTES: Final = 2 << 20  # a set up to this size is usually stored before the loop could do something else
 QUICK_SLOW_CODEC_BYTES: Final = 128 << 10
 SMALL_BYTES: Final = 64 << 10
-"""Of a set whose way to a thread and back costs more than what is done there, so that it goes with others."""
+"""Maximum size of a set for which the hand-over to a thread costs more than the work, so that it shares a thread."""
 TOGETHER_BYTES: Final = 256 << 10
-"""Of sets that go to a thread together: what is more goes to other threads at the same time."""
+"""Bytes of sets in one piece of work; further ones go to other threads at the same time."""
 DECOMPRESSED_TIMES: Final = 4
-"""Memory that is counted for a set of much, in times of what it may decompress to: it may have to be written anew."""
+"""Memory counted for a large set, as a multiple of its decompressed limit: it may have to be rebuilt."""
 _USUAL_RATIO: Final = 4
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
-WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which on the kernels are loaded, in a thread
+WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which the kernels are loaded, in a thread
 _ATTRIBUTES: Final = {
     0: MESSAGE_ATTRIBUTES_AT,
     1: MESSAGE_ATTRIBUTES_AT,
     2: ATTRIBUTES_AT + 1,
-}  # position of the byte that has the codec, by magic
+}  # by magic: the position of the byte with the codec
 _LONGEST_HEADER: Final = ATTRIBUTES_AT + 2
 
 
 class NewSet(NamedTuple):
-    """A set that is to be appended. `rules` None: it is taken as it is, as a follower does.
+    """A set to append. `rules` None: it is appended unchanged, as by a follower.
 
-    `request_version`: of the Produce request, None for what the broker writes itself; `client`: whose it is. `dialect`:
-    of `records`. `is_ours`: nobody else needs those, which are in memory that can be written to. `guard`: what those of
-    a transaction have come with, None: it may be any transaction.
+    `request_version`: of the Produce request, None for the broker's own records; `client`: its sender. `dialect`: of
+    `records`. `is_ours`: `records` is writable memory that nobody else uses. `guard`: the verification of a
+    transaction's records, None: any transaction.
     """
 
     partition: ServedPartition
@@ -92,7 +92,7 @@ class NewSet(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Where a set is now: its offsets, -1 for a set of nothing. Times in ms, -1 where the records' own were kept.
+    """The result of an append: its offsets, -1 for an empty set. Times in ms, -1 if the records' own were kept.
 
     `leader`: the role in which it was appended, which knows when it is replicated.
     """
@@ -104,20 +104,20 @@ class Appended(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """An append that is acknowledged when the in-sync replicas have it, `least_in_sync` of them at least."""
+    """An append that is acknowledged when the in-sync replicas have it, at least `least_in_sync` of them."""
 
     partition: ServedPartition
     appended: Appended
     least_in_sync: int
 
     def code(self) -> ErrorCode | None:
-        """Return how it ended, None if it has not yet."""
+        """Return its result, None if it is pending."""
         end_offset = self.appended.last_offset + 1
         return self.partition.acknowledgement(self.appended.leader, end_offset, self.least_in_sync)
 
 
 class _WrittenSet(NamedTuple):
-    """What was to be written, where it is now, and how long it took to look it through."""
+    """The set to write, its final offsets, and how long its validation took."""
 
     prepared: RecordSet
     first_offset: int
@@ -126,7 +126,7 @@ class _WrittenSet(NamedTuple):
 
 
 class _Waiter(NamedTuple):
-    """An append that waits for a sync. Readers may read up to `end_offset` after it."""
+    """An append that waits for a sync. Afterwards readers may read up to `end_offset`."""
 
     partition: ServedPartition
     end_offset: int
@@ -147,11 +147,11 @@ class Appends:
         self._committer: asyncio.Task[None] | None = None
 
     async def append(self, new: NewSet) -> Appended:
-        """Append a set; return when this replica has it as durably as the topic's settings ask for.
+        """Append a set; return when this replica has it with the durability of the topic's settings.
 
         Other replicas may not have it yet: `replicated` waits for them. Raises AppendRefusedError, NotLeaderError,
-        LogDirectoryOfflineError, and UnknownTopicError where the topic was deleted meanwhile: then nothing of it is in
-        the log. Of sets that are taken as they are, also what `take` raises.
+        LogDirectoryOfflineError, and UnknownTopicError if the topic was deleted meanwhile: then nothing was appended.
+        For unchanged sets, also the errors of `take`.
         """
         await self._expect((new,))
         return await self._append(new)
@@ -168,9 +168,9 @@ class Appends:
         return found
 
     async def replicated(self, waits: Sequence[Acknowledgement], timeout_ms: int) -> list[ErrorCode]:
-        """Wait until the in-sync replicas have what was appended (`acks=all`); return how each partition ends.
+        """Wait until the in-sync replicas have the appended records (`acks=all`); return the result of each partition.
 
-        REQUEST_TIMED_OUT for those that take longer than `timeout_ms`; their records stay in the log.
+        REQUEST_TIMED_OUT after `timeout_ms`; the records stay in the log.
         """
         codes = [each.code() for each in waits]
         if None not in codes:
@@ -221,12 +221,13 @@ class Appends:
             return [error] * len(sets)
 
     async def _append_together(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
-        """Append sets, each to a partition of its own, in one work of a thread; RoomNeeded: that one was not."""
+        """Append sets, each to a different partition, in one piece of work of a thread; RoomNeeded: not appended."""
         outcomes: list[Appended | Exception] = []
         waiting: list[tuple[int, asyncio.Future[bool]]] = []
         held: list[asyncio.Lock] = []
         try:
-            # All who wait for a lock while they hold others take them in one order.
+            # Every task that waits for a lock while it holds others acquires them in the same order, so there is no
+            # deadlock.
             for partition in sorted((new.partition for new in sets), key=lambda each: (each.topic, each.index)):
                 await partition.lock.acquire()
                 held.append(partition.lock)
@@ -250,7 +251,7 @@ class Appends:
         return outcomes
 
     async def _stored_together(self, sets: Sequence[NewSet]) -> list[_WrittenSet | Exception]:
-        """Look small sets through and write them, the locks of their partitions held."""
+        """Validate and write small sets, with the locks of their partitions held."""
         runtime, partitions = self._runtime, [new.partition for new in sets]
         slowest = max(partitions, key=lambda each: each.is_slow)
         await runtime.logs_lock.acquire_shared()
@@ -261,11 +262,11 @@ class Appends:
         finally:
             runtime.logs_lock.release_shared()
         for partition in partitions:
-            partition.is_slow = slowest.is_slow  # nobody knows which of them took its time
+            partition.is_slow = slowest.is_slow  # it is unknown which of them was slow
         return found
 
     def _small_work(self, new: NewSet, now: Moment) -> Callable[[], _WrittenSet] | MagicbyteError:
-        """Return what stores a small set, or why nothing can."""
+        """Return the work that stores a small set, or the reason why it cannot be stored."""
         assert new.rules is not None, "sets that are taken as they are go alone"
         try:
             self._replicas.check_is_there(new.partition)
@@ -276,7 +277,7 @@ class Appends:
         return partial(_store, new.partition.log, look_through, now, new.guard)
 
     def _look_through(self, new: NewSet, rules: AppendRules, now: Moment) -> Callable[..., RecordSet]:
-        """Return what prepares a set for the end of its log."""
+        """Return the function that prepares a set for the end of its log."""
         partition = new.partition
         return partial(
             prepare,
@@ -291,7 +292,7 @@ class Appends:
         )
 
     async def _stored(self, new: NewSet, rules: AppendRules) -> _WrittenSet:
-        """Look a set through and write it; one that holds much more than it is long waits for memory to do so."""
+        """Validate and write a set; one that decompresses to much waits for memory."""
         partition, records, now = new.partition, new.records, Moment.of(self._runtime.clock)
         partition.led()
         look_through = self._look_through(new, rules, now)
@@ -313,7 +314,7 @@ class Appends:
         if first == NOTHING_STORED:
             return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader), None
         durable, partition, records = None, new.partition, new.records
-        if first == prepared.first_offset:  # else it was there before
+        if first == prepared.first_offset:  # otherwise it is a duplicate
             durable = self._written(partition, first, prepared.size, rules.format.magic)
         if new.request_version is not None:
             source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[records[MAGIC.start]]
@@ -322,10 +323,10 @@ class Appends:
         return Appended(first, last, prepared.log_append_time, leader), durable
 
     async def take(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> Appended:
-        """Append sets as a follower does: their bytes, offsets and leader epochs stay what they are.
+        """Append sets as a follower does: with unchanged bytes, offsets and leader epochs.
 
-        Nothing is asked of them but that they are whole and lie behind the log's end. Raises OffsetOutOfRangeError for
-        those that do not, CorruptRecordError, LogDirectoryOfflineError and UnknownTopicError.
+        They must be whole and lie after the log's end. Raises OffsetOutOfRangeError if they do not, CorruptRecordError,
+        LogDirectoryOfflineError and UnknownTopicError.
         """
         log = partition.log
         await self._follow_epoch(partition, records, dialect)
@@ -344,13 +345,13 @@ class Appends:
         return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP, leader)
 
     async def _follow_epoch(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> None:
-        """Lead in no earlier epoch than that of batches which are taken: readers that saw one go by no older word."""
+        """Raise the leader epoch to that of appended batches: consumers that saw it reject older epochs."""
         epoch = max((entry.partition_leader_epoch for _, entry in entries(records, dialect)), default=-1)
         if epoch > partition.leader_epoch:
             await self._replicas.raise_leader_epoch(partition, epoch)
 
     async def _write(self, partition: ServedPartition, write: Callable[[], T], *, is_quick: bool = True) -> T:
-        """Write what is prepared, in a thread, which waits for the disk where something is synced."""
+        """Write a prepared set, in a thread that waits for the disk if a sync is needed."""
         log, lock, threads = partition.log, self._runtime.logs_lock, self._runtime.writing
         await lock.acquire_shared()
         try:
@@ -361,7 +362,7 @@ class Appends:
             lock.release_shared()
 
     async def _check_durable(self, partition: ServedPartition, durable: asyncio.Future[bool] | None) -> None:
-        """Wait until what was written is as durable as it is to be. Raises LogDirectoryOfflineError."""
+        """Wait until the written set has its configured durability. Raises LogDirectoryOfflineError."""
         if durable is not None and not await durable:
             self._replicas.check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: cannot sync the appended batch")
@@ -382,7 +383,7 @@ class Appends:
         return done
 
     async def _commit(self) -> None:
-        """Sync, for all who wait by then, until nobody does."""
+        """Sync for all current waiters, repeatedly until there are none."""
         try:
             while len(self._commits):
                 await self._runtime.logs_lock.acquire_shared()  # no log is deleted while it is synced
@@ -407,7 +408,7 @@ class Appends:
             self._committer = None
 
     def _groups(self, sets: Sequence[NewSet]) -> list[list[int]]:
-        """Return which sets go to a thread together: small ones that need not wait, one of a partition in a group."""
+        """Return which sets share a piece of work: small ones that need not wait, each of a different partition."""
         seen: set[ServedPartition] = set()
         groups, group, size = list[list[int]](), list[int](), 0
         for at, new in enumerate(sets):
@@ -423,7 +424,7 @@ class Appends:
         return [group for group in (*groups, group) if len(group) > 1]
 
     def _is_small(self, new: NewSet) -> bool:
-        """Say whether a set is stored soon: without a wait for its partition, for a sync or for memory."""
+        """Return whether a set can be stored soon: without waiting for its partition, a sync or memory."""
         partition = new.partition
         return (
             new.rules is not None
@@ -437,7 +438,7 @@ class Appends:
         return self._runtime.offer.newest_format is not Format.V2 and _is_batch(new.records)
 
     async def _expect(self, sets: Iterable[NewSet]) -> None:
-        """Have loaded what is needed for sets; the kernels in the background, as no request waits for them."""
+        """Load what is needed for sets; the kernels in the background, as no request waits for them."""
         for new in sets:
             if new.rules is None:
                 continue
@@ -450,7 +451,7 @@ class Appends:
 
 
 def _is_quick(records: memoryview) -> bool:
-    """Say whether a set is mostly stored so quickly that going on with something else meanwhile would take longer."""
+    """Return whether a set is usually stored faster than the loop could switch to other work."""
     size = len(records)
     if size <= QUICK_SLOW_CODEC_BYTES:
         return True
@@ -464,7 +465,7 @@ def _is_compressed(records: memoryview) -> bool:
 
 
 def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment, guard: Guard | None) -> _WrittenSet:
-    """Look a set through, and write it if there is anything in it."""
+    """Validate a set, and write it unless it is empty."""
     started = now_ns()
     prepared = look_through()
     spent = now_ns() - started
@@ -474,7 +475,7 @@ def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment
 
 
 def _store_each(works: Iterable[Callable[[], _WrittenSet] | MagicbyteError]) -> list[_WrittenSet | Exception]:
-    """Store sets; return what became of each: whatever it is, the others are stored, and readers can have them."""
+    """Store sets; return the result of each. Whatever happens, the others are stored and made readable."""
     found: list[_WrittenSet | Exception] = []
     for work in works:
         try:
@@ -485,7 +486,7 @@ def _store_each(works: Iterable[Callable[[], _WrittenSet] | MagicbyteError]) -> 
 
 
 def _is_plain_batch(records: memoryview) -> bool:
-    """Say whether a set is an uncompressed batch, which needs no numpy where it is stored as one."""
+    """Return whether a set is an uncompressed batch, which needs no NumPy if it is stored unchanged."""
     return _is_batch(records) and not records[_ATTRIBUTES[2]] & CODEC_MASK
 
 

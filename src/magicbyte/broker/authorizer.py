@@ -1,6 +1,6 @@
-"""Who may do what: the cluster's ACLs as this broker knows them, changes of them, and the audit log.
+"""The authorizer: the cluster's ACLs as this broker knows them, changes to them, and the audit log.
 
-A node that cannot be read denies everybody but super users what it is about, and an error says so.
+An unreadable node denies its resource to everybody but super users, and an error is logged.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _DAMAGED: Final = frozenset({acls.DENY_ALL})
 
 
 class Authorizer:
-    """Decides by the ACLs in the tree. `start` it before anything is served."""
+    """Decide by the ACLs in the tree. `start` it before any request is served."""
 
     acls: Acls
 
     def __init__(self, runtime: Runtime, metadata: MetadataStore, membership: Membership | None) -> None:
-        """`metadata` is the tree for threads; the session of a `membership` is renewed, so that has its own."""
+        """`metadata` is the tree for threads; a `membership` has its own store, as its session is renewed."""
         self._runtime, self._membership = runtime, membership
         self._super_users = runtime.config.super_users
         self._alone = LoopStore(metadata, runtime.writing.run)
         self._is_reading = self._is_stale = False
-        self._own = dict[ResourcePattern, Entries]()  # what was changed here since the last reading began
+        self._own = dict[ResourcePattern, Entries]()  # changes made here since the last reading began
 
     @property
     def _store(self) -> LoopStore:
@@ -67,19 +67,19 @@ class Authorizer:
     # ---- decisions
 
     def allows(self, connection: ClientConnection, operation: AclOperation, kind: ResourceType, name: str) -> bool:
-        """Return whether a connection may do something to what has this name; the audit log says so."""
+        """Return whether a connection may perform an operation on a resource, and log it for the audit."""
         is_allowed = self.acls.allows(connection.principal, connection.host, operation, kind, name)
         self._note(connection, operation, kind, name, is_allowed=is_allowed)
         return is_allowed
 
     def allows_any(self, connection: ClientConnection, operation: AclOperation, kind: ResourceType) -> bool:
-        """Return whether a connection may do something to any name of a type; the audit log says so."""
+        """Return whether a connection may perform an operation on any resource of a type, and log it for the audit."""
         is_allowed = self.acls.allows_any(connection.principal, connection.host, operation, kind)
         self._note(connection, operation, kind, "(any)", is_allowed=is_allowed)
         return is_allowed
 
     def operations(self, connection: ClientConnection, kind: ResourceType, name: str) -> int:
-        """Return all that a connection may do to what has this name, as bits."""
+        """Return all operations that a connection may perform on a resource, as bits."""
         may = (
             each
             for each in acls.OPERATIONS[kind]
@@ -104,13 +104,13 @@ class Authorizer:
             said = " ".join(f"{key}={value!r}" for key, value in facts.items())
             audit.log(level, "%s: %s", "allowed" if is_allowed else "denied", said, extra={"fields": facts})
 
-    # ---- what the tree says
+    # ---- the tree
 
     def _changed(self, _event: NodeEvent, _path: str) -> None:
         self.look_again()
 
     def look_again(self) -> None:
-        """Read the ACLs again soon: they have changed, or may have while there was no session."""
+        """Read the ACLs again soon: they have changed, or may have changed without a session."""
         self._is_stale = True
         if not self._is_reading:
             self._is_reading = True
@@ -145,7 +145,7 @@ class Authorizer:
             for resource, node in zip(resources, nodes, strict=True)
             if node is not None
         }
-        self.acls = self._acls(found | self._own)  # what was read may be from before a change that is answered
+        self.acls = self._acls(found | self._own)  # the reading may have begun before a change that was acknowledged
 
     def _acls(self, found: dict[ResourcePattern, Entries]) -> Acls:
         return Acls(found, self._super_users, or_else=self._runtime.config.allow_everyone_if_no_acl_found)
@@ -153,7 +153,7 @@ class Authorizer:
     async def change(
         self, resource: ResourcePattern, *, add: Entries = frozenset(), remove: Entries = frozenset()
     ) -> None:
-        """Change what the tree says of a resource, tell all brokers, and go by it. Raises MetadataError."""
+        """Change the ACLs of a resource in the tree, notify all brokers, and apply them. Raises MetadataError."""
         async with self._runtime.directory:
             for _ in range(_ATTEMPTS):
                 try:
@@ -197,7 +197,7 @@ class Authorizer:
         ]
 
 
-_MOST_NOTES: Final = 100  # that are looked at when one is written
+_MOST_NOTES: Final = 100  # notifications checked when one is written
 _PLACES: Final = [(pattern, kind) for pattern in Pattern for kind in ResourceType]
 _TYPE_PATHS: Final = [ResourcePattern(kind, "", pattern).path.rstrip("/") for pattern, kind in _PLACES]
 

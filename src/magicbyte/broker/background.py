@@ -1,4 +1,4 @@
-"""What a broker does by the clock: checkpoints, syncs that are due, compaction, retention."""
+"""Periodic work of a broker: checkpoints, due syncs, compaction, retention."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-STEP_BYTES: Final = 1 << 20  # that a step of maintenance reads and writes, while appends wait
+STEP_BYTES: Final = 1 << 20  # read and written by a step of maintenance, during which appends wait
 _FLUSH_CHECK_MS: Final = 200
 _LONGEST_SLEEP_MS: Final = 15_000  # settings may have changed
-_SHORTEST_SLEEP_MS: Final = 1000  # where nothing was due
+_SHORTEST_SLEEP_MS: Final = 1000  # if nothing was due
 
 
 class Background:
-    """The tasks of a broker that runs."""
+    """The background tasks of a running broker."""
 
     def __init__(self, runtime: Runtime, logs: LogDirectory, topics: Topics) -> None:
         self._runtime, self._logs, self._topics = runtime, logs, topics
-        self._maintenance: Maintenance | None = None  # made when there is something to do
+        self._maintenance: Maintenance | None = None  # created at the first need
         self._written: dict[str, dict[TopicPartition, int]] = {}
 
     def start(self) -> None:
-        """Begin. The tasks end with the broker's."""
+        """Start the tasks. They end with the broker's."""
         runtime, config, logs = self._runtime, self._runtime.config, self._logs
         for interval_ms, offset_of, write in (
             (config.log_flush_offset_checkpoint_interval_ms, _recovery_point, logs.checkpoint_recovery_points),
@@ -54,12 +54,12 @@ class Background:
         runtime.spawn(self._maintain())
 
     def close(self) -> None:
-        """Abandon a compaction that is under way; the log stays as it was."""
+        """Abandon the current compaction; the log stays unchanged."""
         if self._maintenance is not None:
             self._maintenance.close()
 
     def config_changed(self) -> None:
-        """Go by what the settings say now."""
+        """Apply changed settings."""
         config, maintenance = self._runtime.config, self._maintenance
         if maintenance is None:
             return
@@ -69,7 +69,7 @@ class Background:
 
     @contextlib.contextmanager
     def without(self, keys: Sequence[TopicPartition]) -> Iterator[None]:
-        """Leave logs alone that are deleted inside the block. Those that come by their names later are others."""
+        """Exclude logs that are deleted inside the block from maintenance. Later logs of their names are new ones."""
         maintenance = self._maintenance
         if maintenance is None:
             yield
@@ -97,7 +97,7 @@ class Background:
         return self._maintenance
 
     def uncleanable_bytes(self) -> dict[TopicPartition, int]:
-        """Return the bytes that compaction leaves as they are because of damage, by partition."""
+        """Return the bytes that compaction leaves unchanged because of damage, by partition."""
         return {} if self._maintenance is None else self._maintenance.uncleanable_bytes()
 
     def _step(self, now: Moment) -> int:
@@ -110,14 +110,14 @@ class Background:
 
     def _compaction_of(self, key: TopicPartition) -> CompactionConfig:
         topic = self._topics.get(key.topic)
-        if topic is None:  # the log is left of a topic that the cluster does not have any more
+        if topic is None:  # a left-over log of a topic that the cluster no longer has
             return topic_config.resolve({}, self._runtime.config).compaction
         return topic.config.compaction
 
     async def _checkpoint(
         self, interval_ms: int, offset_of: Callable[[PartitionLog], int], write: Callable[[], None]
     ) -> None:
-        """Write one of the directory's checkpoints, when there is something new in it."""
+        """Write one of the directory's checkpoints periodically, if it has changed."""
         known: dict[TopicPartition, int] = {}
         while True:
             await asyncio.sleep(max(interval_ms, 1) / 1000)
@@ -146,7 +146,7 @@ class Background:
                     self._runtime.logs_lock.release_shared()
 
     async def _maintain(self) -> None:
-        """Compact and delete step by step; appends wait for a step."""
+        """Compact and delete step by step; appends wait during a step."""
         runtime = self._runtime
         delay_ms = runtime.config.log_initial_task_delay_ms
         while True:
@@ -157,21 +157,21 @@ class Background:
                 now = Moment.of(runtime.clock)
                 try:
                     delay_ms = await runtime.writing.run(self._step, now)
-                except LogDirectoryOfflineError:  # its line is written already
+                except LogDirectoryOfflineError:  # it has been logged
                     return
                 except OutOfDescriptorsError as error:
                     log.warning("compaction and retention wait: %s", error)
                     delay_ms = _LONGEST_SLEEP_MS
 
     async def _tolerant(self, work: Callable[[], None]) -> bool:
-        """Do work in a thread; say whether it was done.
+        """Run work in a thread; return whether it was done.
 
-        A failing disk takes the directory offline, and the requests say so from then on. What lacks descriptors is done
-        the next time.
+        A failing disk takes the directory offline, which requests then report. Work that lacks descriptors is retried
+        later.
         """
         try:
             await self._runtime.writing.run(work)
-        except LogDirectoryOfflineError:  # its line is written already
+        except LogDirectoryOfflineError:  # it has been logged
             return False
         except OutOfDescriptorsError as error:
             log.warning("postponed: %s", error)
@@ -180,7 +180,7 @@ class Background:
 
 
 def _uncleanable(damage: Damage) -> None:
-    """Say what is not cleaned any more, and what to do."""
+    """Log what is no longer compacted, and what to do."""
     if damage.base_offset is None:
         what, remedy = "the partition is not cleaned until the next start", "`magicbyte rebuild-index`"
     else:
@@ -197,7 +197,7 @@ def _sync(each: PartitionLog, flush: Flush) -> None:
 
 
 def _rate(config: BrokerConfig) -> float | None:
-    """Return the bytes per second that maintenance may move; None: as many as can be."""
+    """Return the byte rate of maintenance; None: unlimited."""
     found = config.log_cleaner_io_max_bytes_per_second
     return found if found < float(FOREVER) else None
 

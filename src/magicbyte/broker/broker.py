@@ -1,6 +1,6 @@
-"""A broker: what it owns, and how it starts and stops. What it does is in the handlers.
+"""A broker: its parts, start and stop. Requests are handled by the other modules.
 
-One event loop; threads for what would hold that up: disks that are slow, sets that are large.
+One event loop; threads for work that would block it: slow disks, large sets.
 """
 
 from __future__ import annotations
@@ -72,26 +72,26 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _MOST_OPEN_FILES: Final = 1 << 16
-GRACE_MS: Final = 5000  # for requests in work when the broker stops
+GRACE_MS: Final = 5000  # for requests in progress when the broker stops
 
 
 class Broker:
     """One broker. `start` it, and `stop` it on the same event loop.
 
     It is a cluster by itself, and leads all partitions, unless it has the tree of a cluster: `session` opens that, or
-    `zookeeper.connect` says where it is. Then it has a `membership`, and `cache` is what the controller told it.
+    `zookeeper.connect` names it. Then it has a `membership`, and `cache` holds the controller's updates.
 
-    It makes all other objects of `broker/` and gives each what it uses; none is given the broker (docs/decisions/0015).
-    `runtime` is there from the beginning, `parts` once the logs are open. `ports` are the ports that it listens on, by
-    listener.
+    It creates all other objects of `broker/` and gives each the parts that it uses; none is given the broker
+    (docs/decisions/0015). `runtime` exists from the beginning, `parts` once the logs are open. `ports` are the
+    listening ports, by listener.
 
-    `clock`, `files`, `threads`, `network` and `random` are this machine's unless given. `around` is for tests: it is
-    given the handler of a connection, and returns the one that gets its requests. `repairs`: logs that cannot be opened
-    as they are lose what is damaged in them, which goes to the quarantine; else their partitions are offline.
+    `clock`, `files`, `threads`, `network` and `random` are by default this machine's. `around` is for tests: it is
+    called with the handler of a connection, and returns its replacement. `repairs`: logs that cannot be opened
+    otherwise lose their damaged parts, which go to the quarantine; without it their partitions are offline.
     """
 
     controller: ControllerService | None = None
-    """What stands for election as the controller; None: the broker is a cluster by itself."""
+    """Stands for election as the controller; None: the broker is a cluster by itself."""
     cluster_id: str
     metadata: MetadataStore
     logs: LogDirectory
@@ -100,12 +100,12 @@ class Broker:
     producer_ids: cluster.ProducerIds
     appends: Appends
     parts: BrokerParts
-    """All of these, as handlers are given them (`wiring.py`)."""
+    """All parts, as handlers get them (`wiring.py`)."""
     http_port: int
     links: Links | None = None
-    """Connections to the other brokers of a cluster, where it is in one."""
+    """Connections to the other brokers of a cluster; None without one."""
     authorizer: Authorizer | None = None
-    """What knows the ACLs; None: everybody may do everything."""
+    """Decides by ACLs; None: everything is allowed."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Broker:
         self._session = session or _zookeeper(config)
         self.membership: Membership | None = None
         self.cache: MetadataCache | None = None
-        self._opened = contextlib.AsyncExitStack()  # what is to be closed at the end, the last first
+        self._opened = contextlib.AsyncExitStack()  # closed at the end, in reverse order
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
         self._pages: Pages | None = None
@@ -143,12 +143,12 @@ class Broker:
     # ---- starting and stopping
 
     async def start(self) -> None:
-        """Open the log directory, mended if need be, and listen.
+        """Open the log directory, with recovery if needed, and listen.
 
-        Raises LogDirectoryError when another process has the directory, InvalidConfigError, NetworkError for an
-        address that cannot be listened on; then nothing is left open.
+        Raises LogDirectoryError if another process has the directory, InvalidConfigError, NetworkError for an
+        unavailable address; then nothing is left open.
         """
-        loading = asyncio.create_task(self.reading.run(load_handlers))  # while the disk is waited for
+        loading = asyncio.create_task(self.reading.run(load_handlers))  # while the disk is awaited
         await asyncio.sleep(0)
         try:
             if self._session is not None:
@@ -172,7 +172,7 @@ class Broker:
         self.coordinators.start()
 
     async def _join_session(self, session: OpenSession) -> None:
-        """Begin a session of the cluster's tree; what this broker leads and follows is the controller's affair."""
+        """Begin a session of the cluster's tree; the controller decides what this broker leads and follows."""
         from magicbyte.broker.links import Links
         from magicbyte.broker.membership import Membership
         from magicbyte.broker.metadata_cache import MetadataCache
@@ -225,10 +225,10 @@ class Broker:
             log.error("partition %s is offline, the others are served: %s", key, partition.why)
         for key, each in self.logs.logs.items():
             if self.membership is None:
-                each.high_watermark = each.log_end_offset  # the only replica has it: nothing is lost by showing it
+                each.high_watermark = each.log_end_offset  # this is the only replica, so all its records are committed
             for cut in each.loaded.cuts:
                 log.warning("%s: recovery %s", key, cut)
-        if self.membership is None:  # the formats of a cluster are what its settings say
+        if self.membership is None:  # the formats of a cluster follow from its settings
             adoption.adopt(self.config, self.metadata, self.logs)
         brokers = None if self.cache is None else self.cache.broker_ids
         self.topics = Topics(
@@ -241,7 +241,8 @@ class Broker:
             racks=lambda: None if self.cache is None else self.cache.racks(),
             draw=lambda most: self.random.randrange(most),
         )
-        if self.membership is not None:  # of others the controller tells; these have logs, which go by their settings
+        # the controller tells of other topics; those with logs here need their settings
+        if self.membership is not None:
             self.topics.refresh({key.topic for key in self.logs.logs})
         if self.topics.adopted:
             names = ", ".join(self.topics.adopted[:20])
@@ -251,7 +252,7 @@ class Broker:
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
 
     def _make_services(self, background: Background) -> None:
-        """Make what works on the opened logs, each given what it uses."""
+        """Create the services on the opened logs, each with the parts that it uses."""
         runtime, topics, config, membership = self.runtime, self.topics, self.config, self.membership
         self.fetch_sessions = Sessions(lambda: self.random.randint(1, (1 << 31) - 1))
         self.leader_throttle = ReplicationThrottle(
@@ -306,7 +307,7 @@ class Broker:
         )
 
     def _open_metadata(self, path: str) -> MetadataStore:
-        """Return the cluster's tree; without one, that of this broker alone, which is in its log directory."""
+        """Return the cluster's tree, or without a cluster the broker's own, which is in its log directory."""
         if self.membership is not None:
             return self.membership.current
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -318,7 +319,7 @@ class Broker:
         return store
 
     def _last_producer_id(self) -> int:
-        """Return the largest id of a producer that a log knows; -1 without any."""
+        """Return the largest producer id in the logs; -1 if there is none."""
         known = (each.producer_id for log in self.logs.logs.values() for each in log.producers.snapshot().producers)
         return max(known, default=-1)
 
@@ -334,7 +335,7 @@ class Broker:
             entrance_of=await self._entrances(),
             arrived=self.runtime.quotas.arrived,
         )
-        if self.membership is not None:  # until the controller knows of this broker, clients do better with the others
+        if self.membership is not None:  # until the controller knows this broker, clients should use the others
             await self.membership.wait_for_earlier_session()
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
@@ -342,9 +343,9 @@ class Broker:
             self.replicas.start()
             self.controller = self.membership.candidate()
             await self.membership.join(self._registration)
-            await reread_all(self.runtime, self.metadata)  # with what was changed before changes were looked at
+            await reread_all(self.runtime, self.metadata)  # including changes before the watch was set
         else:
-            store = LoopStore(self.metadata)  # without a thread: nothing is served yet that would be held up
+            store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
             await cluster.register(store, self.node_id, self._registration())
             await elect(store, self.node_id, self.clock)
         if (address := config.http) is not None:
@@ -368,7 +369,7 @@ class Broker:
             self.http_port = await self._pages.listen(*address)
 
     def _registration(self) -> bytes:
-        """Return the data of the node by which this broker is a member of the cluster."""
+        """Return the data of this broker's registration."""
         config = self.config
         endpoints = [
             BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
@@ -382,18 +383,18 @@ class Broker:
         return self.handler_of(ClientConnection(host, peer, listener))
 
     def handler_of(self, connection: ClientConnection) -> Handler:
-        """Return who handles the requests of a connection."""
+        """Return the handler of a connection's requests."""
         self._clients.add(connection)
         handler = Dispatcher(self._router, connection)
         return handler if self._around is None else self._around(self, handler)
 
     async def stop(self) -> None:
-        """Answer what is in work, close all logs and leave the mark of it: the next start looks at nothing.
+        """Answer requests in progress, and close all logs cleanly, so that the next start needs no recovery.
 
-        In a cluster other brokers take over first what this one leads.
+        In a cluster, other brokers first take over the partitions that this one leads.
         """
         if self.membership is not None and self.cache is not None and self._server is not None:
-            await self.replicas.close()  # a follower that fetched on would be taken into sync again
+            await self.replicas.close()  # a follower that kept fetching would be added to the ISR again
             await self.membership.leave(self.cache)
         self.runtime.stop()
         if self._server is not None:
@@ -415,9 +416,9 @@ class Broker:
             self.runtime.close_threads()
 
     async def abort(self) -> None:
-        """Stop as a crash would: nothing is handed over or answered, and no log has the mark of a clean end.
+        """Stop as a crash would: without hand-over, responses, or clean shutdown marker.
 
-        Its session of the metadata tree, if it has one, is left to expire.
+        Its session of the metadata tree, if any, is left to expire.
         """
         self.runtime.stop()
         closing = self._opened.pop_all()
@@ -436,10 +437,10 @@ class Broker:
         del closing
         if self.membership is not None:
             self.membership.abandon()
-        self.runtime.close_threads()  # before the logs: a file that a thread writes to stays open
+        self.runtime.close_threads()  # before the logs: a file used by a thread stays open
         self.logs.release()
 
-    # ---- what handlers ask for
+    # ---- parts used by handlers
 
     @property
     def groups(self) -> Groups:
@@ -452,15 +453,15 @@ class Broker:
         return self.coordinators.transactions
 
     def _uncleanable_bytes(self) -> dict[TopicPartition, int]:
-        """Return the bytes that compaction leaves as they are because of damage, by partition."""
+        """Return the bytes that compaction leaves unchanged because of damage, by partition."""
         return {} if self._background is None else self._background.uncleanable_bytes()
 
     def _connected_clients(self) -> list[tuple[str, str, str]]:
-        """Return of each open connection its listener's name, and name and version of the client's software."""
+        """Return listener, software name and version of each open connection's client."""
         return [(each.listener.name, each.software_name, each.software_version) for each in self._clients]
 
     async def _entrances(self) -> Callable[[Listener], Entrance | None]:
-        """Return what connections pass before they are served: nothing, where no listener is secured."""
+        """Return the authentication of each listener's connections; none is needed if no listener is secured."""
         if all(each.security_protocol == "PLAINTEXT" for each in self.config.listeners):
             return lambda _listener: None
         from magicbyte.broker.entrance import EntranceServices, entrances
@@ -470,11 +471,11 @@ class Broker:
         return lambda listener: made.get(listener.name)
 
     def address_of(self, listener: Listener) -> tuple[str, int]:
-        """Return host and port that clients of a listener are told."""
+        """Return the advertised host and port of a listener."""
         return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
 
     def config_changed(self) -> None:
-        """Let everything go by what the settings say now."""
+        """Apply changed settings everywhere."""
         warn_beyond(self.config, "the broker", self.config.log_message_format_version)
         self.runtime.slow_ns = _slow_ns(self.config)
         self.topics.config_changed()
@@ -487,10 +488,7 @@ class Broker:
             self.controller.settings_changed()
 
     async def settings_changed(self, kind: str, name: str) -> None:
-        """Put settings in force that were changed in the tree, of topics, brokers, users, clients or addresses.
-
-        Raises MetadataError, InvalidConfigError.
-        """
+        """Apply settings that were changed in the tree, of topics, brokers, users, clients or addresses."""
         if kind == "topics" and self.topics.get(name) is not None:
             async with self.runtime.directory:
                 await self.writing.run(self.topics.refresh, [name])
@@ -504,7 +502,7 @@ class Broker:
 
 
 def _zookeeper(config: BrokerConfig) -> OpenSession | None:
-    """Return what opens a session of the ZooKeeper that the settings name."""
+    """Return the function that opens a session of the configured ZooKeeper."""
     if config.zookeeper_connect is None:
         return None
     require("cluster", "zookeeper.connect")
@@ -514,7 +512,7 @@ def _zookeeper(config: BrokerConfig) -> OpenSession | None:
 
 
 def _slow_ns(config: BrokerConfig) -> float:
-    """Return the time from which on a request is logged."""
+    """Return the time from which on a request is logged as slow."""
     return config.slow_request_ms * 1e6 if config.slow_request_ms >= 0 else math.inf
 
 
@@ -530,7 +528,7 @@ def _limits(config: BrokerConfig) -> PeerLimits:
 
 
 def _dialect_of(files: WritableFileSystem, directory: str, key: TopicPartition) -> Dialect:
-    """Return the dialect that the folder of a partition names."""
+    """Return the dialect stored in a partition's folder."""
     try:
         path = f"{directory}/{key}/{checkpoints.MESSAGE_DIALECT}"
         return parse_file(files, path, checkpoints.parse_message_dialect)
@@ -539,9 +537,9 @@ def _dialect_of(files: WritableFileSystem, directory: str, key: TopicPartition) 
 
 
 def _known_cluster_id(files: WritableFileSystem, path: str) -> str | None:
-    """Return the cluster that a log directory says it is of."""
+    """Return the cluster id stored in a log directory."""
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
         return parse_file(files, file, checkpoints.parse_meta_properties).cluster_id
-    except (OSError, CorruptRecordError, LogDirectoryError):  # the log directory says so, and makes it anew
+    except (OSError, CorruptRecordError, LogDirectoryError):  # the log directory reports it, and writes it anew
         return None

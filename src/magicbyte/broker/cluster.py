@@ -1,4 +1,7 @@
-"""The cluster in the metadata tree: its id, this broker as a member, producer ids. `election.py`: its controller."""
+"""Basics of the cluster in the metadata tree: its id, this broker's registration, producer ids.
+
+See also `election.py`.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ _PATIENCE_MS: Final = 30_000
 
 
 def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
-    """Return the cluster's id; make it, and the nodes that a broker expects, in a tree that has them not.
+    """Return the cluster's id; in a new tree, create it, and the nodes that a broker expects.
 
-    `known_id` is what the log directory says. Raises LogDirectoryError when the tree is another cluster's.
+    `known_id` is that of the log directory. Raises LogDirectoryError if the tree belongs to another cluster.
     """
     while True:
-        with contextlib.suppress(NodeExistsError):  # another broker made a node in between: look again
+        with contextlib.suppress(NodeExistsError):  # another broker created a node in between: retry
             return _found_cluster(metadata, known_id, new_id)
 
 
@@ -40,11 +43,11 @@ def _found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callab
     changes = list(_missing(metadata, wanted))
     if changes:
         metadata.transaction(changes)
-    return _id_of(metadata.get(layout.CLUSTER_ID), known_id)  # another broker may have made it since the look
+    return _id_of(metadata.get(layout.CLUSTER_ID), known_id)  # another broker may have created it meanwhile
 
 
 def _id_of(node: Node, known_id: str | None) -> str:
-    """Return the cluster's id that the tree has. Raises LogDirectoryError where the log directory has another one."""
+    """Return the cluster's id in the tree. Raises LogDirectoryError if the log directory has another one."""
     cluster_id = layout.load_cluster_id(node.data)
     if known_id not in (None, cluster_id):
         raise LogDirectoryError(
@@ -55,7 +58,7 @@ def _id_of(node: Node, known_id: str | None) -> str:
 
 
 def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[NodeChange]:
-    """Yield what makes the nodes that are not there, each after those above it."""
+    """Yield the creations of missing nodes, parents first."""
     made: set[str] = set()
     for path, data in wanted.items():
         parts = path.split("/")[1:]
@@ -67,7 +70,7 @@ def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[Node
 
 
 async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: int = _PATIENCE_MS) -> int:
-    """Put this broker into the tree as a member of the cluster; return its epoch.
+    """Register this broker in the tree; return its epoch.
 
     Waits for the end of an earlier session and raises as `wait_for_earlier_session` does.
     """
@@ -76,15 +79,15 @@ async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: i
         node = await wait_for_earlier_session(store, broker_id, patience_ms)
         if node is not None:
             return node.czxid
-        with contextlib.suppress(NodeExistsError, UnknownOutcomeError):  # the next look shows whose it is
+        with contextlib.suppress(NodeExistsError, UnknownOutcomeError):  # the next look shows the owner
             await store.create(path, data, ephemeral=True)
 
 
 async def wait_for_earlier_session(store: LoopStore, broker_id: int, patience_ms: int = _PATIENCE_MS) -> Node | None:
-    """Wait until no other session has this broker registered; return the node if this one has.
+    """Wait until no other session has this broker registered; return the node if this session has.
 
-    The other session is that of this broker before a crash, for instance. Raises NodeExistsError if it has not expired
-    after `patience_ms`: another broker runs with this number.
+    The other session may be that of this broker before a crash. Raises NodeExistsError if it has not expired after
+    `patience_ms`: another broker runs with this id.
     """
     path = layout.broker_path(broker_id)
     try:
@@ -108,7 +111,7 @@ def _set(changed: asyncio.Event, _event: NodeEvent, _path: str) -> None:
 
 
 def tell_of_config_change(metadata: MetadataStore, kind: str, name: str, now_ms: int) -> list[NodeChange]:
-    """Return what tells other brokers whose settings have changed, and takes away what told of changes long ago."""
+    """Return the changes that notify other brokers of changed settings, and delete old notifications."""
     parent = layout.CONFIG_CHANGE.rpartition("/")[0]
     told = [f"{parent}/{each}" for each in metadata.children(parent)]
     old = [path for path in told if metadata.get(path).ctime_ms < now_ms - _CHANGES_KEPT_MS]
@@ -117,10 +120,10 @@ def tell_of_config_change(metadata: MetadataStore, kind: str, name: str, now_ms:
 
 
 class ProducerIds:
-    """Gives each producer id once, over restarts, too.
+    """Allocate unique producer ids, across restarts.
 
-    Blocks of them are noted in the tree before any is given; what is left of one is lost with the process.
-    `last_in_logs`: the largest id in logs, asked for where the tree knows of none: it is another broker's, or was lost.
+    Blocks are reserved in the tree before any id is used; the rest of a block is lost with the process. `last_in_logs`
+    returns the largest id in the logs, used if the tree has none: it is another broker's, or was lost.
     """
 
     def __init__(self, metadata: MetadataStore, broker_id: int, last_in_logs: Callable[[], int] = lambda: -1) -> None:
@@ -128,7 +131,7 @@ class ProducerIds:
         self._next = self._end = 0
 
     def next(self) -> int:
-        """Return an id that nobody has."""
+        """Return a unique id."""
         if self.is_used_up:
             self.take_block()
         self._next += 1
@@ -140,14 +143,14 @@ class ProducerIds:
         return self._next == self._end
 
     def take_block(self) -> None:
-        """Have some more ids; what is left of those that there were is lost."""
+        """Reserve a new block; the rest of the old one is lost."""
         self._next = self.block_for(self._broker_id)
         self._end = self._next + layout.PRODUCER_ID_BLOCK
 
     def block_for(self, broker_id: int) -> int:
-        """Note in the tree that a broker has the next `layout.PRODUCER_ID_BLOCK` ids; return the first of them."""
+        """Reserve the next `layout.PRODUCER_ID_BLOCK` ids for a broker in the tree; return the first."""
         while True:
-            with contextlib.suppress(BadVersionError, NodeExistsError):  # another broker took a block in between
+            with contextlib.suppress(BadVersionError, NodeExistsError):  # another broker reserved a block in between
                 return self._block_for(broker_id)
 
     def _block_for(self, broker_id: int) -> int:

@@ -1,8 +1,7 @@
-"""The replicas of a broker in a cluster: the controller says which it leads and which it follows.
+"""The replicas of a broker in a cluster: the controller decides which it leads and which it follows.
 
-What a leader has to know of its followers, and which changes of the in-sync replicas follow, is decided in
-`replication/leader.py`; here the roles are taken, the state nodes are written, and partitions begin and cease to be
-fetched. Source: Kafka's ReplicaManager and Partition.
+`replication/leader.py` decides about followers and ISR changes; here roles are changed, state nodes are written, and
+fetching is started and stopped. Source: Kafka's ReplicaManager and Partition.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _SELECTOR: Final = "RackAwareReplicaSelector"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the controller says of one partition (LeaderAndIsr). `version` is that of its state node."""
+    """The controller's order for one partition (LeaderAndIsr). `version` is that of its state node."""
 
     key: TopicPartition
     state: PartitionState
@@ -64,10 +63,10 @@ class Order:
 
 
 class ClusterReplicas(Replicas):
-    """The replicas of a broker in a cluster. Requests of the controller are carried out one at a time (`turn`).
+    """The replicas of a broker in a cluster. Requests of the controller are executed one at a time (`turn`).
 
-    `cache` is what the broker knows of the cluster. `controller_epoch` is the latest that was seen: requests of an
-    earlier controller are refused.
+    `cache` has the broker's metadata of the cluster. `controller_epoch` is the latest one seen: requests of an earlier
+    controller are refused.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class ClusterReplicas(Replicas):
         background: Background,
         coordinator_of: Callable[[str], Coordinating[Any, Any, Any] | None],
     ) -> None:
-        """`coordinator_of` returns what coordinates by the partitions of a topic, None for most topics."""
+        """`coordinator_of` returns the coordinator whose topic this is, None for most topics."""
         super().__init__(runtime, topics)
         self._logs, self._cache, self._membership, self._background = logs, cache, membership, background
         self._coordinator_of = coordinator_of
@@ -99,13 +98,13 @@ class ClusterReplicas(Replicas):
         self._tells_log_start = version >= _FIRST_WITH_LOG_START
 
     def start(self) -> None:
-        """Look after the in-sync replicas from now on. The tasks end with the broker's."""
+        """Start to check the in-sync replicas. The tasks end with the broker's."""
         self._runtime.spawn(self._shrink())
         self._runtime.spawn(self._notify())
         self._runtime.spawn(self._try_postponed())
 
     async def close(self) -> None:
-        """Follow nothing any more, whatever the controller says still."""
+        """Stop following, whatever the controller orders later."""
         self._is_closed = True
         for key in list(self._fetchers.partitions):
             self._fetchers.forget(key)
@@ -115,7 +114,7 @@ class ClusterReplicas(Replicas):
     def _store(self) -> LoopStore:
         return self._membership.store
 
-    # ---- looking
+    # ---- look-ups
 
     async def opened(self, topic: str, index: int) -> ServedPartition:
         """Return a partition of which this broker has a replica.
@@ -125,7 +124,7 @@ class ClusterReplicas(Replicas):
         return self.partition(topic, index)
 
     def partition(self, topic: str, index: int) -> ServedPartition:
-        """Do as `opened`."""
+        """Return a partition, as `opened` does."""
         found = self.partitions.get((topic, index))
         if found is not None:
             return found
@@ -136,18 +135,18 @@ class ClusterReplicas(Replicas):
         raise NotLeaderError(f"this broker has no replica of {topic}-{index}")
 
     async def raise_leader_epoch(self, partition: ServedPartition, _epoch: int) -> None:
-        """Leave the epoch as it is: it is the controller's."""
+        """Do nothing: the controller sets the epoch."""
 
     # ---- LeaderAndIsr
 
     async def take_orders(
         self, orders: Sequence[Order], addresses: Mapping[int, tuple[str, int]]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Lead and follow as the controller says; return the error of each partition.
+        """Lead and follow as ordered; return the error of each partition.
 
-        `addresses`: where the live leaders among others are reached. Partitions that are followed begin to be fetched.
-        What there are too few file descriptors for is tried again by itself. Its error is none of the disk, for which
-        a controller would count the replica as dead until this broker is started again.
+        `addresses`: of the live leaders among other brokers. Followed partitions are fetched from now on. Orders that
+        fail for a lack of file descriptors are retried here. Their error is not one of the disk, for which a controller
+        would count the replica as dead until this broker restarts.
         """
         codes: dict[TopicPartition, ErrorCode] = {}
         led, followed = list[tuple[ServedPartition, Order]](), list[tuple[ServedPartition, Order]]()
@@ -177,7 +176,7 @@ class ClusterReplicas(Replicas):
         return codes
 
     def _refusal(self, order: Order, addresses: Mapping[int, tuple[str, int]], error: MagicbyteError) -> ErrorCode:
-        """Return the error of an order that was not carried out; postpone it if that may succeed soon."""
+        """Return the error of a failed order; schedule a retry if that may succeed soon."""
         if not isinstance(error, OutOfDescriptorsError):
             return error.code
         self._runtime.complaints.line(logs, "descriptors", "orders", "%s: tried again: %s", order.key, error)
@@ -186,7 +185,7 @@ class ClusterReplicas(Replicas):
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
     async def _try_postponed(self) -> None:
-        """Carry out the orders for which there were too few file descriptors, until there are enough."""
+        """Retry the orders that lacked file descriptors, until they succeed."""
         while True:
             await self._has_postponed.wait()
             await asyncio.sleep(self._runtime.config.replica_fetch_backoff_ms / 1000)
@@ -197,9 +196,9 @@ class ClusterReplicas(Replicas):
                 await self.take_orders([order for order, _ in waiting], addresses)
 
     async def _ordered(self, order: Order) -> ServedPartition | None:
-        """Return the partition of an order, its log made if need be; None for an order that is not newer.
+        """Return the partition of an order, its log created if needed; None for an order that is not newer.
 
-        Raises UnknownTopicError where this broker is to have no replica of it, LogDirectoryOfflineError.
+        Raises UnknownTopicError if this broker must not have a replica of it, LogDirectoryOfflineError.
         """
         runtime, key = self._runtime, order.key
         if runtime.node_id not in order.replicas:
@@ -207,7 +206,7 @@ class ClusterReplicas(Replicas):
         partition = self.partitions.get(key)
         if partition is not None:
             return partition if order.state.leader_epoch > partition.leader_epoch else None
-        self._topics.has_log(*key)  # raises for what is offline
+        self._topics.has_log(*key)  # raises an error for an offline log
         async with runtime.directory:
             made = await runtime.writing.run(self._topics.log, *key)
         partition = self.partitions[key] = ServedPartition(key.topic, key.partition, made)
@@ -215,7 +214,7 @@ class ClusterReplicas(Replicas):
 
     async def _lead(self, partition: ServedPartition, order: Order) -> None:
         runtime, now_ms, state = self._runtime, self._runtime.clock.monotonic_ms(), order.state
-        async with partition.lock:  # nothing is appended meanwhile, and nothing is truncated
+        async with partition.lock:  # excludes appends and truncations
             leader = partition.leader
             if leader is not None:
                 leader.renew(state, order.replicas, order.version, now_ms)
@@ -256,7 +255,7 @@ class ClusterReplicas(Replicas):
     # ---- StopReplica
 
     async def stop(self, key: TopicPartition, leader_epoch: int | None, *, deletes: bool) -> ErrorCode:
-        """Follow or lead a partition no more, and delete its log (`deletes`). `leader_epoch`: None is any."""
+        """Stop following or leading a partition, and delete its log (`deletes`). `leader_epoch`: None matches any."""
         partition = self.partitions.get(key)
         if partition is not None and leader_epoch is not None and 0 <= leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -272,7 +271,7 @@ class ClusterReplicas(Replicas):
         return ErrorCode.NONE
 
     async def _delete_log(self, key: TopicPartition) -> None:
-        """Delete the log of a replica that is not to be here any more. One that is not here is no fault."""
+        """Delete the log of a removed replica. A missing log is no error."""
         async with self._runtime.directory, self._runtime.logs_lock:
             with self._background.without([key]):
                 gone = await self._runtime.writing.run(self._take_log_away, key)
@@ -284,20 +283,20 @@ class ClusterReplicas(Replicas):
         monotonic_ms = self._runtime.clock.monotonic_ms()
         return self._logs.take_away(key, monotonic_ms=monotonic_ms) if key in self._logs.logs else None
 
-    # ---- followers of partitions that are led
+    # ---- followers of led partitions
 
     def fetched(self, partition: ServedPartition, follower_id: int, asked: FetchPartition) -> None:
-        """Take in which offset a follower fetches from: it has all records before that."""
+        """Record the offset from which a follower fetches: it has all records before that."""
         leader, now_ms = partition.led(), self._runtime.clock.monotonic_ms()
         if leader.followers[follower_id].log_start_offset != asked.log_start_offset:
-            partition.wake()  # whoever waits until records are deleted everywhere
+            partition.wake()  # DeleteRecords may be waiting for it
         if leader.fetched(follower_id, asked.fetch_offset, asked.log_start_offset, now_ms):
             partition.advance(leader.high_watermark)
         if (change := leader.expansion(follower_id)) is not None:
             self._runtime.spawn(self._write_isr(partition, leader, change))
 
     def low_watermark(self, partition: ServedPartition) -> int:
-        """Return the smallest log start offset of the live replicas, -1 for one that has not told its yet."""
+        """Return the smallest log start offset of the live replicas, -1 if one is unknown."""
         starts = [
             each.log_start_offset
             for broker_id, each in partition.led().followers.items()
@@ -306,7 +305,7 @@ class ClusterReplicas(Replicas):
         return min([partition.log.log_start_offset, *starts])
 
     def nearest(self, partition: ServedPartition, rack: str, offset: int) -> int | None:
-        """Return the replica that consumers in a rack are to read from; None for this one (KIP-392)."""
+        """Return the replica from which consumers in a rack should read; None for this one (KIP-392)."""
         selector = self._runtime.config.replica_selector_class
         leader = partition.leader
         if leader is None or selector is None or selector.rpartition(".")[2] != _SELECTOR:
@@ -325,7 +324,7 @@ class ClusterReplicas(Replicas):
     # ---- in-sync replicas
 
     async def _shrink(self) -> None:
-        """Remove followers from the in-sync replicas that do not keep up."""
+        """Remove lagging followers from the ISR."""
         while True:
             await asyncio.sleep(self._runtime.config.replica_lag_time_max_ms / 2000)
             now_ms = self._runtime.clock.monotonic_ms()
@@ -335,7 +334,7 @@ class ClusterReplicas(Replicas):
                     await self._write_isr(partition, leader, change)
 
     async def _write_isr(self, partition: ServedPartition, leader: LeaderPartition, change: IsrChange) -> None:
-        """Write a change of the in-sync replicas into the state node, unless the controller changed that meanwhile."""
+        """Write a change of the ISR into the state node, unless the controller has changed that meanwhile."""
         path = layout.state_path(partition.topic, partition.index)
         before = leader.state.isr
         try:
@@ -372,12 +371,12 @@ class ClusterReplicas(Replicas):
         self._isr_changed(partition)
 
     def _isr_changed(self, partition: ServedPartition) -> None:
-        partition.wake()  # acks=all may end otherwise now
+        partition.wake()  # the result of acks=all may change
         self._notifications.changed(partition.topic, partition.index, self._runtime.clock.monotonic_ms())
         self._has_notifications.set()
 
     async def _notify(self) -> None:
-        """Tell the controller of changed in-sync replicas, some at a time."""
+        """Notify the controller of changed ISRs, in batches."""
         while True:
             await self._has_notifications.wait()
             await asyncio.sleep(self._notifications.check_ms / 1000)
@@ -396,9 +395,9 @@ class ClusterReplicas(Replicas):
 
 
 def _begin_epoch(log: PartitionLog, epoch: int) -> None:
-    """Note that this replica leads in an epoch from its log's end on: what others have beyond it is not kept.
+    """Record that this replica leads in an epoch from its log's end on: later records of other replicas are discarded.
 
-    Kafka does so from 2.0 on; before, the first batch of the epoch brings it into the file. Older formats have none.
+    Kafka does so from 2.0 on; before, the epoch's first batch adds it to the file. Older formats have no epochs.
     """
     if log.config.rules.has_producers:
         with log.health:

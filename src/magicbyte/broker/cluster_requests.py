@@ -1,7 +1,7 @@
-"""What the controller tells brokers: LeaderAndIsr, StopReplica, UpdateMetadata.
+"""Requests of the controller: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-Those of one controller come one after the other; those of an earlier one, or for an earlier registration of this
-broker, are refused. A broker that is a cluster by itself has no controller, and refuses all. Source: Kafka's KafkaApis.
+Those of one controller are handled in order; those of an earlier one, or for an earlier registration of this broker,
+are refused. A broker that is a cluster by itself has no controller, and refuses all. Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_FIRST_BY_TOPIC_ID: Final = 5  # version of LeaderAndIsr whose response names topics by their ids
-_FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica that says for each partition what is to be done
+_FIRST_BY_TOPIC_ID: Final = 5  # version of LeaderAndIsr whose response has topic ids
+_FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica with an operation for each partition
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaServices:
-    """What requests of the controller use of the broker. `membership`, `cache`: None where there is no cluster."""
+    """The parts of the broker that these requests use. `membership`, `cache`: None without a cluster."""
 
     runtime: Runtime
     topics: Topics
@@ -69,7 +69,7 @@ def _cluster_of(services: ReplicaServices) -> _ClusterState | None:
 
 
 def _fault(replicas: ClusterReplicas, own_epoch: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-    """Say why a request of a controller is refused; take in its epoch."""
+    """Return why a controller's request is refused; record its epoch."""
     if controller_epoch < replicas.controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     if 0 <= broker_epoch < own_epoch:
@@ -123,7 +123,7 @@ def _order(topic: str, told: LeaderAndIsrPartitionState) -> Order:
 
 
 async def _know(services: ReplicaServices, names: Iterable[str], *, counts: Mapping[str, int] | None = None) -> None:
-    """Have the table of topics know these; `counts`: partitions that are known of, where topics may have grown."""
+    """Add topics to the topic table; `counts`: known partition counts, as topics may have grown."""
     least = counts or {}
     new = {
         name for name in names if (topic := services.topics.get(name)) is None or topic.partitions < least.get(name, 0)
@@ -138,7 +138,7 @@ async def _know(services: ReplicaServices, names: Iterable[str], *, counts: Mapp
 
 
 async def stop_replica(services: ReplicaServices, request: Request[StopReplicaRequest]) -> StopReplicaResponse:
-    """Follow and lead partitions no more; delete those that the controller says."""
+    """Stop following and leading partitions; delete those that the controller requests."""
     message, found = request.message, _cluster_of(services)
     if found is None:
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
@@ -156,7 +156,7 @@ async def stop_replica(services: ReplicaServices, request: Request[StopReplicaRe
 
 
 def _stopped(message: StopReplicaRequest, version: int) -> Iterable[tuple[TopicPartition, int | None, bool]]:
-    """Yield each partition with the leader epoch that the controller knows, and whether its log is deleted."""
+    """Yield each partition with the leader epoch known to the controller, and whether its log is deleted."""
     if version >= _FIRST_WITH_EPOCHS:
         for states in message.topic_states:
             for each in states.partition_states:
@@ -171,7 +171,7 @@ def _stopped(message: StopReplicaRequest, version: int) -> Iterable[tuple[TopicP
 
 
 async def update_metadata(services: ReplicaServices, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
-    """Take in what the controller tells of the cluster."""
+    """Apply the controller's metadata of the cluster."""
     message, found = request.message, _cluster_of(services)
     if found is None:
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

@@ -1,4 +1,4 @@
-"""Settings of a broker that is one of several: where the cluster's metadata is, replication, the controller."""
+"""Settings of a broker in a cluster: metadata tree, replication, controller."""
 
 from __future__ import annotations
 

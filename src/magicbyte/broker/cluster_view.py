@@ -1,6 +1,6 @@
-"""The cluster as this broker knows it: its members, its controller, and who leads and holds each partition.
+"""The cluster as this broker knows it: brokers, controller, and leaders and replicas of partitions.
 
-Whatever a broker tells of the cluster, to clients or in metrics, comes from here.
+All responses and metrics about the cluster use it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from magicbyte.ports import TopicPartition
 
 NOBODY: Final = -1
-"""In place of a broker's number."""
+"""Used instead of a broker id."""
 
 
 class ClusterMember(NamedTuple):
-    """A broker, and its address on the listener that was asked for."""
+    """A broker, and its address on the requested listener."""
 
     id: int
     host: str
@@ -28,7 +28,7 @@ class ClusterMember(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """Who leads a partition (`NOBODY` while nobody can) and since which epoch; brokers that hold it, all and some."""
+    """Leader (`NOBODY` if there is none) and leader epoch of a partition; replicas, in-sync and offline ones."""
 
     leader: int
     leader_epoch: int
@@ -38,36 +38,36 @@ class PartitionView(NamedTuple):
 
 
 class ClusterView(Protocol):
-    """What there is to know of the cluster."""
+    """The broker's view of the cluster."""
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller, NOBODY while there is none."""
+        """The controller's broker id, NOBODY if there is none."""
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker is it."""
+        """Whether this broker is the controller."""
 
     def broker_ids(self) -> Sequence[int]:
-        """Return the numbers of the live brokers, in order."""
+        """Return the ids of the live brokers, in order."""
 
     def brokers(self, listener: Listener) -> list[ClusterMember]:
         """Return the brokers that have a listener of this name."""
 
     def coordinator(self, listener: Listener, place: TopicPartition) -> ClusterMember | None:
-        """Return the broker that coordinates what a partition of a topic of Kafka's own keeps, None for nobody."""
+        """Return the coordinator for a partition of an internal topic, None if there is none."""
 
     def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
-        """Yield who leads and holds each partition of a topic, from partition 0 on."""
+        """Yield leader and replicas of each partition of a topic, from partition 0 on."""
 
     def in_sync(self, topic: str, partition: int) -> int:
-        """Return how many replicas of a partition are in sync."""
+        """Return the number of in-sync replicas of a partition."""
 
 
 class ViewAlone:
-    """A broker that is a cluster by itself: it leads all partitions that it can open.
+    """The view of a broker that is a cluster by itself: it leads all partitions that it can open.
 
-    `address_of` gives host and port that clients of a listener are told.
+    `address_of` returns the advertised host and port of a listener.
     """
 
     def __init__(
@@ -78,16 +78,16 @@ class ViewAlone:
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller."""
+        """The controller's broker id."""
         return self._broker_id
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker is it."""
+        """Whether this broker is the controller."""
         return self.controller_id == self._broker_id
 
     def broker_ids(self) -> Sequence[int]:
-        """Return its number."""
+        """Return its broker id."""
         return self._alone
 
     def brokers(self, listener: Listener) -> list[ClusterMember]:
@@ -102,14 +102,14 @@ class ViewAlone:
         return ClusterMember(self._broker_id, *self._address_of(listener), self._rack)
 
     def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
-        """Yield who leads and holds each partition of a topic, from partition 0 on."""
+        """Yield leader and replicas of each partition of a topic, from partition 0 on."""
         offline, alone = self._topics.offline_of(topic.name), self._alone
-        epochs = set(topic.leader_epochs)  # few: one view serves all partitions of an epoch
+        epochs = set(topic.leader_epochs)  # few: partitions of an epoch share a view
         led = {epoch: PartitionView(self._broker_id, epoch, alone, alone, ()) for epoch in epochs}
         lost = {epoch: PartitionView(NOBODY, epoch, alone, alone, alone) for epoch in epochs}
         for index, epoch in enumerate(topic.leader_epochs):
             yield lost[epoch] if index in offline else led[epoch]
 
     def in_sync(self, _topic: str, _partition: int) -> int:
-        """Return how many replicas of a partition are in sync."""
+        """Return the number of in-sync replicas of a partition."""
         return len(self._alone)

@@ -1,7 +1,7 @@
-"""The broker's settings: one table of names, types, defaults and meanings, and a broker's values for them.
+"""The broker's settings: a table of names, types, defaults and descriptions, and the values in force.
 
-Names and defaults are Kafka's; docs/reference/configuration.md is made from here and says where a default is another
-one. Sources: the definitions in Kafka 3.9 and 2.8.
+Names and defaults are Kafka's; docs/reference/configuration.md is generated from here and lists different defaults.
+Sources: the definitions in Kafka 3.9 and 2.8.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialec
 
 
 class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, CoordinatorSettings):
-    """A broker's settings. Each attribute below is the value in force, which changes with `change`.
+    """A broker's settings. Each attribute below is the value in force, which `change` may replace.
 
-    `static` are those from the file and the command line, `of_all` and `of_this` those that were set while it ran, for
-    all brokers and for this one. `texts` has what is in force as text, None where there is no value. `of_directory` are
-    those that the log directory is kept with, where they are not given; `remembered` are all of these: see
-    `broker/adoption.py`.
+    `static` are those from the file and the command line, `of_all` and `of_this` the dynamic ones for all brokers and
+    for this one. `texts` has the values in force as text, None for no value. `of_directory` are those of the log
+    directory, used unless given; `remembered` are all of these: see `broker/adoption.py`.
     """
 
     # ---- who and where
@@ -459,7 +458,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
     )
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
-        """Take settings by Kafka's names. Raises InvalidConfigError for a value that a setting cannot have."""
+        """Parse settings by Kafka's names. Raises InvalidConfigError for an invalid value."""
         given = _renamed(static or {})
         self.offer = _offer(given)
         self.static: Mapping[str, str] = given
@@ -484,19 +483,18 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
 
     @classmethod
     def parse(cls, properties: bytes, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-        """Return what the bytes of a server.properties say, and `overrides` say otherwise. Raises as `__init__`."""
+        """Parse the bytes of a server.properties, with `overrides` taking precedence. Raises as `__init__`."""
         return cls({**parse_properties(properties), **(overrides or {})})
 
     def change(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
-        """Put in force what was set at run time for all brokers, and for this one. Raises as `__init__`, unchanged."""
+        """Apply the dynamic settings of all brokers and of this one. Raises as `__init__`, unchanged."""
         self._put_in_force({**self.static, **of_all, **of_this})
         self.of_all, self.of_this = dict(of_all), dict(of_this)
 
     def adopt(self, remembered: Mapping[str, str]) -> tuple[Format, tuple[int, ...]]:
-        """Let the log directory's `FORMAT` and `PROTOCOL` hold where they are not given.
+        """Use the log directory's `FORMAT` and `PROTOCOL` unless they are given.
 
-        Return `plain_format` and protocol as they are then without what was set at run time. Raises as `__init__`,
-        unchanged.
+        Return the resulting `plain_format` and protocol without dynamic settings. Raises as `__init__`, unchanged.
         """
         before, self.remembered = self.remembered, dict(remembered)
         try:
@@ -521,14 +519,14 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
 
     @property
     def plain_format(self) -> Format:
-        """What topics hold that have no format of their own: those that are enriched have it of their own."""
+        """The format of topics without their own; enriched topics always have their own."""
         stored = self.log_message_format_version
         if stored is not Format.ENRICHED:
             return stored
         return Format.V2 if self.inter_broker_protocol_version >= _NEEDED[Format.V2] else Format.V1
 
     def unknown(self) -> list[str]:
-        """Return the names of the settings that are given and have no effect."""
+        """Return the names of given settings without effect."""
         return sorted(
             name
             for name in self.static
@@ -536,7 +534,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         )
 
     def warnings(self) -> list[str]:
-        """Return what whoever starts the broker should know of these settings, a line each."""
+        """Return warnings about these settings, a line each."""
         found = [f"{name}: unknown, or without effect here{_meant(name)}" for name in self.unknown()]
         for each in self.listeners:
             if not each.is_loopback and not each.security_protocol.startswith("SASL"):
@@ -563,29 +561,29 @@ REFUSED: Final = {
     "create.topic.policy.class.name": "the broker cannot load Java classes",
     "alter.config.policy.class.name": "the broker cannot load Java classes",
 }
-"""Settings that cannot be passed over: whoever has set them relies on what they do."""
+"""Settings that cannot be ignored, because their user relies on the effect."""
 
 
 FORMAT: Final = BrokerConfig.log_message_format_version.name
 PROTOCOL: Final = BrokerConfig.inter_broker_protocol_version.name
 _NEEDED: Final = {each: PROTOCOL_OF_MAGIC[each.magic] for each in Format}
-"""By stored format: the first protocol version that goes with it."""
+"""By stored format: the first protocol version that supports it."""
 FORMAT_NAMES: Final[Mapping[Format, str]] = {each: MAGIC_NAMES[each.magic] for each in KAFKA_FORMATS}
 
 
 def _meant(unknown: str) -> str:
-    """Return what to write in place of a topic's setting that was given to the broker; "" if it is none."""
+    """Return the correct name for a topic's setting that was given to the broker; "" if it is none."""
     return f"; the broker's default for topics is log.{unknown}" if f"log.{unknown}" in SETTINGS else ""
 
 
 def _renamed(static: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, `node.id` under the name that it had before."""
+    """Return the settings with `node.id` under its earlier name."""
     found = {name: value.strip() for name, value in static.items()}
     node_id = found.pop("node.id", None)
     if node_id is not None and found.setdefault("broker.id", node_id) != node_id:
         raise InvalidConfigError(f"broker.id {found['broker.id']} and node.id {node_id}: expected the same number")
     if found.get("broker.id") == "-1":
-        del found["broker.id"]  # in Kafka: any number that is free
+        del found["broker.id"]  # in Kafka: assign a free number
     for name, why in REFUSED.items():
         if found.get(name):
             raise InvalidConfigError(f"{name}: {why}")
@@ -593,7 +591,7 @@ def _renamed(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def _offer(static: dict[str, str]) -> Offer:
-    """Return what is offered."""
+    """Return the offered API versions and formats."""
     name = static.get("as.version")
     if name is None:
         return OWN
@@ -604,9 +602,9 @@ def _offer(static: dict[str, str]) -> Offer:
 
 
 def _of_directory(config: BrokerConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """Return format and protocol where they are not given: those remembered, and no newer than `as.version` has.
+    """Return format and protocol unless given: the remembered ones, at most those of `as.version`.
 
-    A format that is given brings the protocol along that it needs.
+    A given format implies the protocol that it needs.
     """
     stored: Format = SETTINGS[FORMAT].parse(config.remembered.get(FORMAT, SETTINGS[FORMAT].default))
     spoken: tuple[int, ...] = SETTINGS[PROTOCOL].parse(config.remembered.get(PROTOCOL, SETTINGS[PROTOCOL].default))
@@ -625,7 +623,7 @@ def _is_default(name: str, text: str) -> bool:
 
 
 def _in_force(given: Mapping[str, str]) -> tuple[dict[str, str | None], dict[str, Any]]:
-    """Return text and value of each setting, those that stand for another one counted in."""
+    """Return text and value of each setting, including synonyms."""
     for name in given.keys() & SETTINGS.keys():
         SETTINGS[name].parse(given[name])
     texts = {name: text_of(each, given) for name, each in SETTINGS.items()}
@@ -633,7 +631,7 @@ def _in_force(given: Mapping[str, str]) -> tuple[dict[str, str | None], dict[str
 
 
 def text_of(setting: Setting[Any], given: Mapping[str, str]) -> str | None:
-    """Return what a setting is: given, by itself or a synonym, else by default, of itself or a synonym."""
+    """Return the text of a setting: given by its name or a synonym, else the default of either."""
     names = ((setting.name, 1), *setting.synonyms)
     defaults = {name: SETTINGS[name].default for name, _ in names}
     for source in (given, defaults):

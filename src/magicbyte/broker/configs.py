@@ -1,6 +1,6 @@
-"""What is said of settings, and what a change of them makes of those that were there: no requests, no storage.
+"""Describe settings, and compute changes of them, without requests and storage.
 
-Sources: Kafka's ConfigHelper and ConfigAdminManager, and what brokers of 2.8 and 3.9 answered.
+Sources: Kafka's ConfigHelper and ConfigAdminManager, and responses of brokers of 2.8 and 3.9.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 _FOR_TOPICS: Final = {each.broker.name for each in TOPIC_SETTINGS.values() if each.broker is not None}
-"""Settings of the broker that stand for those of topics."""
+"""Settings of the broker that are defaults of topic settings."""
 _READ_ONLY: Final = {
     "advertised.listeners": False,
     "listener.security.protocol.map": False,
     "listeners": False,
     "log.message.format.version": True,
 }
-"""What 3.9.1 says of settings that change at other times here: admin tools know them so."""
+"""3.9.1's read-only flags of settings whose update mode differs here, so that admin tools behave alike."""
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, by the numbers that DescribeConfigs has for it."""
+    """The source of a value, by the numbers of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -41,7 +41,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class ConfigOperation(enum.IntEnum):
-    """What an incremental change does to a setting."""
+    """The operations of an incremental change."""
 
     SET = 0
     DELETE = 1
@@ -50,7 +50,7 @@ class ConfigOperation(enum.IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A place that has a value for a setting."""
+    """One source of a value for a setting."""
 
     name: str
     value: str | None
@@ -58,7 +58,7 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A setting as it is in force. `synonyms` are all places that have a value, the one that counts first."""
+    """A setting in force. `synonyms` are all sources with a value, in order of precedence."""
 
     name: str
     value: str | None
@@ -70,7 +70,7 @@ class Described(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """One part of an incremental change. `operation` is a number of `ConfigOperation`, or a wrong one."""
+    """One part of an incremental change. `operation` is a number of `ConfigOperation`, or an invalid one."""
 
     name: str
     operation: int
@@ -104,7 +104,7 @@ def describe_broker(config: BrokerConfig) -> list[Described]:
 
 
 def describe_all_brokers(config: BrokerConfig) -> list[Described]:
-    """Return what was set at run time for all brokers, by name."""
+    """Return the dynamic settings of all brokers, by name."""
     found = []
     for name, value in sorted(config.of_all.items()):
         if name in SETTINGS:
@@ -114,10 +114,10 @@ def describe_all_brokers(config: BrokerConfig) -> list[Described]:
 
 
 def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]:
-    """Return the places of a broker's setting, as Kafka lists them: none in front of the setting's own first value.
+    """Return the sources of a broker's setting, as Kafka lists them: none before the setting's own first value.
 
-    So a `log.retention.hours` that stands in for `log.retention.ms` is not listed for that one; and what is a setting
-    of topics itself is never listed for another.
+    So `log.retention.hours`, if used for `log.retention.ms`, is not listed for that; and a setting that is also a
+    topic's is never listed for another.
     """
     names = [setting.name, *(name for name, _ in setting.synonyms if name not in _FOR_TOPICS)]
     places = (
@@ -133,9 +133,9 @@ def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]
 def changed(
     own: Mapping[str, str], current: Mapping[str, str | None], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """Return the settings of its own that a topic or broker has after `changes`; `current` are those in force.
+    """Return the own settings of a topic or broker after `changes`; `current` are those in force.
 
-    Names and values are not looked at beyond that. Raises InvalidRequestError, InvalidConfigError.
+    Names and values are not validated beyond that. Raises InvalidRequestError, InvalidConfigError.
     """
     result, seen = dict(own), set[str]()
     for name, operation, value in changes:
@@ -174,9 +174,9 @@ def _words(text: str) -> list[str]:
 
 
 def check_broker_changes(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Raise InvalidRequestError for changes of settings that hold from a broker's start to its end, or are wrong.
+    """Raise InvalidRequestError for changes of read-only or invalid settings.
 
-    Settings that are unknown are kept, as in Kafka: they may be for somebody else.
+    Unknown settings are kept, as in Kafka: they may be for plugins.
     """
     for name in sorted(before.keys() | after.keys()):
         setting = SETTINGS.get(name)

@@ -1,22 +1,22 @@
-"""The broker as a candidate: it stands for election as the controller, and does its work while it is.
+"""The broker as a candidate for controller: it stands for election, and acts as controller when elected.
 
-For whoever runs a broker:
+For the owner of a broker:
 
 * `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=runtime.spawn, new_id=...,
   connect=links.connect)`: `store` is a `LoopStore` over the session in which the broker has
-  registered itself, of a tree with the nodes that `cluster.found_cluster` makes; `config` is the `BrokerConfig` whose
-  values are looked at when they are needed.
-* `await service.start()`, once the broker listens and is registered: the controller connects to itself like to others.
-  It returns when it is known who the controller is. `on_change` is called then, and whenever that changes.
+  registered itself, of a tree with the nodes that `cluster.found_cluster` creates; `config` is the `BrokerConfig` whose
+  values are read when needed.
+* `await service.start()`, once the broker listens and is registered: the controller also connects to itself.
+  It returns when the controller is known. `on_change` is called then, and at each change.
 * `service.session_event(event)` with every `SessionEvent` of the store, in the listener of `LoopStore.open`. After
   EXPIRED, and a new session and registration: `await service.renew(store)`.
 * `service.settings_changed()` when values of `config` have changed.
 * `await service.stop()`, before the store is closed and after the broker's own ControlledShutdown.
-* `service.controller_id` (`NOBODY` while it is not known), `service.epoch`, `service.is_active`.
-* The handlers in `controller_requests.py` ask it: they are given a function that returns it, None for a broker alone.
+* `service.controller_id` (`NOBODY` while unknown), `service.epoch`, `service.is_active`.
+* The handlers in `controller_requests.py` use it through a function that returns it, or None for a broker alone.
 
-One task takes one event at a time, in order: changes of the tree, requests, answers of brokers, the clock. What a
-controller does in an epoch is in `controller_term.py`. docs/decisions/0012-controller.md has the reasons.
+One task handles one event at a time, in order: changes of the tree, requests, responses of brokers, timers.
+`controller_term.py` is the work of a controller in one epoch. docs/decisions/0012-controller.md has the reasons.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ log = logger(__name__)
 
 
 class ControllerService:
-    """Stands for election in one session of the tree after the other, and answers what only the controller can.
+    """Stand for election in successive sessions of the tree, and answer requests to the controller.
 
-    Requests raise NotControllerError where another broker is the controller, or becomes it meanwhile.
+    Requests raise NotControllerError if another broker is the controller, or becomes it meanwhile.
     """
 
     def __init__(
@@ -91,16 +91,16 @@ class ControllerService:
         self._known = asyncio.Event()
         self._waiting: set[asyncio.Future[Any]] = set()
 
-    # ---- who is it?
+    # ---- state
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller, `NOBODY` while that is not known."""
+        """The controller's broker id, `NOBODY` while unknown."""
         return NOBODY if self._election is None else self._election.controller
 
     @property
     def epoch(self) -> int:
-        """The epoch of that controller, -1 while it is not known."""
+        """The epoch of that controller, -1 while unknown."""
         return election.NO_EPOCH if self._election is None else self._election.epoch
 
     @property
@@ -110,33 +110,33 @@ class ControllerService:
 
     @property
     def unclean_elections(self) -> int:
-        """How often this broker has had a replica lead that was not in sync."""
+        """The number of unclean leader elections by this broker."""
         return self._unclean_elections + (0 if self._term is None else self._term.unclean_elections)
 
-    # ---- from start to stop
+    # ---- start and stop
 
     async def start(self) -> None:
-        """Stand for election; return when it is known who the controller is."""
+        """Stand for election; return when the controller is known."""
         self._task = self._around.spawn(self._run())
         self._stand()
         await self._known.wait()
 
     async def renew(self, store: LoopStore) -> None:
-        """Go on in a new session, after the one before has expired; return when it is known who the controller is."""
+        """Continue in a new session, after the previous one has expired; return when the controller is known."""
         self._store = store
         self._changed(None)
         self._stand()
         await self._known.wait()
 
     def session_event(self, event: SessionEvent) -> None:
-        """Take in what happened to the session: once it has expired, nothing is sent or written any more."""
+        """Handle a session event: after an expiration, nothing is sent or written any more."""
         if event is SessionEvent.EXPIRED:
             if self._term is not None:
                 self._term.end()
             self._changed(None)
 
     def settings_changed(self) -> None:
-        """Take in that settings of the broker have changed: the default of `unclean.leader.election.enable`."""
+        """Apply changed settings of the broker: the default of `unclean.leader.election.enable`."""
         if self.is_active:
             self._events.put_nowait(self._settle)
 
@@ -145,7 +145,7 @@ class ControllerService:
             await self._term.settle()
 
     async def stop(self) -> None:
-        """Resign, so that another broker becomes the controller at once; close all connections."""
+        """Resign, so that another broker becomes the controller immediately; close all connections."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -154,15 +154,15 @@ class ControllerService:
         if found is not None and was_active:
             try:
                 await election.resign(self._store, found)
-            except MagicbyteError as error:  # then the end of the session does it
+            except MagicbyteError as error:  # then the end of the session has the same effect
                 log.warning("controller: cannot resign: %s", error)
         for waiting in self._waiting:
             _fail(waiting, NotControllerError("the broker stops"))
 
-    # ---- what only the controller can do
+    # ---- requests to the controller
 
     async def check_broker(self, broker_id: int, broker_epoch: int) -> None:
-        """Raise NotControllerError, or UnknownBrokerError or StaleBrokerEpochError for a request of such a broker."""
+        """Raise NotControllerError, UnknownBrokerError or StaleBrokerEpochError for a request of such a broker."""
 
         async def check(term: ControllerTerm) -> None:
             term.check_broker(broker_id, broker_epoch)
@@ -170,29 +170,26 @@ class ControllerService:
         await self._ask(check)
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move the lead away from a broker; return the partitions where that is not possible (ControlledShutdown).
-
-        Raises NotControllerError, UnknownBrokerError, StaleBrokerEpochError.
-        """
+        """Move leadership away from a broker; return the partitions where that is impossible (ControlledShutdown)."""
         return await self._ask(lambda term: term.shut_down(broker_id, broker_epoch))
 
     async def elect(
         self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, ErrorCode]:
-        """Elect leaders of partitions, None: of all that need it; return what became of each (ElectLeaders)."""
+        """Elect leaders of partitions, None: of all that need it; return the result of each (ElectLeaders)."""
         return await self._ask(lambda term: term.elect(kind, partitions))
 
     async def reassign(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool = False
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """Begin to move partitions to other replicas, None: end a move; return why some cannot be moved.
+        """Begin reassignments, None: cancel one; return the errors.
 
-        `keeps_factor`: to as many as they have.
+        `keeps_factor`: the replication factor must not change.
         """
         return await self._ask(lambda term: term.reassign(wanted, keeps_factor=keeps_factor))
 
     async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
-        """Return the replicas and moves of the partitions that are being reassigned."""
+        """Return replicas and moves of the partitions being reassigned."""
 
         async def look(term: ControllerTerm) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
             return term.reassignments()
@@ -202,14 +199,14 @@ class ControllerService:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, wishes: Mapping[TopicPartition, IsrWish]
     ) -> dict[TopicPartition, IsrAnswer]:
-        """Change in-sync replicas as leaders ask for it; return what became of each partition (AlterPartition).
+        """Change ISRs as requested by leaders; return the result of each partition (AlterPartition).
 
         Raises NotControllerError, UnknownBrokerError, StaleBrokerEpochError.
         """
         return await self._ask(lambda term: term.alter_partitions(broker_id, broker_epoch, wishes))
 
     async def _ask(self, work: Callable[[ControllerTerm], Awaitable[T]]) -> T:
-        """Do work as an event; return what it returns, and raise what it raises."""
+        """Run work as an event; return its result, or raise its error."""
         if self._task is None or self._task.done():
             raise NotControllerError("the broker is stopping")
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -244,14 +241,14 @@ class ControllerService:
             event = await self._events.get()
             try:
                 await event()
-            except SessionExpiredError as error:  # `renew` goes on
+            except SessionExpiredError as error:  # `renew` continues
                 log.warning("controller: %s", error)
                 await self._resign()
             except StaleControllerEpochError as error:
                 log.warning("controller: resigning: %s", error)
                 await self._resign()
                 self._stand()
-            except Exception:  # a fault of ours, or of a node: the next controller begins from what is in the tree
+            except Exception:  # a bug of ours, or an invalid node: the next controller starts from the tree
                 log.exception("controller: resigning for a fault")
                 found = self._election
                 await self._resign()
@@ -267,7 +264,7 @@ class ControllerService:
             log.warning("controller: cannot resign: %s", error)
 
     def _controller_changed(self, _event: NodeEvent, _path: str) -> None:
-        """Take in that `/controller` has changed: whoever it was is not sure to be it any more."""
+        """Handle a change of `/controller`: the known controller may have resigned."""
         self._stand()
 
     def _stand(self) -> None:
@@ -276,7 +273,7 @@ class ControllerService:
             self._events.put_nowait(self._elect)
 
     async def _elect(self) -> None:
-        """Find out who the controller is; become it if there is none."""
+        """Determine the controller; become it if there is none."""
         self._is_electing = False
         store = self._store
         found = await self._outcome(store)
@@ -298,7 +295,7 @@ class ControllerService:
                 await asyncio.sleep(RETRY_S)
 
     async def _resign(self) -> None:
-        """End the term, if there is one: brokers are told nothing more by it."""
+        """End the term, if there is one: it sends nothing more to brokers."""
         term, self._term = self._term, None
         if term is not None:
             self._unclean_elections += term.unclean_elections

@@ -1,7 +1,6 @@
-"""What a controller sends to brokers: to each in order, one request at a time, again after a lost connection.
+"""The controller's requests to brokers: in order for each, one at a time, repeated after a lost connection.
 
-What waits for a broker that does not answer is bounded by its partitions: later words on a partition replace earlier
-ones.
+The queue for an unresponsive broker is bounded by its partitions: later orders for a partition replace earlier ones.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Link(Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """Whether its login ends soon."""
+        """Whether its authentication expires soon."""
 
     async def send(self, request: Message, *, timeout_ms: int) -> Message:
         """Send a request and return the response. Raises NetworkError."""
@@ -45,12 +44,12 @@ class Link(Protocol):
 
 
 class Connect(Protocol):
-    """Opens a connection to a broker: `Links.connect`. Raises NetworkError."""
+    """Open a connection to a broker: `Links.connect`. Raises NetworkError."""
 
     def __call__(
         self, broker_id: int, host: str, port: int, *, protocol: tuple[int, ...], client_id: str, timeout_ms: int
     ) -> Awaitable[Link]:
-        """Return a connection whose requests go out in the versions of `protocol`."""
+        """Return a connection that sends requests in the versions of `protocol`."""
 
 
 Control: TypeAlias = LeaderAndIsr | UpdateMetadata | StopReplicas
@@ -59,7 +58,7 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a controller needs, in every term. `new_id` gives topics their ids where `gives_ids`."""
+    """The dependencies of a controller in every term. `new_id` returns topic ids, if `gives_ids`."""
 
     broker_id: int
     config: BrokerConfig
@@ -72,14 +71,14 @@ class Surroundings:
 
 @dataclass(slots=True)
 class _WaitingOrders:
-    """What is to be sent; `later`: with the orders of later ones of its kind, by partition, None if there are none."""
+    """A queued request; `later`: merged orders of later requests of its kind, by partition, or None."""
 
     control: Control
     answered: Callable[[Message], None]
     later: dict[TopicPartition, PartitionOrder] | None = None
 
     def takes_in(self, control: Control) -> bool:
-        """Replace what `control` says anew of partitions, if it is of the same kind; say whether it is."""
+        """Merge the orders of `control`, if it is of the same kind; return whether it was."""
         earlier = self.control
         if isinstance(earlier, StopReplicas) or isinstance(control, StopReplicas) or type(earlier) is not type(control):
             return False
@@ -91,21 +90,21 @@ class _WaitingOrders:
         return True
 
     def whole(self) -> Control:
-        """Return what is to be sent, with what came later."""
+        """Return the request with all merged orders."""
         if self.later is None or isinstance(self.control, StopReplicas):
             return self.control
         return replace(self.control, orders=tuple(self.later.values()))
 
 
 class BrokerChannel:
-    """The requests to one registered broker, until `close`. `make` makes them when their turn comes.
+    """The requests to one registered broker, until `close`. `make` builds them when they are sent.
 
-    While a request waits, later ones of its kind become a part of it, unless replicas are to be stopped in between. A
-    request that gets no answer is sent again on a new connection, and the next one waits: brokers take the same
-    request twice, but no older one behind a newer one. `open_link` connects to where the broker is then.
+    A later request of the same kind is merged into a queued one, unless replicas must be stopped in between. A request
+    without a response is repeated on a new connection before the next one: brokers accept the same request twice, but
+    no older one after a newer one. `open_link` connects to the broker's current address.
 
-    A fault of ours costs the request that met it, and ends nothing: `lost` is called, later each time in a row, so that
-    the broker is told everything anew.
+    A bug of ours loses the request that triggered it, but does not stop the channel: `lost` is called, with a growing
+    delay, so that the broker is sent everything again.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class BrokerChannel:
         self._task = spawn(self._run())
 
     def send(self, control: Control, answered: Callable[[Message], None]) -> None:
-        """Send a request behind those before it, or with one of them; `answered` is called with the response."""
+        """Queue a request, or merge it into one; `answered` is called with the response."""
         for waiting in reversed(self._waiting):
             if waiting.takes_in(control):
                 return
@@ -137,7 +136,7 @@ class BrokerChannel:
         self._has_work.set()
 
     def close(self) -> asyncio.Task[None]:
-        """Send nothing more. Returns the task that closes the connection."""
+        """Stop sending. Returns the task that closes the connection."""
         self._task.cancel()
         return self._task
 
@@ -163,14 +162,14 @@ class BrokerChannel:
             await self._disconnect()
 
     async def _recover(self) -> None:
-        """Go on after a fault of ours with what waits, and behind that with everything that the broker is to know."""
+        """Continue after a bug of ours with the queue, followed by everything that the broker must know."""
         await self._disconnect()
         await asyncio.sleep(self._recovery_s)
         self._recovery_s = min(2 * self._recovery_s, _MOST_RECOVERY_S)
         self._lost()
 
     async def _deliver(self, request: Message) -> Message | None:
-        """Return the response, None for one that cannot be read."""
+        """Return the response, None if it cannot be parsed."""
         while True:
             try:
                 if self._link is not None and self._link.is_stale:
@@ -199,9 +198,9 @@ class BrokerChannel:
 
 
 class Channels:
-    """A channel for each live broker. What is to be sent is made by `messages`, which know the brokers.
+    """A channel for each live broker. `messages` builds the requests, with knowledge of the brokers.
 
-    `lost` is called with a broker that may have missed something, by a fault of ours.
+    `lost` is called with a broker that may have missed something through a bug of ours.
     """
 
     def __init__(self, around: Surroundings, messages: ControlMessages, lost: Callable[[int], None]) -> None:
@@ -211,7 +210,7 @@ class Channels:
         self._closing: set[asyncio.Task[None]] = set()
 
     def renew(self, brokers: Mapping[int, RegisteredBroker]) -> None:
-        """Take in the live brokers. What was to be sent to one that died, or came back in between, is dropped."""
+        """Apply the live brokers. The queues of brokers that died, or restarted in between, are dropped."""
         before, self.messages.brokers = self.messages.brokers, dict(brokers)
         for broker_id, broker in before.items():
             if broker_id not in brokers or brokers[broker_id].epoch != broker.epoch:
@@ -243,7 +242,7 @@ class Channels:
                 return self.messages.stop_replicas(broker_id, partitions, deletes=deletes)
 
     def close(self) -> list[asyncio.Task[None]]:
-        """Send nothing more. Returns the tasks that close connections."""
+        """Stop sending. Returns the tasks that close connections."""
         tasks = [each.close() for each in self._channels.values()]
         self._channels.clear()
         return [*tasks, *self._closing]

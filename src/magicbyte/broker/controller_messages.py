@@ -1,4 +1,4 @@
-"""The requests of a controller to brokers, in the form of the cluster's protocol version."""
+"""Build the controller's requests to brokers, in the form of the cluster's protocol version."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _FIRST_WITH_STATES: Final = 3  # of StopReplica
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """A registered broker. `epoch` is the transaction of its registration."""
+    """A registered broker. `epoch` is the transaction id of its registration."""
 
     id: int
     epoch: int
     registration: Registration
 
     def endpoint(self, listener: str | None) -> BrokerEndpoint | None:
-        """Return where other brokers reach it: its `listener`, by default its first one without security."""
+        """Return its address for other brokers: of `listener`, by default its first unsecured one."""
         for each in self.registration.endpoints:
             if each.listener == listener or (listener is None and each.security_protocol == _PLAINTEXT):
                 return each
@@ -63,9 +63,9 @@ class RegisteredBroker:
 
 
 class ControlMessages:
-    """Makes the requests of the controller `controller_id` in its `epoch`.
+    """Build the requests of the controller `controller_id` in its `epoch`.
 
-    `brokers`: the live ones. `topic_ids` are looked up when a request is made. `listener` is
+    `brokers`: the live ones. `topic_ids` are looked up when a request is built. `listener` is
     `BrokerConfig.inter_broker_name`.
     """
 
@@ -90,7 +90,7 @@ class ControlMessages:
         return {each.id: each.epoch for each in self.brokers.values()}
 
     def failed(self, response: LeaderAndIsrResponse) -> list[TopicPartition]:
-        """Return the partitions that a broker cannot open, for their disk has failed."""
+        """Return the partitions that a broker cannot open because its disk has failed."""
         errors = [(each.topic_name, each) for each in response.partition_errors]
         if response.topics:
             names = {topic_id: name for name, topic_id in self._topic_ids.items()}
@@ -107,7 +107,7 @@ class ControlMessages:
         return self._versions[key] >= _FIRST_BY_TOPIC[key]
 
     def leader_and_isr(self, broker_id: int, orders: Iterable[PartitionOrder]) -> LeaderAndIsrRequest:
-        """Return what tells a broker which partitions it leads and follows."""
+        """Return the request with a broker's roles."""
         states: defaultdict[str, list[LeaderAndIsrPartitionState]] = defaultdict(list)
         leaders = set[int]()
         for order in orders:
@@ -147,11 +147,11 @@ class ControlMessages:
         return request
 
     def update_metadata(self, broker_id: int, orders: Sequence[PartitionOrder]) -> UpdateMetadataRequest:
-        """Return what tells a broker of all live brokers, and of partitions."""
+        """Return the request with all live brokers and the given partitions."""
         epoch, last = self.brokers[broker_id].epoch, self._last_update
         if (
             last is None or last[0] is not orders or last[1] is not self.brokers
-        ):  # else another broker was told the same
+        ):  # reuse the request if another broker gets the same
             last = self._last_update = orders, self.brokers, self._update(orders)
         return replace(last[2], broker_epoch=epoch)
 
@@ -206,7 +206,7 @@ class ControlMessages:
     def stop_replicas(
         self, broker_id: int, partitions: Iterable[TopicPartition], *, deletes: bool
     ) -> StopReplicaRequest:
-        """Return what has a broker stop replicas, and delete their logs."""
+        """Return the request to stop replicas, and optionally delete their logs."""
         request = StopReplicaRequest(
             controller_id=self._controller_id,
             controller_epoch=self._epoch,

@@ -1,4 +1,4 @@
-"""Requests that only the controller answers: shutdowns, elections, reassignments, in-sync replicas, producer ids."""
+"""Requests to the controller: shutdowns, elections, reassignments, in-sync replicas, producer ids."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _WHY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ControllerServices:
-    """What requests to the controller use of its broker. `controller` returns None where there is no cluster."""
+    """The parts of the broker that these requests use. `controller` returns None without a cluster."""
 
     runtime: Runtime
     topics: Topics
@@ -80,7 +80,7 @@ class ControllerServices:
 
 
 class _Alone:
-    """A broker that is a cluster by itself: it leads whatever can be led."""
+    """A broker that is a cluster by itself: it leads all partitions that can be led."""
 
     def __init__(self, services: ControllerServices) -> None:
         self._node_id, self._topics = services.runtime.node_id, services.topics
@@ -145,7 +145,7 @@ def _controller(services: ControllerServices) -> ControllerService | _Alone:
 async def controlled_shutdown(
     services: ControllerServices, request: Request[ControlledShutdownRequest]
 ) -> ControlledShutdownResponse:
-    """Move the lead away from a broker that is going to stop."""
+    """Move leadership away from a broker that is about to stop."""
     message = request.message
     try:
         remaining = await _controller(services).shut_down(message.broker_id, message.broker_epoch)
@@ -185,7 +185,7 @@ async def elect_leaders(services: ControllerServices, request: Request[ElectLead
 async def alter_partition_reassignments(
     services: ControllerServices, request: Request[AlterPartitionReassignmentsRequest]
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin to move partitions to other replicas, or end that."""
+    """Begin or cancel reassignments of partitions."""
     message, wanted = request.message, dict[TopicPartition, Sequence[int] | None]()
     keeps_factor = not message.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
@@ -212,7 +212,7 @@ async def alter_partition_reassignments(
 async def list_partition_reassignments(
     services: ControllerServices, request: Request[ListPartitionReassignmentsRequest]
 ) -> ListPartitionReassignmentsResponse:
-    """Say which partitions are being moved."""
+    """Return the reassignments in progress."""
     message = request.message
     try:
         moves = await _controller(services).reassignments()
@@ -241,7 +241,7 @@ async def list_partition_reassignments(
 async def alter_partition(
     services: ControllerServices, request: Request[AlterPartitionRequest]
 ) -> AlterPartitionResponse:
-    """Change in-sync replicas, as the leaders of partitions ask for it."""
+    """Change ISRs, as requested by the leaders of partitions."""
     message, wishes = request.message, dict[TopicPartition, IsrWish]()
     async for topic in request.turns.over(message.topics):
         async for each in request.turns.over(topic.partitions):
@@ -264,7 +264,7 @@ async def alter_partition(
 async def allocate_producer_ids(
     services: ControllerServices, request: Request[AllocateProducerIdsRequest]
 ) -> AllocateProducerIdsResponse:
-    """Give a broker a block of producer ids: Kafka's ask the controller from protocol 3.0 on (KIP-730)."""
+    """Allocate a block of producer ids: Kafka's brokers request it from protocol 3.0 on (KIP-730)."""
     message = request.message
     try:
         await _controller(services).check_broker(message.broker_id, message.broker_epoch)
@@ -278,7 +278,7 @@ async def allocate_producer_ids(
 
 def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePartitionData:
     if answer.known is None:
-        # versions without topic ids do not know that replicas can be ineligible
+        # versions without topic ids do not have INELIGIBLE_REPLICA
         is_ineligible = answer.error is ErrorCode.INELIGIBLE_REPLICA
         code = ErrorCode.OPERATION_NOT_ATTEMPTED if is_ineligible else answer.error
         return AlterPartitionResponsePartitionData(partition_index=key.partition, error_code=code)

@@ -1,7 +1,7 @@
-"""What a broker does while it is the controller: one term, from its election to its resignation.
+"""The work of a controller during one term, from its election to its resignation.
 
-Each method is one event. `ControllerService` calls them one at a time, in the order in which they happened, as Kafka's
-ControllerEventManager does; `replication/controller.py` decides, and here its effects are performed in order.
+Each method handles one event. `ControllerService` calls them one at a time, in order, as Kafka's ControllerEventManager
+does; `replication/controller.py` decides, and here its effects are performed in order.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Event: TypeAlias = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class IsrWish:
-    """The in-sync replicas that a leader wants (AlterPartition), in place of those in `version` of the node."""
+    """The ISR that a leader requests (AlterPartition), to replace that in `version` of the node."""
 
     leader_epoch: int
     isr: tuple[int, ...]
@@ -71,14 +71,14 @@ class IsrWish:
 
 @dataclass(frozen=True, slots=True)
 class IsrAnswer:
-    """What became of an `IsrWish`: the state that holds now, None with an error code."""
+    """The result of an `IsrWish`: the current state, None with an error code."""
 
     error: ErrorCode
     known: KnownState | None = None
 
 
 class ControllerTerm:
-    """The controller in one epoch. `enqueue` adds an event behind those that wait."""
+    """The controller in one epoch. `enqueue` appends an event to the queue."""
 
     def __init__(
         self, around: Surroundings, store: LoopStore, epoch: int, epoch_version: int, enqueue: Callable[[Event], None]
@@ -103,9 +103,9 @@ class ControllerTerm:
     # ---- begin and end
 
     async def start(self) -> None:
-        """Read the cluster, and tell all brokers of it."""
+        """Read the cluster, and send it to all brokers."""
         tree = self._tree
-        await tree.isr_changes()  # the states are read behind it
+        await tree.isr_changes()  # before the states are read
         self._channels.renew(await tree.brokers())
         topics = await self._with_ids(await tree.topics(await tree.topic_names()))
         self._unclean = await tree.unclean(list(topics))
@@ -134,7 +134,7 @@ class ControllerTerm:
             self._timer = self._around.spawn(self._rebalance_regularly())
 
     def end(self) -> list[asyncio.Task[None]]:
-        """Tell brokers nothing more, and write nothing more. Returns the tasks that close connections."""
+        """Stop sending and writing. Returns the tasks that close connections."""
         self.is_over = True
         tasks = self._channels.close()
         if self._timer is not None:
@@ -143,7 +143,7 @@ class ControllerTerm:
         return tasks
 
     async def _with_ids(self, topics: Mapping[str, TopicNode]) -> dict[str, TopicNode]:
-        """Note the ids of topics; those that have none get one, where brokers expect it."""
+        """Record the ids of topics, assigning missing ones if brokers expect them."""
         found = dict(topics)
         for name, node in topics.items():
             if node.topic_id is None and self._around.gives_ids:
@@ -159,7 +159,7 @@ class ControllerTerm:
     # ---- effects
 
     async def _perform(self, effects: Iterable[Effect]) -> None:
-        """Perform effects in order; what follows from one comes before the next."""
+        """Perform effects in order; those that follow from one come before the next."""
         waiting = deque(effects)
         while waiting:
             if self.is_over:
@@ -190,7 +190,7 @@ class ControllerTerm:
         return ()
 
     async def _catch_up(self, partitions: Iterable[TopicPartition], watch: WatchedPart | None = None) -> None:
-        """Read states again: leaders tell of changed in-sync replicas some seconds later."""
+        """Read states again: leaders report ISR changes some seconds later."""
         states = self._controller.states
         found = await self._tree.states([key for key in partitions if key in states], watch)
         await self._perform(
@@ -198,7 +198,7 @@ class ControllerTerm:
         )
 
     def _answered(self, broker_id: int, deleted: Sequence[TopicPartition], response: Message) -> None:
-        """Take a broker's response: what follows from it becomes an event, behind those that wait."""
+        """Handle a broker's response: its consequences become an event at the end of the queue."""
         code = getattr(response, "error_code", ErrorCode.NONE)
         if code:
             log.warning("controller: broker %d refuses %s: error %d", broker_id, type(response).__name__, code)
@@ -217,7 +217,7 @@ class ControllerTerm:
         self._then(lambda: self._perform(self._controller.tell_again(broker_id)))
 
     def _then(self, event: Event) -> None:
-        """Have an event handled in this term, behind those that wait."""
+        """Queue an event of this term."""
 
         async def unless_over() -> None:
             if not self.is_over:
@@ -245,7 +245,7 @@ class ControllerTerm:
     # ---- events: the tree
 
     def _on_change(self, part: WatchedPart, path: str) -> None:
-        """Have a part of the tree read again; what changes until then is read with it."""
+        """Read a part of the tree again; further changes until then are read with it."""
         if self.is_over:
             return
         paths = self._changed.setdefault(part, {})
@@ -303,7 +303,7 @@ class ControllerTerm:
         await self._perform(self._controller.settle(changed))
 
     async def settle(self) -> None:
-        """Look again what the settings of this broker mean for partitions without a leader."""
+        """Apply this broker's settings to partitions without a leader."""
         await self._perform(self._controller.settle(self._controller.topics))
 
     async def _log_directory_events_changed(self) -> None:
@@ -314,19 +314,19 @@ class ControllerTerm:
         asked = await self._tree.preferred_election()
         if asked is not None:
             await self.elect(ElectionType.PREFERRED, asked)
-            await self._tree.delete([layout.PREFERRED_ELECTION])  # which is watched: the next one is seen
+            await self._tree.delete([layout.PREFERRED_ELECTION])  # which triggers the watch for the next one
 
     # ---- events: reassignments
 
     async def _reassignments_changed(self) -> None:
-        """Begin what old tools ask for in the tree."""
+        """Begin the reassignments requested by old tools in the tree."""
         self._asked_by_node = await self._tree.reassignments()
         faults = await self.reassign(self._asked_by_node, keeps_factor=False)
         for key, (_, why) in faults.items():
             log.warning("controller: cannot reassign %s: %s", key, why)
 
     async def _watch_moves(self) -> None:
-        """Watch the states of partitions that are being reassigned; forget in the tree which old tools' moves ended."""
+        """Watch the states of partitions being reassigned; delete old tools' requests that are complete."""
         moves = self._controller.moves
         while unwatched := [key for key in moves if key not in self._watched]:
             self._watched.update(unwatched)
@@ -340,7 +340,7 @@ class ControllerTerm:
     async def reassign(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """Move partitions to other replicas; return why some cannot be moved."""
+        """Reassign partitions to other replicas; return the errors."""
         await self._catch_up(wanted)
         effects, faults = self._controller.reassign(wanted, keeps_factor=keeps_factor)
         await self._perform(effects)
@@ -348,10 +348,10 @@ class ControllerTerm:
         return faults
 
     def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
-        """Return the replicas and moves of the partitions that are being reassigned."""
+        """Return replicas and moves of the partitions being reassigned."""
         return {key: (self._controller.replicas[key], move) for key, move in self._controller.moves.items()}
 
-    # ---- events: requests and the clock
+    # ---- events: requests and timers
 
     def check_broker(self, broker_id: int, broker_epoch: int) -> None:
         """Raise UnknownBrokerError or StaleBrokerEpochError unless a broker is registered with this epoch."""
@@ -362,7 +362,7 @@ class ControllerTerm:
             raise StaleBrokerEpochError(f"broker {broker_id}: expected epoch {broker.epoch}, found {broker_epoch}")
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        """Move the lead away from a broker; return the partitions where that is not possible."""
+        """Move leadership away from a broker; return the partitions where that is impossible."""
         self.check_broker(broker_id, broker_epoch)
         await self._catch_up(self._controller.held_by([broker_id]))
         await self._perform(self._controller.shut_down(broker_id))
@@ -371,7 +371,7 @@ class ControllerTerm:
     async def elect(
         self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, ErrorCode]:
-        """Elect leaders; return what became of each partition. None: of all that need it."""
+        """Elect leaders; return the result of each partition. None: of all that need it."""
         controller = self._controller
         asked = list(controller.replicas if partitions is None else partitions)
         await self._catch_up(asked)
@@ -388,7 +388,7 @@ class ControllerTerm:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, wishes: Mapping[TopicPartition, IsrWish]
     ) -> dict[TopicPartition, IsrAnswer]:
-        """Change in-sync replicas as leaders ask for it; return what became of each partition."""
+        """Change ISRs as requested by leaders; return the result of each partition."""
         self.check_broker(broker_id, broker_epoch)
         controller, answers, changes = self._controller, dict[TopicPartition, IsrAnswer](), list[StateChange]()
         for key, wish in wishes.items():
@@ -415,7 +415,7 @@ class ControllerTerm:
             await asyncio.sleep(self._around.config.leader_imbalance_check_interval_seconds)
 
     async def _rebalance(self) -> None:
-        """Give partitions back to brokers that lack too many of those that they are the preferred leaders of."""
+        """Elect preferred leaders for brokers that lead too few of their partitions."""
         config = self._around.config
         await self.elect(
             ElectionType.PREFERRED, self._controller.imbalanced(config.leader_imbalance_per_broker_percentage)
@@ -425,7 +425,7 @@ class ControllerTerm:
 def _assignments(
     topics: Mapping[str, TopicNode],
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, OngoingMove]]:
-    """Return the replicas of all partitions, and which of them are being reassigned."""
+    """Return the replicas of all partitions, and the reassignments in progress."""
     replicas, moves = dict[TopicPartition, tuple[int, ...]](), dict[TopicPartition, OngoingMove]()
     for name, node in topics.items():
         for partition, brokers in node.replicas.items():
@@ -439,7 +439,7 @@ def _assignments(
 def _not_in_sync(
     before: Mapping[TopicPartition, KnownState], written: Mapping[TopicPartition, KnownState]
 ) -> dict[TopicPartition, int]:
-    """Return the partitions whose new leaders were not in sync, and these leaders."""
+    """Return the partitions whose new leaders were not in sync, with these leaders."""
     return {
         key: known.state.leader
         for key, known in written.items()

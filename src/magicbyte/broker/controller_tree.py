@@ -1,8 +1,8 @@
-"""The metadata tree as the controller of one epoch reads, watches and writes it.
+"""The metadata tree as read, watched and written by the controller of one epoch.
 
-A lost connection is waited for: only SessionExpiredError ends a call, and StaleControllerEpochError a change, once
-another controller has been elected: each transaction checks the version of `/controller_epoch`. So a controller that
-was deposed, and does not know it yet, changes nothing.
+Calls wait for a lost connection: only SessionExpiredError ends a call, and StaleControllerEpochError a change, once
+another controller has been elected: each transaction checks the version of `/controller_epoch`. So a deposed controller
+changes nothing, even if it does not know it yet.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ T = TypeVar("T")
 RETRY_S: Final = 0.1
 _ATTEMPTS: Final = 10
 _MOST_CHANGES: Final = 1000
-_MOST_BYTES: Final = 500_000  # of a transaction: half of what ZooKeeper takes
-_OVERHEAD: Final = 200  # bytes around a change, the path and nodes above it included
+_MOST_BYTES: Final = 500_000  # of a transaction: half of ZooKeeper's limit
+_OVERHEAD: Final = 200  # upper bound of bytes besides a change's data, including the path and parent nodes
 _UNCLEAN: Final = "unclean.leader.election.enable"
 log = logger(__name__)
 
 
 class WatchedPart(enum.Enum):
-    """What a controller watches."""
+    """The parts of the tree that a controller watches."""
 
     BROKERS = "the registered brokers"
     BROKER = "the registration of a broker"
@@ -66,7 +66,7 @@ class WatchedPart(enum.Enum):
 
 
 async def patiently(call: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
-    """Return what a call to the tree returns, once there is a connection. Raises UnknownOutcomeError of a change."""
+    """Return the result of a call to the tree, waiting for a connection. Raises UnknownOutcomeError for a change."""
     is_told = False
     while True:
         try:
@@ -83,7 +83,7 @@ async def patiently(call: Callable[P, Awaitable[T]], *arguments: P.args, **named
 class ControllerTree:
     """The tree of one session. `epoch_version` is that of `/controller_epoch` since the election.
 
-    `tell` is called on the loop with what has changed; reading it again watches it again.
+    `tell` is called on the loop with a part that has changed; reading it again sets the watch again.
     """
 
     def __init__(self, store: LoopStore, epoch_version: int, tell: Callable[[WatchedPart, str], None]) -> None:
@@ -116,11 +116,11 @@ class ControllerTree:
         return found
 
     async def topic_names(self) -> list[str]:
-        """Return the names of all topics, and watch for others."""
+        """Return the names of all topics, and watch for new ones."""
         return await self._children(layout.TOPICS, WatchedPart.TOPICS)
 
     async def topics(self, names: Sequence[str]) -> dict[str, TopicNode]:
-        """Return topics, and watch them; those that do not exist are missing."""
+        """Return topics, and watch them; missing ones are left out."""
         paths = [layout.topic_path(each) for each in names]
         nodes = await self._nodes(paths, WatchedPart.TOPIC)
         found = {
@@ -141,7 +141,7 @@ class ControllerTree:
         return found
 
     async def deletions(self, *, are_enabled: bool) -> list[str]:
-        """Return the topics to delete, and watch for more; where that is disabled, requests for it are removed."""
+        """Return the topics to delete, and watch for more; if deletion is disabled, requests are removed."""
         names = await self._children(layout.DELETE_TOPICS, WatchedPart.DELETIONS)
         if are_enabled or not names:
             return names
@@ -150,24 +150,24 @@ class ControllerTree:
         return []
 
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return what old tools ask for, and watch it."""
+        """Return the reassignments requested by old tools, and watch them."""
         watch = self._watches[WatchedPart.REASSIGNMENTS]
         node = await patiently(self._store.exists, layout.REASSIGNMENTS, watch)
         return {} if node is None else _parsed(_reassignments, layout.REASSIGNMENTS, node.data) or {}
 
     async def preferred_election(self) -> list[TopicPartition] | None:
-        """Return the partitions that old tools want preferred leaders of, None while they want none; watch it."""
+        """Return the partitions for which old tools request preferred elections, or None; watch for requests."""
         watch = self._watches[WatchedPart.PREFERRED_ELECTION]
         node = await patiently(self._store.exists, layout.PREFERRED_ELECTION, watch)
         return None if node is None else _parsed(layout.load_partitions, layout.PREFERRED_ELECTION, node.data) or []
 
     async def isr_changes(self) -> list[TopicPartition]:
-        """Return the partitions whose in-sync replicas leaders have changed; the notices are deleted, more watched."""
+        """Return the partitions whose ISRs leaders have changed; delete the notifications, and watch for more."""
         found = await self._notices(layout.ISR_CHANGES, WatchedPart.ISR_CHANGES, layout.load_partitions)
         return [key for each in found for key in each]
 
     async def log_directory_events(self) -> list[int]:
-        """Return the brokers of which a log directory has failed; the notices are deleted, more watched."""
+        """Return the brokers with a failed log directory; delete the notifications, and watch for more."""
         return await self._notices(
             layout.LOG_DIRECTORY_EVENTS, WatchedPart.LOG_DIRECTORY_EVENTS, layout.load_log_directory_event
         )
@@ -180,7 +180,7 @@ class ControllerTree:
         return [each for each in found if each is not None]
 
     async def config_changes(self, seen: set[str]) -> list[str]:
-        """Return the topics whose settings have changed, by notices that are not in `seen`; watch for more."""
+        """Return the topics whose settings have changed, by notifications not in `seen`; watch for more."""
         names = await self._children(layout.CONFIG_CHANGES, WatchedPart.CONFIG_CHANGES)
         paths = [f"{layout.CONFIG_CHANGES}/{each}" for each in names if each not in seen]
         seen.clear()
@@ -193,7 +193,7 @@ class ControllerTree:
         return changed
 
     async def unclean(self, topics: Sequence[str]) -> dict[str, bool]:
-        """Return `unclean.leader.election.enable` of the topics that have it among their own settings."""
+        """Return `unclean.leader.election.enable` of the topics with their own setting."""
         paths = [layout.config_path("topics", each) for each in topics]
         found = dict[str, bool]()
         for topic, path, node in zip(topics, paths, await self._nodes(paths), strict=True):
@@ -214,7 +214,7 @@ class ControllerTree:
             raise
 
     async def write_states(self, changes: Sequence[StateChange]) -> dict[TopicPartition, KnownState]:
-        """Write states where the nodes have the expected versions; return those that were written."""
+        """Write states if the nodes have the expected versions; return the written ones."""
         written = dict[TopicPartition, KnownState]()
         batch, size = list[StateChange](), 0
         for change in changes:
@@ -233,16 +233,16 @@ class ControllerTree:
         except UnknownOutcomeError:
             return await self._write_unsure(changes)
         except (BadVersionError, NoNodeError, NodeExistsError) as error:
-            if len(changes) > 1:  # some cannot be written: which ones?
+            if len(changes) > 1:  # write them individually, to find those that fail
                 middle = len(changes) // 2
                 return await self._write_batch(changes[:middle]) | await self._write_batch(changes[middle:])
             if isinstance(error, NodeExistsError) and not error.path.endswith("/state"):
-                return await self._write_batch(changes)  # somebody made the node above it in between
+                return await self._write_batch(changes)  # the parent was created meanwhile
             return {}
         return {change.partition: KnownState(change.state, change.expected_version + 1) for change in changes}
 
     async def _write_unsure(self, changes: Sequence[StateChange]) -> dict[TopicPartition, KnownState]:
-        """Find out what became of a transaction whose answer was lost; write what was not written."""
+        """Determine the result of a transaction whose response was lost; write missing states."""
         found = await self.states([each.partition for each in changes])
         written, left = dict[TopicPartition, KnownState](), list[StateChange]()
         for change in changes:
@@ -254,7 +254,7 @@ class ControllerTree:
         return written | await self._write_batch(left)
 
     async def _missing_parents(self, changes: Iterable[StateChange]) -> list[NodeChange]:
-        """Return what makes the nodes above new states, where they are missing."""
+        """Return the creations of missing parents of new states."""
         new: defaultdict[str, list[int]] = defaultdict(list)
         for change in changes:
             if change.expected_version == NEW_NODE:
@@ -272,7 +272,7 @@ class ControllerTree:
         return made
 
     async def write_assignments(self, changes: Iterable[AssignmentChange]) -> list[AssignmentChange]:
-        """Write replicas of partitions and their moves into the nodes of topics; return those of topics that exist."""
+        """Write replicas and moves into the nodes of topics; return those of existing topics."""
         by_topic: defaultdict[str, list[AssignmentChange]] = defaultdict(list)
         for change in changes:
             by_topic[change.partition.topic].append(change)
@@ -283,11 +283,11 @@ class ControllerTree:
         return written
 
     async def give_id(self, topic: str, topic_id: uuid.UUID) -> TopicNode | None:
-        """Give a topic an id if it has none; return its node then, None if it does not exist."""
+        """Assign an id to a topic without one; return its node, None if it does not exist."""
         return await self._change_topic(topic, lambda node: node if node.topic_id else replace(node, topic_id=topic_id))
 
     async def _change_topic(self, topic: str, change: Callable[[TopicNode], TopicNode]) -> TopicNode | None:
-        """Change the node of a topic; return it, None if it does not exist. Partitions that others add stay."""
+        """Change the node of a topic; return it, None if it does not exist. Concurrently added partitions are kept."""
         path = layout.topic_path(topic)
         while True:
             (found,) = await self._nodes([path])
@@ -300,13 +300,13 @@ class ControllerTree:
             try:
                 await self._write([SetNode(path, new.dump(), found.version)])
             except (BadVersionError, NoNodeError, UnknownOutcomeError):
-                continue  # look again
+                continue  # retry
             return new
 
     async def remove_topic(self, topic: str) -> None:
-        """Take a topic out of the tree: its states, then itself, its settings and that it was to be deleted.
+        """Remove a topic from the tree: its states, then itself, its settings and the deletion request.
 
-        As soon as it is gone, anybody may make a topic of that name: another node at its path stays.
+        As soon as it is gone, a topic of the same name may be created: its new node is kept.
         """
         top, created = layout.topic_path(topic), None
         wanted = [top, layout.config_path("topics", topic), f"{layout.DELETE_TOPICS}/{topic}"]
@@ -330,7 +330,7 @@ class ControllerTree:
         log.error("controller: cannot delete the nodes of topic %s: others are made below them", topic)
 
     async def _below(self, top: str) -> list[str]:
-        """Return the nodes below one, each before the one above it."""
+        """Return the nodes below a node, children first."""
         levels, found = [top], list[str]()
         while levels:
             children = await patiently(self._store.children_many, levels)
@@ -339,7 +339,7 @@ class ControllerTree:
         return found[::-1]
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """Delete nodes; those that do not exist are deleted already."""
+        """Delete nodes; missing ones are ignored."""
         left = list(paths)
         while left:
             try:
@@ -350,7 +350,7 @@ class ControllerTree:
                 left = [path for path, node in zip(left, nodes, strict=True) if node is not None]
 
     async def put_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Replace what old tools ask for by what is left of it."""
+        """Replace the reassignments requested by old tools by the remaining ones."""
         if not wanted:
             await self.delete([layout.REASSIGNMENTS])
             return
@@ -358,7 +358,7 @@ class ControllerTree:
             await self._write([SetNode(layout.REASSIGNMENTS, layout.dump_reassignments(wanted))])
         except UnknownOutcomeError:
             await self.put_reassignments(wanted)
-        except NoNodeError:  # somebody cancels them all
+        except NoNodeError:  # they have all been cancelled
             log.warning("controller: %s was deleted while reassignments are in progress", layout.REASSIGNMENTS)
 
 
@@ -371,7 +371,7 @@ def _reassignments(_path: str, data: bytes) -> dict[TopicPartition, tuple[int, .
 
 
 def _parsed(load: Callable[[str, bytes], T], path: str, data: bytes) -> T | None:
-    """Return what a node says, None if that makes no sense: one bad node is no reason to leave the others alone."""
+    """Parse a node; return None for an invalid one, so that it does not affect others."""
     try:
         return load(path, data)
     except MetadataError as error:

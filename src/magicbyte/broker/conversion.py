@@ -1,6 +1,6 @@
-"""Slices of logs for readers that do not know the stored format: converted in chunks, whatever their size.
+"""Down-conversion of log slices for old clients, in chunks, whatever their size.
 
-docs/decisions/0005-conversion-while-sending.md says how the size of what is not converted yet is announced.
+docs/decisions/0005-conversion-while-sending.md describes how the size is announced before the conversion.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from magicbyte.log.live.segment import FileSlice
 
 CHUNK_BYTES: Final = 512 << 10
-"""Of stored bytes that are converted at a time: memory is some multiple of this, or of one batch that is larger."""
+"""Stored bytes converted at a time: memory is a multiple of this, or of a single larger batch."""
 
 
 @dataclass(slots=True)
 class SliceConversion:
-    """The conversion of one slice. `source` is the newest format in it; `time_ns` what the conversion took so far."""
+    """The conversion of one slice. `source` is the newest format in it; `time_ns` the conversion time so far."""
 
     source: Format
     target: Format
@@ -34,9 +34,9 @@ class SliceConversion:
 
 
 def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[tuple[int, BatchTable]]:
-    """Yield the entries of a slice in chunks of about `CHUNK_BYTES`: the position in the file, and a table up to `end`.
+    """Yield the entries of a slice in chunks of about `CHUNK_BYTES`: the file position, and a table up to `end`.
 
-    An entry that is cut is left out. Raises CorruptRecordError, after everything in front of the damage was given.
+    An incomplete entry is left out. Raises CorruptRecordError, after yielding everything before the damage.
     """
     position, end = found.position, found.position + found.length
     wanted = CHUNK_BYTES
@@ -55,9 +55,9 @@ def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[tuple[int, Bat
 
 
 def newest_magic(found: FileSlice) -> tuple[int, int, CorruptRecordError | None]:
-    """Return the largest magic byte of the whole entries of a slice, -1 where none is whole; and where they end.
+    """Return the largest magic of the whole entries of a slice (-1 if there is none), their end, and the damage there.
 
-    They end in front of damage, which is returned as well. Raises CorruptRecordError where the slice begins with it.
+    Raises CorruptRecordError if the slice begins with damage.
     """
     import numpy as np
 
@@ -76,10 +76,9 @@ def newest_magic(found: FileSlice) -> tuple[int, int, CorruptRecordError | None]
 def converted(
     found: FileSlice, dialect: Dialect, conversion: SliceConversion, fetch_offset: int, limit: int
 ) -> Iterator[list[memoryview]]:
-    """Yield what the slice becomes, never an empty list.
+    """Yield the converted slice, never an empty list.
 
-    Raises, after everything in front of it was given, CorruptRecordError with file and position, and what else
-    `convert` raises.
+    Raises, after yielding everything before, CorruptRecordError with file and position, and the errors of `convert`.
     """
     for position, table in whole_entries(found, dialect):
         started, failure = now_ns(), None

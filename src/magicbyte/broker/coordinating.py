@@ -1,6 +1,6 @@
-"""A coordinator at work: the partitions of its topic, its timer, and the log in which it keeps what it knows.
+"""The broker side of a coordinator: the partitions of its topic, its timer, and its log.
 
-This is what groups (`groups.py`) and transactional ids (`transactions.py`) have in common. Decisions are made in the
+This is the common part of groups (`groups.py`) and transactional ids (`transactions.py`). Decisions are made in the
 rooms `groups/` and `transactions/`.
 """
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-READ_BYTES: Final = 4 << 20  # of a partition's log at a time, when it is loaded
-_LOAD_AGAIN_S: Final = 1.0  # before a log is read again for which there were no descriptors
+READ_BYTES: Final = 4 << 20  # of a partition's log per read, when it is loaded
+_LOAD_AGAIN_S: Final = 1.0  # before a log is read again that lacked descriptors
 
 
 E = TypeVar("E")
@@ -54,7 +54,7 @@ E_co = TypeVar("E_co", covariant=True)
 
 
 class Decider(Protocol[S_contra, E_co]):
-    """A coordinator without IO."""
+    """A sans-IO coordinator."""
 
     terms: CoordinatorTerms
     closed: bool
@@ -63,17 +63,17 @@ class Decider(Protocol[S_contra, E_co]):
         """Give up a partition whose log cannot be read."""
 
     def next_ms(self) -> int | None:
-        """Return when `due` is to be called at the latest."""
+        """Return the latest time to call `due`."""
 
     def due(self, now: Moment) -> Sequence[E_co]:
-        """Do what is due."""
+        """Process deadlines."""
 
     def stored(self, store: S_contra, code: ErrorCode, now: Moment) -> Sequence[E_co]:
-        """Go on after an append."""
+        """Continue after an append."""
 
 
 class CoordinatorTopic(NamedTuple):
-    """How a topic of the broker's own is made. `replication_factor`: in a cluster."""
+    """The parameters for creating the topic. `replication_factor`: in a cluster."""
 
     partitions: int
     replication_factor: int
@@ -81,11 +81,11 @@ class CoordinatorTopic(NamedTuple):
 
 
 class Coordinating(ABC, Generic[S, E, L]):
-    """A coordinator of the partitions of `topic` that a broker leads, on its event loop.
+    """A coordinator for the partitions of `topic` that a broker leads, on its event loop.
 
-    A partition comes with `elected` and goes with `resigned`. Its log is read in the background, one after the other;
-    requests get COORDINATOR_LOAD_IN_PROGRESS until then. `decider` is the coordinator without IO; `what` says what it
-    keeps, for messages.
+    A partition is added by `elected` and removed by `resigned`. Its log is loaded in the background, one after the
+    other; until then requests get COORDINATOR_LOAD_IN_PROGRESS. `decider` is the sans-IO coordinator; `what` names its
+    content in messages.
     """
 
     topic: ClassVar[str]
@@ -104,7 +104,7 @@ class Coordinating(ABC, Generic[S, E, L]):
             StoreRules(self._encoding, self._timeout_ms, self._is_present, self._stored),
             is_joined=self.is_joined,
         )
-        self._leader_epochs: dict[int, int] = {}  # by partition, the latest that was heard of
+        self._leader_epochs: dict[int, int] = {}  # by partition, the latest one known
         self._to_load: dict[int, int] = {}  # terms by partition
         self._loader: asyncio.Task[None] | None = None
         topic = self._topics.get(self.topic)
@@ -112,14 +112,14 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._elect_alone(topic)
         self._runtime.spawn(self._expire(expiry_interval_ms))
 
-    # ---- what differs
+    # ---- implemented by each coordinator
 
     @abstractmethod
     def _begin(self, partition: int, leader_epoch: int, partitions: int) -> int:
         """Begin a term of a partition, one of `partitions`; return its number."""
 
     def _go_on(self, partition: int, leader_epoch: int) -> None:
-        """Take in that a partition which is led already is led in a later epoch."""
+        """Record that a partition which is led already is led in a later epoch."""
 
     @abstractmethod
     def _end(self, partition: int) -> None:
@@ -127,45 +127,45 @@ class Coordinating(ABC, Generic[S, E, L]):
 
     @abstractmethod
     def _expire_now(self) -> Sequence[E]:
-        """Return what is to be done about what nobody has used for long."""
+        """Return the effects of expired items."""
 
     @staticmethod
     @abstractmethod
     def _read(each: PartitionLog | None) -> L:
-        """Return what a partition's log says, None: that of one without records. Raises CorruptRecordError."""
+        """Load a partition's log, None: one without records. Raises CorruptRecordError."""
 
     @abstractmethod
     def _loaded(self, partition: int, term: int, found: L) -> None:
-        """Take in what the log of a partition says."""
+        """Install what was loaded from the log of a partition."""
 
     @abstractmethod
     def _encoding(self, store: S, target: Format, now_ms: int) -> tuple[int, Callable[[], memoryview]]:
-        """Return about how many bytes are to be appended, and what makes them. Raises AppendRefusedError."""
+        """Return the approximate size of the records, and a function that encodes them. Raises AppendRefusedError."""
 
     @abstractmethod
     def _timeout_ms(self, store: S) -> int:
-        """Return how long the in-sync replicas are waited for."""
+        """Return the time to wait for the in-sync replicas."""
 
     @abstractmethod
     def _plan(self) -> CoordinatorTopic:
-        """Return how the topic is made."""
+        """Return the parameters for creating the topic."""
 
     @abstractmethod
     def perform(self, effects: Sequence[E]) -> None:
-        """Do what the coordinator wants done, and wake it when it wants to be."""
+        """Perform effects, and set the timer."""
 
     # ---- partitions
 
     def _elect_alone(self, topic: ServedTopic) -> None:
-        """Coordinate what all partitions have: no other broker does."""
+        """Coordinate all partitions: there is no other broker."""
         for partition, leader_epoch in enumerate(topic.leader_epochs):
             self.elected(partition, leader_epoch)
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """Coordinate what a partition has that this broker leads in `leader_epoch`.
+        """Coordinate a partition that this broker leads in `leader_epoch`.
 
-        That is loaded first, unless this broker has led it before without a break. What overtakes the load, a
-        resignation or a later epoch, makes it void.
+        It is loaded first, unless this broker has led it before without interruption. A resignation or a later epoch
+        makes the load void.
         """
         if self._is_stale(partition, leader_epoch):
             return
@@ -175,7 +175,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         key = TopicPartition(self.topic, partition)
         term = self._begin(partition, leader_epoch, self._topics.known(self.topic).partitions)
         known = self._logs.logs.get(key)
-        if key in self._logs.offline:  # what counts is in there
+        if key in self._logs.offline:  # its records are in the offline log
             self._decider.load_failed(partition, term)
         elif known is None or not known.size:
             self._loaded(partition, term, self._read(None))
@@ -185,22 +185,22 @@ class Coordinating(ABC, Generic[S, E, L]):
                 self._loader = self._runtime.spawn(self._load_all())
 
     def resigned(self, partition: int, leader_epoch: int) -> None:
-        """Coordinate what a partition has no more: it is led by nobody or another broker in `leader_epoch`.
+        """Stop coordinating a partition that another broker, or nobody, leads in `leader_epoch`.
 
-        Whoever waits is told NOT_COORDINATOR, and what is still to be appended is not.
+        Waiting requests get NOT_COORDINATOR, and pending appends are dropped.
         """
         if not self._is_stale(partition, leader_epoch):
             self._end(partition)
 
     def _is_stale(self, partition: int, leader_epoch: int) -> bool:
-        """Whether a later epoch was heard of; else this is the latest now."""
+        """Return whether a later epoch is known; otherwise record this one."""
         if leader_epoch < self._leader_epochs.get(partition, NO_EPOCH):
             return True
         self._leader_epochs[partition] = leader_epoch
         return False
 
     async def found(self) -> ServedTopic:
-        """Return the topic, made if need be. Raises what `Topics.create` does."""
+        """Return the topic, created if needed. Raises as `Topics.create` does."""
         runtime, topics = self._runtime, self._topics
         topic = topics.get(self.topic)
         if topic is None:
@@ -215,25 +215,25 @@ class Coordinating(ABC, Generic[S, E, L]):
     def _make_topic(self, plan: CoordinatorTopic) -> ServedTopic:
         topics = self._topics
         if not self._is_alone:
-            with suppress(TopicExistsError):  # another broker made it, and the controller will tell of it
+            with suppress(TopicExistsError):  # another broker created it, and the controller will announce it
                 topics.create(self.topic, *plan)
             raise CoordinatorNotAvailableError(f"{self.topic} is being made")
         topic = topics.create(self.topic, plan.partitions, 1, plan.settings)
-        # Logs are made when they are needed; the last one tells how many there are, if the tree is lost.
+        # Logs are created on demand; the last one preserves the partition count if the tree is lost.
         topics.log(self.topic, plan.partitions - 1)
         return topic
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget all, if the topic that is gone is the coordinator's own."""
+        """Forget everything, if the deleted topic is the coordinator's own."""
         if topic == self.topic:
-            self._leader_epochs.clear()  # those of a topic that is made later begin anew
+            self._leader_epochs.clear()  # a new topic's epochs start again
             for partition in list(self._decider.terms):
                 self._end(partition)
 
     # ---- requests and time
 
     async def answered(self, request: Request[Any], decide: Callable[[Caller], Sequence[E]]) -> Message:
-        """Return the coordinator's answer, as soon as it has one."""
+        """Return the coordinator's response, once it is available."""
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         caller = Caller(answer, request.version, request.client_id or "", f"/{request.connection.host}")
         self.perform(decide(caller))
@@ -244,7 +244,7 @@ class Coordinating(ABC, Generic[S, E, L]):
             request.connection.waited_ns += now_ns() - started
 
     def set_timer(self) -> None:
-        """Have the coordinator woken when it wants to be."""
+        """Set the timer for the coordinator's next deadline."""
         next_ms = self._decider.next_ms()
         if next_ms == self._timer_ms or self._decider.closed:
             return
@@ -256,7 +256,7 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
 
     def clock_turned(self) -> None:
-        """Set the timer anew: a timer of the event loop goes by another clock than the one that was turned."""
+        """Set the timer anew: the event loop has another clock than the one that a test has advanced."""
         self._timer_ms = None
         self.set_timer()
 
@@ -265,7 +265,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         self.perform(self._decider.due(Moment.of(self._runtime.clock)))
 
     def close(self) -> None:
-        """End what the clock asks for."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -278,7 +278,7 @@ class Coordinating(ABC, Generic[S, E, L]):
     # ---- the log
 
     def store(self, store: S) -> None:
-        """Append after all that is to be appended to the same partition already."""
+        """Append after all pending appends to the same partition."""
         self.log.store(store)
 
     def _stored(self, store: S, code: ErrorCode) -> None:
@@ -288,14 +288,14 @@ class Coordinating(ABC, Generic[S, E, L]):
         return self._decider.terms.is_present(store.partition, store.term)
 
     async def _load_all(self) -> None:
-        """Read the logs of partitions that are to be loaded. One that cannot be read now is read again later."""
+        """Load the logs of pending partitions. One that cannot be read now is retried later."""
         try:
             while self._to_load:
                 partition = next(iter(self._to_load))
                 term = self._to_load.pop(partition)
                 try:
                     await self._load(partition, term)
-                except OutOfDescriptorsError as error:  # it passes, and says nothing of the log
+                except OutOfDescriptorsError as error:  # transient, and not an error of the log
                     why = "%s-%d is read again later: %s"
                     self._runtime.complaints.line(log, self.topic, "load", why, self.topic, partition, error)
                     self._to_load.setdefault(partition, term)
@@ -309,7 +309,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         if known is None or not self._decider.terms.is_loading(partition, term):
             return  # it was resigned
         try:
-            await runtime.logs_lock.acquire_shared()  # no segment is exchanged while it is read
+            await runtime.logs_lock.acquire_shared()  # no segment is replaced while it is read
             try:
                 found = await runtime.reading.run(partial(self._read, known))
             finally:
@@ -327,26 +327,26 @@ class Coordinating(ABC, Generic[S, E, L]):
 
 
 def give(answer: asyncio.Future[T], value: T) -> None:
-    """Give whoever asked an answer, unless it has gone."""
+    """Set the response of a request, unless the request has been cancelled."""
     if not answer.done():
         answer.set_result(value)
 
 
 def has_partition(topics: TopicTable, topic: str, partition: int) -> bool:
-    """Return whether a topic, as far as is known, has a partition."""
+    """Return whether a topic has a partition, as far as this broker knows."""
     found = topics.get(topic)
     return found is not None and 0 <= partition < found.partitions
 
 
 class LogLoader(Protocol):
-    """Takes in a log, piece by piece."""
+    """A loader of a log, piece by piece."""
 
     def read(self, data: memoryview) -> int:
-        """Take in whole entries; return their last offset."""
+        """Read whole entries; return their last offset."""
 
 
 def read_into(reader: LogLoader, each: PartitionLog) -> None:
-    """Have a partition's log read from its start to its end. Raises CorruptRecordError."""
+    """Feed a partition's log from its start to its end. Raises CorruptRecordError."""
     offset = each.log_start_offset
     while (part := each.read(offset, READ_BYTES)) is not None:
         last = reader.read(memoryview(part.read()))
@@ -356,7 +356,7 @@ def read_into(reader: LogLoader, each: PartitionLog) -> None:
 
 
 def own_topic(config: BrokerConfig, settings: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the settings of a compacted topic of the broker's own, which is never in the enriched format."""
+    """Return the settings of a compacted internal topic, which is never in the enriched format."""
     found: dict[str, str | None] = {"cleanup.policy": "compact", **settings}
     if config.log_message_format_version is Format.ENRICHED:
         found["message.format.version"] = config.plain_format.value

@@ -1,6 +1,6 @@
-"""The log in which a coordinator keeps what it knows: what it wants stored is appended to its topic, in order.
+"""The log of a coordinator: its records are appended to its topic, in order.
 
-An append does not wait until the in-sync replicas have the one before. The outcomes are told in order, too.
+An append does not wait for the replication of the previous one. Outcomes are also reported in order.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_TOGETHER: Final = 100  # effects that are appended as one set
+_TOGETHER: Final = 100  # effects per set
 _QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
 
 
 class Stores(Protocol):
-    """What a coordinator wants appended to a partition of its topic, decided in one of its terms."""
+    """A coordinator's request to append to a partition of its topic, decided in one of its terms."""
 
     @property
     def partition(self) -> int:
@@ -43,10 +43,10 @@ S = TypeVar("S", bound=Stores)
 
 
 class StoreRules(NamedTuple, Generic[S]):
-    """What one coordinator's effects are.
+    """The treatment of one coordinator's effects.
 
-    `encoding` gives about how many bytes are to be appended, and what makes them. `timeout_ms`: how long the replicas
-    are waited for. `is_present`: whether the term of the effect lasts still. `stored` is told the outcome.
+    `encoding` returns the approximate size of the records, and a function that encodes them. `timeout_ms`: the time to
+    wait for replicas. `is_present`: whether the term of the effect is current. `stored` gets the outcome.
     """
 
     encoding: Callable[[S, Format, int], tuple[int, Callable[[], memoryview]]]
@@ -56,7 +56,7 @@ class StoreRules(NamedTuple, Generic[S]):
 
 
 class _Pending(NamedTuple, Generic[S]):
-    """An effect that was appended, or was not, and until when its replicas are waited for."""
+    """An effect with the result of its append, and the deadline for its replication."""
 
     store: S
     appended: Acknowledgement | ErrorCode
@@ -64,10 +64,10 @@ class _Pending(NamedTuple, Generic[S]):
 
 
 class CoordinatorLog(Generic[S]):
-    """Appends the effects of one coordinator to the partitions of its topic.
+    """Append the effects of one coordinator to the partitions of its topic.
 
-    `name`: the topic, and what it keeps, for messages. `is_joined`: whether records of several effects may be appended
-    as one set.
+    `name`: the topic, and its content, for messages. `is_joined`: whether records of several effects may be appended as
+    one set.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class CoordinatorLog(Generic[S]):
         self._topic, self._what = name
         self._runtime, self._topics, self._replicas, self._appends = services
         self._rules, self._is_joined = rules, is_joined
-        self._stores: dict[int, deque[S]] = {}  # by partition, what is to be appended
-        self._unacknowledged: dict[int, deque[_Pending[S]]] = {}  # and what the replicas may not have yet
+        self._stores: dict[int, deque[S]] = {}  # by partition, in the order of their appends
+        self._unacknowledged: dict[int, deque[_Pending[S]]] = {}  # appended, but possibly not replicated yet
 
     def store(self, store: S) -> None:
-        """Append after all that is to be appended to the same partition already."""
+        """Append after all pending appends to the same partition."""
         waiting = self._stores.get(store.partition)
         if waiting is not None:
             waiting.append(store)
@@ -94,7 +94,7 @@ class CoordinatorLog(Generic[S]):
         self._runtime.spawn(self._append_all(store.partition))
 
     async def _append_all(self, partition: int) -> None:
-        """Append what is to be stored in a partition, in order. What is appended does not wait for the replicas."""
+        """Append a partition's pending effects, in order, without waiting for replication."""
         waiting, clock = self._stores[partition], self._runtime.clock
         try:
             while waiting:
@@ -114,7 +114,7 @@ class CoordinatorLog(Generic[S]):
             del self._stores[partition]
 
     def _appended(self, partition: int, found: Sequence[_Pending[S]]) -> None:
-        """Go on after appends, at once where the replicas have them and nothing before them is waited for."""
+        """Continue after appends, immediately if they are replicated and nothing before them is waiting."""
         waiting = self._unacknowledged.get(partition)
         if waiting is not None:
             waiting.extend(found)
@@ -126,7 +126,7 @@ class CoordinatorLog(Generic[S]):
                 self._stored(each.store, _code_of(each.appended))
 
     async def _acknowledge_all(self, partition: int) -> None:
-        """Wait until the in-sync replicas have what was appended, and go on after each append in their order."""
+        """Wait for the replication of appends, and continue after each in order."""
         waiting, clock = self._unacknowledged[partition], self._runtime.clock
         try:
             while waiting:
@@ -139,7 +139,7 @@ class CoordinatorLog(Generic[S]):
             del self._unacknowledged[partition]
 
     def _stored(self, store: S, code: ErrorCode) -> None:
-        """Go on after an append. A fault of ours in that ends nothing else."""
+        """Continue after an append. A bug of ours in that stops nothing else."""
         try:
             self._rules.stored(store, code)
         except Exception:
@@ -148,7 +148,7 @@ class CoordinatorLog(Generic[S]):
     async def _outcomes(
         self, partition: int, appended: Sequence[Acknowledgement | ErrorCode], timeout_ms: int
     ) -> list[ErrorCode]:
-        """Wait until the in-sync replicas have what was appended; return how each append ends."""
+        """Wait for the replication of appends; return the result of each."""
         waits = [each for each in appended if isinstance(each, Acknowledgement)]
         codes = await self._appends.replicated(waits, timeout_ms)
         for code in dict.fromkeys(codes):
@@ -158,11 +158,11 @@ class CoordinatorLog(Generic[S]):
         return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
 
     async def _append(self, partition: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
-        """Append the records of effects as one set; return of each what acknowledges it, or why it is not there."""
+        """Append the records of effects as one set; return the acknowledgement of each, or its error."""
         try:
             return await self._append_together(partition, stores)
         except AppendRefusedError as error:
-            if len(stores) > 1:  # one of them is too large, say: nothing is written yet
+            if len(stores) > 1:  # for instance because one of them is too large: nothing has been written yet
                 return [outcome for each in stores for outcome in await self._append(partition, [each])]
             code, why = error.code, str(error)
         except MagicbyteError as error:
@@ -176,7 +176,7 @@ class CoordinatorLog(Generic[S]):
     async def _append_together(self, index: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
         runtime = self._runtime
         partition = await self._replicas.opened(self._topic, index)
-        await runtime.load_numpy()  # to encode with
+        await runtime.load_numpy()  # needed for encoding
         topic = self._topics.known(self._topic)
         rules, now_ms = topic.config.append, runtime.clock.now_ms()
         sizes, encoders = zip(*(self._rules.encoding(each, rules.format, now_ms) for each in stores), strict=True)
@@ -200,12 +200,12 @@ class CoordinatorLog(Generic[S]):
 
 
 def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:
-    """Return how an append has ended."""
+    """Return the result of an append."""
     code = appended.code() if isinstance(appended, Acknowledgement) else appended
     assert code is not None, "it is not waited for any more"
     return code
 
 
 def _is_pending(appended: Acknowledgement | ErrorCode) -> bool:
-    """Whether the in-sync replicas have to be waited for."""
+    """Return whether replication must be awaited."""
     return isinstance(appended, Acknowledgement) and appended.code() is None

@@ -1,4 +1,7 @@
-"""What coordinators of groups and of transactions use of their broker: apart, as a start does not load them."""
+"""The parts of a broker that its coordinators use.
+
+A separate module, because a start does not load the coordinators.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorServices(NamedTuple):
-    """What a coordinator uses of its broker. `is_alone`: that is a cluster by itself."""
+    """The parts of the broker that a coordinator uses. `is_alone`: the broker is a cluster by itself."""
 
     runtime: Runtime
     topics: Topics

@@ -1,6 +1,6 @@
 """The coordinators of a broker: of groups, and of transactions.
 
-Each is made when it is first needed: a start does not wait for it.
+Each is created at its first use, so that a start does not wait for it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Both of them, by the topics in which they keep what they know."""
+    """Both coordinators, by their topics."""
 
     def __init__(
         self, services: CoordinatorServices, new_producer_id: Callable[[], int], peers: ClusterPeers | None
     ) -> None:
-        """`peers`: the other brokers, None where there are none."""
+        """`peers`: the other brokers, None without a cluster."""
         self._services, self._new_producer_id, self._peers = services, new_producer_id, peers
         self._groups: Groups | None = None
         self._transactions: Transactions | None = None
@@ -56,7 +56,7 @@ class Coordinators:
 
     @property
     def marker_writer(self) -> MarkerWriter:
-        """What writes the markers of transactions into partitions that this broker leads."""
+        """Writes the markers of transactions into partitions that this broker leads."""
         from magicbyte.broker.markers import MarkerWriter
 
         services = self._services
@@ -69,7 +69,7 @@ class Coordinators:
 
     @property
     def partition_checks(self) -> PartitionChecks:
-        """What asks the coordinators of transactions, here and at other brokers, about partitions."""
+        """Asks the coordinators of transactions, here and at other brokers, about partitions."""
         if self._partition_checks is None:
             from magicbyte.broker.partition_checks import PartitionChecks
 
@@ -85,30 +85,32 @@ class Coordinators:
         return self.transactions if topic == STATE_TOPIC else None
 
     def start(self) -> None:
-        """Begin with what is there: members may have gone while the broker was down, transactions are to be ended."""
+        """Load existing state: sessions may have expired while the broker was down, and transactions must be
+        completed.
+        """
         for topic in (OFFSETS_TOPIC, STATE_TOPIC):
             if self._services.topics.get(topic) is not None:
                 self.of(topic)
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget what there is about a topic that is gone."""
+        """Delete the state of a deleted topic."""
         self.groups.topic_deleted(topic)
         if topic == STATE_TOPIC:
             self.transactions.topic_deleted(topic)
 
     def clock_turned(self) -> None:
-        """Set the timers anew: a test has turned the clock."""
+        """Set the timers anew, after a test has advanced the clock."""
         for each in (self._groups, self._transactions):
             if each is not None:
                 each.clock_turned()
 
     def close(self) -> None:
-        """Answer whoever waits; from here on requests are refused."""
+        """Answer waiting requests; later ones are refused."""
         for each in (self._groups, self._transactions):
             if each is not None:
                 each.close()
 
     def group_states(self) -> Counter[GroupState]:
-        """Return how many groups there are in each state; none before they are asked for."""
+        """Return the number of groups in each state; none before the coordinator's first use."""
         found = [] if self._groups is None else self._groups.coordinator.groups.values()
         return Counter(each.state for each in found)

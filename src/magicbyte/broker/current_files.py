@@ -1,4 +1,4 @@
-"""What files that settings name hold at the moment: a certificate or a key that is renewed needs no restart."""
+"""Reload files that settings name: a renewed certificate or key needs no restart."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 log = logger(__name__)
 T = TypeVar("T")
 
-_LOOK_MS: Final = 1000  # between two looks at the files
+_LOOK_MS: Final = 1000  # between two checks of the files
 
 
 class CurrentFiles(Generic[T]):
-    """What the settings of a listener say at the moment: files count for logins and connections after a change."""
+    """The current value of a listener's settings: changed files apply to new authentications and connections."""
 
     def __init__(self, listener: Listener, runtime: Runtime, read: Callable[[Listener, BrokerConfig], T]) -> None:
         """Read the files. Raises InvalidConfigError."""
@@ -35,7 +35,7 @@ class CurrentFiles(Generic[T]):
         self._now = read(listener, config)
 
     async def now(self) -> T:
-        """Return it; files are looked at once a second at most."""
+        """Return the current value; files are checked once a second at most."""
         now_ms = self._runtime.clock.monotonic_ms()
         if self._paths and (self._looked_ms is None or now_ms - self._looked_ms >= _LOOK_MS):
             self._looked_ms = now_ms
@@ -59,7 +59,7 @@ class CurrentFiles(Generic[T]):
 
 
 def _files_of(listener: Listener, static: Mapping[str, str]) -> list[str]:
-    """Return the files that the settings of a listener name, those of all listeners and its own."""
+    """Return the files in the settings of a listener, including those for all listeners."""
     own = f"listener.name.{listener.name.lower()}."
     shortened = ((name.removeprefix(own), text) for name, text in static.items() if is_of_security(name))
     found = [(name, text) for name, text in shortened if not name.startswith("listener.name.")]

@@ -1,7 +1,7 @@
-"""From a frame to its handler, and from what that returns to what is sent.
+"""Dispatch frames to handlers, and encode their responses.
 
-A handler's file is imported when the first request for it comes, or, of those that every client sends first, while a
-start waits for its disk.
+A handler's module is imported at its first request or, for the requests that every client sends first, while a start
+waits for its disk.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ log = logger(__name__)
 
 FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
 FEW_ELEMENTS: Final = 2_000
-"""Elements of a message that is read on the event loop, in some 3 ms; of nearly all there are fewer."""
-LARGE_BODY: Final = 1 << 20  # bytes, after which memory is given back to the system
+"""Elements of a message that is parsed on the event loop, within some 3 ms; nearly all messages have fewer."""
+LARGE_BODY: Final = 1 << 20  # bytes, after which memory is returned to the system
 ELEMENT_BYTES: Final = 512
-"""Memory that is counted for an element of a larger message: the object made of it, and that in its response."""
-_ANY_SIZE: Final = 1 << 31  # which no frame has: the setting is the limit
+"""Memory counted for each element of a larger message: its object, and that in the response."""
+_ANY_SIZE: Final = 1 << 31  # larger than any frame: the setting is the limit
 _KEY: Final = struct.Struct(">h")
 
 
@@ -54,7 +54,7 @@ class _Route:
     most_elements: int
 
 
-_UNBOUND: Final[dict[int, UnboundHandler]] = {}  # those whose file was imported
+_UNBOUND: Final[dict[int, UnboundHandler]] = {}  # those whose module was imported
 
 
 def _unbound(key: int) -> UnboundHandler:
@@ -63,26 +63,26 @@ def _unbound(key: int) -> UnboundHandler:
 
 
 def load_handlers(keys: Iterable[int] = FIRST_ASKED) -> None:
-    """Import what requests need, those that a client sends first unless `keys` are given."""
+    """Import the modules for requests, by default for those that a client sends first."""
     for key in keys:
         _unbound(key)
         codes_of(APIS[key].response)
 
 
 class Router:
-    """The handlers of one broker, each bound to what it uses when the first request for it comes.
+    """The handlers of one broker, each bound to its services at its first request.
 
-    `services_of` returns what the handlers of a file use. `rights`: None where everybody may do everything.
+    `services_of` returns the services for the handlers of a module. `rights`: None if everything is allowed.
     """
 
     def __init__(self, runtime: Runtime, services_of: Callable[[str], Any], rights: RightsServices | None) -> None:
         self.runtime, self.rights = runtime, rights
         self._services_of = services_of
-        self._services: dict[str, Any] = {}  # by file
+        self._services: dict[str, Any] = {}  # by module
         self.routes: dict[int, _Route] = {}  # by API key
 
     async def route(self, key: int) -> _Route:
-        """Return the way of an API's requests, its file imported if need be."""
+        """Return the route of an API's requests, importing its module if needed."""
         handler = _UNBOUND[key] if key in _UNBOUND else await self.runtime.reading.run(_unbound, key)
         if (route := self.routes.get(key)) is None:
             served, api = SERVED[key], APIS[key]
@@ -93,7 +93,7 @@ class Router:
         return route
 
     def handle(self, route: _Route, request: Request[Any]) -> Awaitable[Message | None]:
-        """Return what answers a request: the handler, as far as the authorizer lets it."""
+        """Return the response of the handler, as far as the authorizer permits."""
         if self.rights is None:
             return route.handler(request)
         from magicbyte.broker.rights import answer
@@ -102,7 +102,7 @@ class Router:
 
 
 def terms_of(head: memoryview) -> Terms:
-    """Return what holds for a frame that begins so: its API's key comes first."""
+    """Return the treatment of a frame that begins with `head`, which starts with the API key."""
     served = SERVED.get(_KEY.unpack_from(head)[0])
     if served is None:
         return Terms(OTHERS_MOST_BYTES, is_kept=False)
@@ -110,7 +110,7 @@ def terms_of(head: memoryview) -> Terms:
 
 
 class Dispatcher:
-    """Answers the requests of one connection."""
+    """Answer the requests of one connection."""
 
     __slots__ = ("_connection", "_router", "_runtime")
 
@@ -118,10 +118,10 @@ class Dispatcher:
         self._router, self._runtime, self._connection = router, router.runtime, connection
 
     async def __call__(self, frame: memoryview) -> Answer | None:
-        """Return the answer to a frame, None where there is none.
+        """Return the response to a frame, or None.
 
-        Raises UnsupportedVersionError for requests that are not served, ProtocolError for bytes that are no request,
-        and what the handler raises: each ends the connection.
+        Raises UnsupportedVersionError for unsupported requests, ProtocolError for invalid ones, and the handler's
+        errors: each ends the connection.
         """
         api, header, at = read_request_header(frame)
         version = self._runtime.offer.answers(api.key, header.request_api_version)
@@ -135,10 +135,10 @@ class Dispatcher:
         body, size = frame[at:], len(frame)
         if len(body) >= LARGE_BODY:
             self._runtime.trimming.ask()
-        del frame  # what is only read is not kept in memory until it is answered
+        del frame  # so that the frame's memory is released before the handler runs
         message = None
-        # Bytes behind it are let be, as Kafka does: librdkafka 2.16 asks for all topics with three too many.
-        if len(body) <= FEW_ELEMENTS:  # each takes a byte
+        # Trailing bytes are ignored, as in Kafka: librdkafka 2.16 sends three too many when it asks for all topics.
+        if len(body) <= FEW_ELEMENTS:  # each element takes at least a byte
             message, _ = route.request.read_at(body, 0, version)
         else:
             with suppress(TooManyElementsError):
@@ -158,7 +158,7 @@ class Dispatcher:
         answer = None
         if response is not None:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
-            answer = cast("Answer", frame_out.pieces())  # what is elsewhere in it comes from handlers, and can be sent
+            answer = cast("Answer", frame_out.pieces())  # pieces that are elsewhere come from handlers, and can be sent
             if route.codes is not None:
                 route.codes(response, self._runtime.metrics.apis[api.key].codes)
         self._count(route, version, started)
@@ -167,7 +167,7 @@ class Dispatcher:
     async def _charge(
         self, route: _Route, request: Request[Any], response: Message | None, size: int, started_ns: int
     ) -> int:
-        """Count what a request of `size` bytes has used, and say so; return for how many ms to read no more then."""
+        """Record what a request of `size` bytes has used in its quotas; return the throttle time in ms."""
         quotas, key = self._runtime.quotas, route.api.key
         busy_ns = now_ns() - started_ns - self._connection.waited_ns
         wait_ms = quotas.charge(key, request, response, route.codes, size, busy_ns)
@@ -176,7 +176,7 @@ class Dispatcher:
     async def _answer_large(
         self, route: _Route, header: RequestHeader, body: memoryview, size: int, started: int
     ) -> Answer | None:
-        """Answer a request that names more than most do: it is read in a thread, its memory counted beforehand."""
+        """Answer a request with many elements: it is parsed in a thread, with its memory counted before."""
         runtime, version, most = self._runtime, header.request_api_version, route.most_elements
         async with runtime.memory.message(min(most, len(body)) * ELEMENT_BYTES):
             read = partial(route.request.read_within, body, 0, version, Allowance(most))
@@ -200,7 +200,7 @@ class Dispatcher:
         started: int,
         muted_ms: int,
     ) -> Answer | None:
-        """Write a response that may be long in a thread, one such response of this broker at a time."""
+        """Encode a response that may be long in a thread, one such response of this broker at a time."""
         runtime, answer = self._runtime, None
         if response is not None:
             writing = partial(_written, route, response, request.version, correlation_id)
@@ -212,15 +212,15 @@ class Dispatcher:
         return answer if not muted_ms else _with_mute(answer, muted_ms)
 
     def _client(self, client_id: str) -> ClientSoftware:
-        """Return who a request is counted for."""
+        """Return the client software for which a request is counted."""
         connection = self._connection
         client = connection.client
         if client is None or client != (client_id, connection.software_name, connection.software_version):
-            client = self._named(client_id)  # nearly always it is who it was before
+            client = self._named(client_id)  # nearly always the same as before
         return client
 
     def _named(self, client_id: str) -> ClientSoftware:
-        """Return who the connection's requests are counted for from now on."""
+        """Return the client software for the connection's requests from now on."""
         connection, metrics = self._connection, self._runtime.metrics
         found = metrics.client(client_id, connection.software_name, connection.software_version)
         connection.client = found
@@ -228,7 +228,7 @@ class Dispatcher:
         return found
 
     def _count(self, route: _Route, version: int, started_ns: int) -> None:
-        """Count a request that was answered, and say so where it was slow: what it waited for others is no fault."""
+        """Count an answered request, and log it if it was slow, apart from waiting."""
         runtime, connection, key, ended_ns = self._runtime, self._connection, route.api.key, now_ns()
         waited_ns, total_ns = connection.waited_ns, ended_ns - started_ns
         asked = connection.asked.get((key, version))
@@ -276,7 +276,7 @@ def _with_mute(answer: Answer | None, ms: int) -> Answer:
 
 
 def _written(route: _Route, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:
-    """Return what to send, and the error codes in it."""
+    """Return the encoded response, and its error codes."""
     codes: list[int] = []
     answer = cast("Answer", write_response(response, version, correlation_id=correlation_id).pieces())
     if route.codes is not None:

@@ -1,4 +1,4 @@
-"""Which broker is the controller: `/controller` is its ephemeral node, `/controller_epoch` counts the elections."""
+"""The election of the controller: `/controller` is its ephemeral node, `/controller_epoch` counts the elections."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from magicbyte.ports import Clock, Watch
 
 NO_EPOCH: Final = -1
-"""In place of an epoch: nobody has been the controller."""
-_ATTEMPTS: Final = 10  # each one fails only because another broker won, or left, in the meantime
+"""Used instead of an epoch: there has been no controller."""
+_ATTEMPTS: Final = 10  # an attempt fails only if another broker wins, or leaves, meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerElection:
-    """Who is the controller, in which epoch.
+    """The controller and its epoch.
 
-    `won`: this session is. Then `epoch_version` is what its transactions check `/controller_epoch` for, so that they
-    fail once another broker has won.
+    `won`: this session is the controller. Then its transactions check that `/controller_epoch` has `epoch_version`, so
+    that they fail once another broker has won.
     """
 
     controller: int
@@ -34,9 +34,9 @@ class ControllerElection:
 
 
 async def elect(store: LoopStore, broker_id: int, clock: Clock, watch: Watch | None = None) -> ControllerElection:
-    """Become the controller if there is none; return who is. `watch` is called when that changes: elect again then.
+    """Become the controller if there is none; return the result. `watch` is called when it changes: then elect again.
 
-    A second call by the controller changes nothing. Raises NetworkError.
+    A repeated call by the controller changes nothing. Raises NetworkError.
     """
     lost: Exception | None = None
     for _ in range(_ATTEMPTS):
@@ -63,9 +63,9 @@ def candidacy(epoch: Node | None, broker_id: int, now_ms: int) -> list[NodeChang
 
 
 def outcome(controller: Node, epoch: Node | None, session_id: int) -> ControllerElection:
-    """Return what the two nodes say. Only the owner of the first wins: its earlier session does not count.
+    """Return the result by the two nodes. Only the owner of the first wins: its earlier session does not count.
 
-    The first controller of a release before 1.1 makes the second node a moment after the first one.
+    The first controller of a release before 1.1 creates the second node a moment after the first one.
     """
     broker_id = layout.load_controller(controller.data)
     if epoch is None:
@@ -75,7 +75,7 @@ def outcome(controller: Node, epoch: Node | None, session_id: int) -> Controller
 
 
 async def resign(store: LoopStore, election: ControllerElection) -> None:
-    """Let another broker become the controller, if this session still is. Raises NetworkError."""
+    """Resign, if this session is still the controller. Raises NetworkError."""
     controller = await store.exists(layout.CONTROLLER)
     if controller is not None and controller.ephemeral_owner == store.session_id:
         with contextlib.suppress(NoNodeError, BadVersionError):  # another one has been elected in between

@@ -1,7 +1,7 @@
-"""What connections of a secured listener pass: TLS, then a login by SASL, as Kafka 2.8 and later take it.
+"""The authentication of a secured listener's connections: TLS, then SASL, as in Kafka 2.8 and later.
 
-Before the login is over only ApiVersions, SaslHandshake and SaslAuthenticate are answered, frames are small, and the
-server bounds how long that takes and how many are in it at once. Whoever is refused waits for the answer.
+Before it is complete only ApiVersions, SaslHandshake and SaslAuthenticate are answered, frames are small, and the
+server bounds its duration and the number of concurrent authentications. The response to a refused client is delayed.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ log = logger(__name__)
 HANDSHAKE: Final = 17
 AUTHENTICATE: Final = 36
 _LIMITS: Final = PeerLimits(largest_frame=512 << 10)
-_MOST_STEPS: Final = 16  # requests before a login is over
-_BETWEEN_LOGINS_MS: Final = 1000  # as with Kafka; a handshake before that is a request as others
+_MOST_STEPS: Final = 16  # requests per authentication
+_BETWEEN_LOGINS_MS: Final = 1000  # as in Kafka; an earlier handshake is an ordinary request
 _FIRST_WITH_SOFTWARE: Final = 3
 
 
 class EntranceServices(NamedTuple):
-    """What logins use of a broker. `handler_of` returns what answers the requests of a connection."""
+    """The parts of the broker that authentications use. `handler_of` returns a connection's request handler."""
 
     runtime: Runtime
     metadata: MetadataStore
@@ -59,7 +59,7 @@ class EntranceServices(NamedTuple):
 
 
 def entrances(services: EntranceServices) -> dict[str, Entrance]:
-    """Return what connections pass, by name of the listener; PLAINTEXT ones have none. Reads files.
+    """Return the authentication of each listener by name; PLAINTEXT ones have none. Reads files.
 
     Raises InvalidConfigError.
     """
@@ -86,7 +86,7 @@ async def _enter(
         login = _Login(services, security, connection, stream, incoming, handler)
         try:
             await login.run()
-        except BaseException:  # the server knows nothing of these frames yet
+        except BaseException:  # the server has no reference to these frames yet
             incoming.release()
             raise
         connection.principal = Principal("User", login.user)
@@ -98,7 +98,7 @@ async def _enter(
 
 
 class _LimitedLogin:
-    """A connection whose login holds for a while: what it asks, or that it logs in again."""
+    """A connection with an authentication lifetime: handles its requests and re-authentications."""
 
     def __init__(
         self, runtime: Runtime, current: CurrentFiles[ListenerSecurity], login: _Login, incoming: Incoming,
@@ -106,10 +106,10 @@ class _LimitedLogin:
     ) -> None:  # fmt: skip
         self._runtime, self._current, self._login, self._incoming = runtime, current, login, incoming
         self._handler = handler
-        self._again_ms: int | None = None  # when the last login but the first began
+        self._again_ms: int | None = None  # start of the last re-authentication
 
     def __call__(self, frame: memoryview) -> Awaitable[Answer | None]:
-        """Return what answers a frame. Raises SecurityError after the end of the session: no answer, as with Kafka."""
+        """Return the response to a frame. Raises SecurityError after the lifetime: no response, as in Kafka."""
         now_ms, expires_ms = self._runtime.clock.monotonic_ms(), self._login.expires_ms
         is_early = self._again_ms is not None and now_ms - self._again_ms < _BETWEEN_LOGINS_MS
         if int.from_bytes(frame[:2], "big") == HANDSHAKE and not is_early:
@@ -133,10 +133,9 @@ class _LimitedLogin:
 
 
 class _Login:
-    """The logins on one connection, the first and those that go before its end.
+    """The authentication and re-authentications of one connection.
 
-    `user` is who it is, after the first. `expires_ms`: until when that holds, by the clock that nobody turns; None: for
-    ever.
+    `user` is set by the first. `expires_ms`: the end of its lifetime by the monotonic clock; None: unlimited.
     """
 
     def __init__(
@@ -151,14 +150,14 @@ class _Login:
         self.expires_ms: int | None = None
 
     async def run(self) -> None:
-        """Find out who the peer is. Raises SecurityError, ProtocolError, NetworkError, when all was said to it."""
+        """Authenticate the peer. Raises SecurityError, ProtocolError, NetworkError, after any response."""
         self._mechanism, wraps = await self._agree()
         self.user = await self._authenticate(self._mechanism, wraps)
 
     async def run_again(self, frame: memoryview, security: ListenerSecurity) -> None:
-        """Take a handshake, and a login of the same user by the same mechanism. Raises as `run` does.
+        """Handle a handshake, and re-authenticate the same user by the same mechanism. Raises as `run` does.
 
-        `security`: as it is now, so that nobody goes on with a password or a key that was taken away.
+        `security`: the current one, so that revoked passwords and keys no longer work.
         """
         self._security = security
         _, header, at = read_request_header(frame)
@@ -173,7 +172,7 @@ class _Login:
         await self._authenticate(mechanism, header.request_api_version > 0)
 
     async def _authenticate(self, mechanism: str, wraps: bool) -> str:
-        """Return the user's name when the conversation is over."""
+        """Return the user's name after the exchange."""
         conversation: ServerMechanism
         if mechanism == PLAIN:
             conversation = PlainServer(self._security.passwords.get)
@@ -190,7 +189,7 @@ class _Login:
         raise SecurityError(f"{self._stream.peer}: the login by {mechanism} does not complete")
 
     async def _agree(self) -> tuple[str, bool]:
-        """Return the mechanism, and whether its tokens come in requests."""
+        """Return the mechanism, and whether its tokens are in requests."""
         is_told = False
         for _ in range(_MOST_STEPS):
             frame = await self._frame()
@@ -217,7 +216,7 @@ class _Login:
         raise SecurityError(f"{self._stream.peer}: the login does not begin")
 
     async def _tell_versions(self, frame: memoryview, header: RequestHeader) -> bool:
-        """Answer ApiVersions as always; say whether it was answered well."""
+        """Answer ApiVersions as usual; return whether it succeeded."""
         answer = await self._handler(frame) or ()
         await self._stream.write([part for part in answer if isinstance(part, bytes | bytearray | memoryview)])
         version = header.request_api_version
@@ -226,7 +225,7 @@ class _Login:
         return version < _FIRST_WITH_SOFTWARE or self._connection.software_name != ""
 
     async def _step(self, conversation: ServerMechanism) -> None:
-        """Take a token in a request."""
+        """Handle a token in a request."""
         frame = await self._frame()
         api, header, at = read_request_header(frame)
         if api.key != AUTHENTICATE:
@@ -245,7 +244,7 @@ class _Login:
         await self._answer(response, header)
 
     async def _raw_step(self, conversation: ServerMechanism) -> None:
-        """Take a token as it is, as clients before 1.0 send it."""
+        """Handle a token without a header, as clients before 1.0 send it."""
         try:
             answer = await self._evaluated(conversation, bytes(await self._frame()))
         except LoginRefusedError as error:
@@ -256,14 +255,14 @@ class _Login:
         await self._stream.write([len(answer).to_bytes(4, "big"), answer])
 
     async def _evaluated(self, conversation: ServerMechanism, token: bytes) -> bytes:
-        answer = await self._runtime.reading.run(conversation.evaluate, token)  # the tree may be elsewhere
+        answer = await self._runtime.reading.run(conversation.evaluate, token)  # it may read the tree
         if self.user and conversation.user not in (None, self.user):
             change = f"User.{self.user}: User.{conversation.user}"
             raise LoginRefusedError(f"Cannot change principals during re-authentication from {change}")
         return answer
 
     def _begin_session(self, conversation: ServerMechanism) -> int:
-        """Return for how many ms the login holds from now on, 0: for ever."""
+        """Return the lifetime of the authentication in ms, 0: unlimited."""
         most_ms = self._security.lifetimes_ms.get(self._mechanism) or None
         limits_ms = [each for each in (most_ms, conversation.lifetime_ms) if each is not None]
         lifetime_ms = min(limits_ms, default=0)
@@ -278,7 +277,7 @@ class _Login:
         )
 
     def _teller(self, kind: str, message: str) -> Callable[[str], None]:
-        """Return what logs why something of the peer is refused, not without limit, from any thread."""
+        """Return a function that logs a refusal, rate-limited, callable from any thread."""
         tell = partial(self._runtime.complaints.line, log, self._connection.host, kind, message, self.peer)
         loop = asyncio.get_running_loop()
 

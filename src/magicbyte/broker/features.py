@@ -1,7 +1,7 @@
-"""The level of the feature `transaction.version` in a cluster, which all of its brokers have (KIP-584).
+"""The cluster's level of the feature `transaction.version`, which all brokers must support (KIP-584).
 
-It stands in the node /feature of the tree, where Kafka's brokers of 2.7 to 3.9 look, too: those that do not know the
-level stop. Protocol 2 of transactions needs every broker: partition leaders write what coordinators of the level say.
+It is stored in the node /feature, where Kafka's brokers of 2.7 to 3.9 read it, too: those that do not support the level
+stop. Protocol 2 of transactions needs every broker: partition leaders write records of that level for coordinators.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TRANSACTION_VERSION: Final = "transaction.version"
 
 
 async def finalize(store: LoopStore, broker_id: int, level: int) -> None:
-    """See that the cluster has this level of `transaction.version`, 0 for none; note it if no broker has before.
+    """Ensure that the cluster has this level of `transaction.version`, 0 for none; store it if no broker has before.
 
-    To be called before and after the broker registers itself: of two that start at once with different levels at least
-    one notices. Raises InvalidConfigError where other brokers have another level.
+    Call it before and after the broker registers: of two brokers starting at once with different levels at least one
+    notices. Raises InvalidConfigError if other brokers have another level.
     """
     while True:
-        with suppress(BadVersionError, NodeExistsError):  # another broker noted its level in between: look again
+        with suppress(BadVersionError, NodeExistsError):  # another broker stored its level in between: retry
             await _finalize(store, broker_id, level)
             return
 
@@ -57,7 +57,7 @@ async def _finalize(store: LoopStore, broker_id: int, level: int) -> None:
 
 
 async def _supported(store: LoopStore) -> dict[int, int]:
-    """Return the latest level that each registered broker says it supports."""
+    """Return the latest level that each registered broker supports."""
     ids = [int(name) for name in await store.children(layout.BROKER_IDS) if name.isdigit()]
     paths = [layout.broker_path(each) for each in ids]
     nodes = await store.get_many(paths)

@@ -1,4 +1,4 @@
-"""Fetch: what is stored, by `sendfile` where the reader knows its format, else converted; waits for records.
+"""Fetch: stored records by `sendfile` if the client supports their format, else converted; waits for new records.
 
 Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions), KIP-320 (epochs).
 """
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
-_FIRST_WITH_WHOLE_SETS: Final = 3  # a set that is larger than the limit comes whole, if it is the first
+_FIRST_WITH_WHOLE_SETS: Final = 3  # from this version the first set comes whole even if it exceeds the limit
 _FIRST_WITH_TRANSACTIONS: Final = 4
 _FIRST_WITH_STORAGE_ERROR: Final = 6
 _FIRST_WITH_ZSTD: Final = 10
@@ -61,12 +61,12 @@ _COMMITTED: Final = 1
 _EMPTY: Final = b""
 _STEPS: Final = 20  # to read a partition
 _LONGEST_LARGE_WAIT_MS: Final = 1000  # of a request that holds much memory
-_MOST_HELD_BYTES: Final = 4 << 20  # that are converted before the first byte of a response is sent
+_MOST_HELD_BYTES: Final = 4 << 20  # converted before the first byte of a response is sent
 
 
 @dataclass(frozen=True, slots=True)
 class FetchServices:
-    """What Fetch uses of the broker. `throttle`: of what followers get."""
+    """The parts of the broker that Fetch uses. `throttle`: of followers' fetches."""
 
     runtime: Runtime
     topics: Topics
@@ -77,11 +77,11 @@ class FetchServices:
 
 @dataclass(slots=True)
 class _PartitionAnswer:
-    """What one partition answers: `size` bytes of stored records, or an error.
+    """The result for one partition: `size` bytes of stored records, or an error.
 
-    What goes as it is stored is in `data`; what is to be converted comes there by `finish`, which also counts, and is
-    called when it is known that this is the answer: once for a reader who waits for many bytes.
-    `is_news`: something besides records that the reader is told at once.
+    Unconverted records are in `data`; converted ones are added by `finish`, which also counts them, and is called when
+    the response is final: once, for a reader that waits for many bytes. `is_news`: there is something besides records
+    to report immediately.
     """
 
     topic: str
@@ -93,10 +93,10 @@ class _PartitionAnswer:
 
 @dataclass(slots=True)
 class _Reading:
-    """One look at all partitions of a request: `size` bytes were found, `left` may still be read.
+    """One pass over all partitions of a request: `size` bytes were found, `left` may still be read.
 
-    `held`: bytes that were converted already, and wait to be sent. `is_first`: the offsets that a follower asks for
-    acknowledge what lies before them, which is taken in once.
+    `held`: converted bytes waiting to be sent. `is_first`: a follower's fetch offsets acknowledge earlier records,
+    which is applied only in the first pass.
     """
 
     left: int
@@ -107,17 +107,18 @@ class _Reading:
     answers: list[_PartitionAnswer] = field(default_factory=list)
 
     def add(self, found: _PartitionAnswer) -> None:
-        """Take in what the next partition answers."""
+        """Add the result of the next partition."""
         self.answers.append(found)
         self.size += found.size
         self.left -= found.size
         self.has_error = self.has_error or found.is_news or bool(found.data.error_code)
 
     async def finish(self) -> None:
-        """Make what was found ready to be sent."""
+        """Make the results ready to be sent."""
         try:
             for at, each in enumerate(self.answers):
-                finish, each.finish = each.finish, None  # which leads back to here: a circle is garbage for long
+                # it refers back to the result: a reference cycle would be freed late
+                finish, each.finish = each.finish, None
                 if finish is not None:
                     self.answers[at] = await finish(each)
         except BaseException:
@@ -125,21 +126,21 @@ class _Reading:
             raise
 
     def close(self) -> None:
-        """Give back what was found, as it will not be sent."""
+        """Release the results, which will not be sent."""
         for each in self.answers:
             each.finish = None
             give_back(each.data)
 
 
 def give_back(data: PartitionData) -> None:
-    """Close what an answer about a partition holds, as it will not be sent."""
+    """Release the resources in a partition's response, which will not be sent."""
     for piece in data.records or ():
         if isinstance(piece, FilePart | ConvertedPart):
             piece.close()
 
 
 async def fetch(services: FetchServices, request: Request[FetchRequest]) -> FetchResponse:
-    """Return records of each partition as soon as there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
+    """Return records once there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
     request = services.runtime.quotas.limited_fetch(request)
     message = request.message
     begun = await _begin(services, request)
@@ -164,7 +165,7 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
                 except BaseException:
                     reading.close()
                     raise
-                if enough and event.is_set():  # some of it came just now
+                if enough and event.is_set():  # records came just now
                     reading.close()
                     reading = await _read(services, request, begun)
             if enough or left <= 0 or services.runtime.is_stopping:
@@ -192,7 +193,7 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
 
 
 def _is_held_off(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> bool:
-    """Say whether the reader gets nothing now, as its quota is used up; what it gets is counted."""
+    """Return whether the client gets nothing now because its quota is used up; otherwise count what it gets."""
     told = [
         (each.topic, each.data, each.size)
         for each in reading.answers
@@ -202,7 +203,7 @@ def _is_held_off(services: FetchServices, request: Request[FetchRequest], begun:
 
 
 def _nothing(services: FetchServices, begun: BegunFetch) -> FetchResponse:
-    """Return the answer to a reader that is held back; one that began a session begins it again."""
+    """Return the response to a throttled client; a session begun by the request is begun again by the next."""
     if begun.session is None:
         return FetchResponse()
     if begun.is_incremental:
@@ -230,9 +231,9 @@ async def _watch(
     event: asyncio.Event,
     watched: list[ServedPartition],
 ) -> None:
-    """Have `event` set when records come to a partition: from before it is read, so that none is missed.
+    """Register `event` for new records of partitions, before they are read, so that none is missed.
 
-    `watched` gets the partitions of which it is to be taken back.
+    `watched` gets the partitions, for deregistration.
     """
     async for topic, asked in request.turns.over(begun.partitions):
         if (partition := await services.replicas.known_partition(topic, asked.partition)) is not None:
@@ -242,11 +243,11 @@ async def _watch(
 
 
 async def _is_enough_stored(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch) -> bool:
-    """Say whether a fetch whose answer is smaller than `min_bytes` would wait for nothing.
+    """Return whether a fetch with a result below `min_bytes` should not wait.
 
-    What it reads may end in front of what is stored: at the end of a segment, to which nothing is added any more, or
-    at a limit of the request. As Kafka's DelayedFetch does, this counts all bytes up to the last offset that the
-    reader may have, and takes a segment that is not the last one to be enough.
+    The result may end before the stored records do: at the end of a segment, to which nothing is appended any more, or
+    at a limit of the request. As in Kafka's DelayedFetch, this counts all bytes up to the last offset that the reader
+    may have, and a segment that is not the last one is enough.
     """
     stored = 0
     async for topic, asked in request.turns.over(begun.partitions, _STEPS):
@@ -258,7 +259,7 @@ async def _is_enough_stored(services: FetchServices, request: Request[FetchReque
             continue
         try:
             size = await services.replicas.read(partition, size_in_segment, log, offset, upper)
-        except MagicbyteError:  # deleted or damaged meanwhile, which the next look tells
+        except MagicbyteError:  # deleted or damaged meanwhile, which the next pass reports
             continue
         if size is None:
             return True
@@ -271,14 +272,14 @@ def _is_follower(message: FetchRequest) -> bool:
 
 
 def _upper(log: PartitionLog, message: FetchRequest) -> int:
-    """Return the offset in front of which the reader may have all records: a follower has those not replicated yet."""
+    """Return the end offset for the reader: followers also get records that are not committed."""
     if _is_follower(message):
         return log.log_end_offset
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
 def _is_held_back(services: FetchServices, message: FetchRequest, partition: ServedPartition) -> bool:
-    """Say whether a follower that is not in sync gets nothing now, as it is throttled."""
+    """Return whether a follower that is not in sync gets nothing now because it is throttled."""
     if not _is_follower(message) or partition.leader is None or message.replica_id in partition.leader.state.isr:
         return False
     return services.throttle.holds_back(partition.topic, partition.index)
@@ -345,7 +346,7 @@ class _PartitionRead:
         self.partition: ServedPartition | None = None
 
     async def read(self) -> _PartitionAnswer:
-        """Return what there is, or the code of what is wrong."""
+        """Return the records, or an error code."""
         return await self._answered(self._read())
 
     async def _answered(self, work: Awaitable[_PartitionAnswer]) -> _PartitionAnswer:
@@ -360,7 +361,8 @@ class _PartitionRead:
             return self._refused(code)
 
     def _refused(self, code: ErrorCode) -> _PartitionAnswer:
-        if self.topic in self.services.runtime.metrics.topics:  # else it may be any name
+        # otherwise clients could create counters for arbitrary names
+        if self.topic in self.services.runtime.metrics.topics:
             self.services.runtime.metrics.of(self.topic).fetches_failed += 1
         data = PartitionData(
             partition_index=self.asked.partition,
@@ -410,7 +412,7 @@ class _PartitionRead:
         return await self._records(partition, found, data)
 
     def _role_fault(self, partition: ServedPartition) -> ErrorCode:
-        """Compare the leader's epoch that the reader knows, if it does, with ours (KIP-320), and see who leads.
+        """Check this broker's role and the client's leader epoch (KIP-320).
 
         Consumers may read from a follower from version 11 on (KIP-392). An unknown follower gets REPLICA_NOT_AVAILABLE.
         """
@@ -426,9 +428,9 @@ class _PartitionRead:
         return ErrorCode.NONE
 
     def _diverging(self, partition: ServedPartition) -> _PartitionAnswer | None:
-        """Return the answer to a reader whose last epoch ends elsewhere in this log: it has what is not here (KIP-595).
+        """Return the response to a reader whose last epoch ends elsewhere in this log: its log diverges (KIP-595).
 
-        Raises OffsetOutOfRangeError for a follower whose last epoch is not known: it cuts its log by offsets.
+        Raises OffsetOutOfRangeError for a follower whose last epoch is unknown: it truncates by offsets.
         """
         asked, log = self.asked, partition.log
         if asked.last_fetched_epoch < 0:
@@ -452,7 +454,7 @@ class _PartitionRead:
         return _PartitionAnswer(self.topic, data, is_news=True)
 
     def _nearest(self, partition: ServedPartition) -> _PartitionAnswer | None:
-        """Return the answer that names a replica in the reader's rack, None where it is to read here (KIP-392)."""
+        """Return the response that names a replica in the reader's rack, None to read here (KIP-392)."""
         message = self.request.message
         if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
             return None
@@ -478,7 +480,7 @@ class _PartitionRead:
         return ErrorCode.NONE
 
     async def _slice(self, partition: ServedPartition, upper: int) -> FileSlice | None:
-        """Return the stored bytes to be had, None where there are none. Raises OffsetOutOfRangeError."""
+        """Return the readable slice of stored bytes, or None. Raises OffsetOutOfRangeError."""
         log, asked, left = partition.log, self.asked, max(self.reading.left, 0)
         limit = max(min(asked.partition_max_bytes, left), 0)
         strict = self.request.version < _FIRST_WITH_WHOLE_SETS
@@ -491,16 +493,16 @@ class _PartitionRead:
         read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
         return await self.services.replicas.read(partition, read if strict or whole_first else partial(_if_whole, read))
 
-    # ---- the bytes as they are, or converted
+    # ---- stored or converted bytes
 
     async def _records(self, partition: ServedPartition, found: FileSlice, data: PartitionData) -> _PartitionAnswer:
-        """Return the slice, or what converts it for this reader."""
+        """Return the slice, or its conversion for this reader."""
         version, dialect = self.request.version, partition.log.config.dialect
         target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
         source = target
         if dialect is Dialect.ENRICHED:
             source = Format.ENRICHED
-            # A follower of an enriched topic is a broker of ours, which stores what it gets.
+            # A follower of an enriched topic is a broker of ours, and stores the bytes unchanged.
             is_closed = self.request.connection.enriched or _is_follower(self.request.message)
             target = source if is_closed else target
         elif target is not Format.V2:
@@ -517,9 +519,9 @@ class _PartitionRead:
         )
 
     async def _newest(self, partition: ServedPartition, found: FileSlice, target: int) -> tuple[int, FileSlice]:
-        """Return the newest magic of the whole entries in a slice, or a limit to it that `target` is not below.
+        """Return the newest magic of the whole entries in a slice, or an upper bound of it if that is at most `target`.
 
-        And the slice itself, which ends in front of damage.
+        Also returns the slice, which ends before any damage.
         """
         assert found.segment is not None, "of a log"
         known = partition.newest_up_to(found.segment, found.position + found.length)
@@ -545,10 +547,10 @@ class _PartitionRead:
     async def _converted(
         self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
     ) -> _PartitionAnswer:
-        """Add the slice in the target format: all of it where it is small, else to be converted while it is sent.
+        """Add the slice in the target format: all of it if it is small, else converted while it is sent.
 
-        Of many slices in a response no more than so much is held: of the rest what was converted to know its size is
-        converted again when its turn comes.
+        The converted bytes held for a response are bounded: beyond that, the chunks converted to determine a slice's
+        size are converted again when it is sent.
         """
         limit = self.services.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
@@ -593,7 +595,7 @@ class _PartitionRead:
 
 
 def _end_of_segment(log: PartitionLog, found: FileSlice) -> int:
-    """Return the offset behind the segment that a slice is of."""
+    """Return the offset after the segment of a slice."""
     segments = list(log.segments)
     for segment, following in pairwise(segments):
         if segment is found.segment:
@@ -602,7 +604,7 @@ def _end_of_segment(log: PartitionLog, found: FileSlice) -> int:
 
 
 def _if_whole(read: Callable[[], FileSlice | None]) -> FileSlice | None:
-    """Return what is read, None where the first entry of it is not whole."""
+    """Return the slice that is read, None if its first entry is incomplete."""
     found = read()
     if found is None or found.length < LOG_OVERHEAD:
         return None
@@ -611,7 +613,7 @@ def _if_whole(read: Callable[[], FileSlice | None]) -> FileSlice | None:
 
 
 def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], list[memoryview]]:
-    """Return the first chunk and the one behind it; what cannot be converted behind the first is the next fetch's."""
+    """Return the first two chunks; an error after the first is left to the next fetch."""
     first = next(chunks, [])
     try:
         return first, next(chunks, [])
@@ -620,7 +622,7 @@ def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], li
 
 
 def epoch_fault(known: int, ours: int) -> ErrorCode:
-    """Return what is wrong with the leader epoch that a client knows; -1: it does not say."""
+    """Return the error of a client's leader epoch; -1: the client sent none."""
     if known < 0 or known == ours:
         return ErrorCode.NONE
     return ErrorCode.FENCED_LEADER_EPOCH if known < ours else ErrorCode.UNKNOWN_LEADER_EPOCH

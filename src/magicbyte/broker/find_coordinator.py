@@ -1,4 +1,4 @@
-"""FindCoordinator: who coordinates a group, or a transactional id."""
+"""FindCoordinator: the coordinator of a group, or of a transactional id."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from magicbyte.broker.coordinators import Coordinators
     from magicbyte.broker.request import Request, UnboundHandler
 
-_MANY_KEYS: Final = 4  # version of FindCoordinator from which on it asks for several at a time
+_MANY_KEYS: Final = 4  # version of FindCoordinator from which a request has several keys
 _GROUP, _TRANSACTION = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorServices:
-    """What FindCoordinator uses of the broker."""
+    """The parts of the broker that FindCoordinator uses."""
 
     cluster_view: ClusterView
     coordinators: Coordinators
@@ -36,7 +36,7 @@ class FindCoordinatorServices:
 async def find_coordinator(
     services: FindCoordinatorServices, request: Request[FindCoordinatorRequest]
 ) -> FindCoordinatorResponse:
-    """Name the coordinator of groups or of transactional ids. The topic of what it keeps is made if need be."""
+    """Return the coordinators of groups or of transactional ids. Their topic is created if needed."""
     message, coordinators = request.message, services.coordinators
     code, why, topic, partitions = ErrorCode.NONE, None, "", 0
     many = request.version >= _MANY_KEYS
@@ -70,7 +70,7 @@ async def find_coordinator(
 def _coordinator_of(
     services: FindCoordinatorServices, request: Request[FindCoordinatorRequest], key: str, topic: str, partitions: int
 ) -> Coordinator:
-    """Name the leader of the partition that what is said of `key` belongs to."""
+    """Return the leader of the partition of `key`."""
     place = TopicPartition(topic, partition_for(key, partitions))
     member = services.cluster_view.coordinator(request.connection.listener, place)
     if member is None:

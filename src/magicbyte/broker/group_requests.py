@@ -1,6 +1,6 @@
 """The requests about groups and their offsets.
 
-Offsets of version 0 are those that old consumers keep in ZooKeeper: they are in the metadata tree.
+Offsets of version 0, which old consumers store in ZooKeeper, are in the metadata tree.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
-_TREE_STEPS: Final = 20  # to look something up in the metadata tree
+_TREE_STEPS: Final = 20  # for a look-up in the metadata tree
 
 
 @dataclass(frozen=True, slots=True)
 class GroupServices:
-    """What these requests use of the broker."""
+    """The parts of the broker that these requests use."""
 
     runtime: Runtime
     metadata: MetadataStore
@@ -56,12 +56,12 @@ class GroupServices:
 
 
 async def answer(services: GroupServices, request: Request[Any]) -> Message:
-    """Answer a request that the coordinator knows."""
+    """Answer a request that is handled by the coordinator."""
     return await services.coordinators.groups.ask(request)
 
 
 async def offset_commit(services: GroupServices, request: Request[OffsetCommitRequest]) -> Message:
-    """Store offsets: with the coordinator, or, of version 0, in the metadata tree."""
+    """Store offsets: with the coordinator or, in version 0, in the metadata tree."""
     if request.version > _ZOOKEEPER:
         return await services.coordinators.groups.ask(request)
     message = request.message
@@ -76,7 +76,7 @@ async def offset_commit(services: GroupServices, request: Request[OffsetCommitRe
 
 
 async def commit_in_transaction(services: GroupServices, request: Request[TxnOffsetCommitRequest]) -> Message:
-    """Store offsets as part of a transaction that their partition is in, or comes into."""
+    """Store offsets as part of a transaction that their partition has joined, or joins by it."""
     if code := await offsets_refusal(services.verification, request):
         return refused_in_transaction(request.message, request.version, code)
     return await services.coordinators.groups.ask(request)
@@ -111,7 +111,7 @@ async def _commit_to_tree(
 
 
 async def offset_fetch(services: GroupServices, request: Request[OffsetFetchRequest]) -> Message:
-    """Tell offsets: the coordinator's, or, of version 0, those in the metadata tree."""
+    """Return offsets: the coordinator's or, in version 0, those in the metadata tree."""
     if request.version > _ZOOKEEPER:
         return await services.coordinators.groups.ask(request)
     message = request.message

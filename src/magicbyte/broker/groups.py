@@ -1,6 +1,6 @@
-"""The group coordinator at work: its timer, and the log in which it keeps what it knows.
+"""The broker side of the group coordinator: its timer and its log.
 
-Decisions are made in `groups/`. Here records are appended to `__consumer_offsets`, and whoever waits gets its answer.
+Decisions are made in `groups/`. Here records are appended to `__consumer_offsets`, and requests are answered.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_STEP_BYTES: Final = 4096  # of an answer, to be written in one step
-_OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as Kafka's batches of offsets have it, without a producer
+_STEP_BYTES: Final = 4096  # of a response, written in one step
+_OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)  # as in Kafka's batches of offsets without a producer
 
 
 class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
@@ -50,7 +50,7 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
 
     topic = OFFSETS_TOPIC
     what = "groups"
-    is_joined = False  # batches of transactions are checked one by one
+    is_joined = False  # batches of transactions are verified individually
 
     def __init__(self, services: CoordinatorServices) -> None:
         runtime = services.runtime
@@ -86,14 +86,14 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
         return CoordinatorTopic(config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, settings)
 
     def topic_deleted(self, topic: str) -> None:
-        """Forget what groups have committed for a topic that is gone: all groups, if it is that of the offsets."""
+        """Delete the offsets that groups committed for a deleted topic; all groups, if it is the offsets topic."""
         self.perform(self.coordinator.forget_topic(topic))
         super().topic_deleted(topic)
 
     # ---- requests
 
     async def ask(self, request: Request[Any]) -> Message:
-        """Return the coordinator's answer, as soon as it has one; others have their turns while it is long."""
+        """Return the coordinator's response, once it is available; a long one is built in slices."""
         answers: list[Message] = []
         for piece in pieces(request.message) if request.is_large else (request.message,):
             if answers:
@@ -109,7 +109,7 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
         return self.coordinator.answer(caller, message, Moment.of(self._runtime.clock))
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Do what the coordinator wants done, and wake it when it wants to be."""
+        """Perform effects, and set the timer."""
         for effect in effects:
             match effect:
                 case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
@@ -121,13 +121,13 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
         self.set_timer()
 
     def end_transaction(self, partition: int, marker: Marker) -> asyncio.Future[ErrorCode]:
-        """Append a marker to a partition, and let the offsets count that are committed by it; tell how that ends."""
+        """Append a marker to a partition, and apply or discard the offsets of its transaction; return the outcome."""
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.perform(end_transaction(self.coordinator, answer, partition, marker))
         return answer
 
     def close(self) -> None:
-        """Answer whoever waits; from here on requests are refused."""
+        """Answer waiting requests; later ones are refused."""
         self.perform(self.coordinator.close())
         super().close()
 
@@ -150,14 +150,14 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
 
 
 def read_groups(each: PartitionLog) -> LoadedPartition:
-    """Return what a partition's log says of its groups. Raises CorruptRecordError."""
+    """Load the groups in a partition's log. Raises CorruptRecordError."""
     loading = Loading()
     read_into(loading, each)
     return loading.finish()
 
 
 def _payload_bytes(answer: Message) -> int:
-    """Return the bytes of members' own in an answer: a leader is told those of all."""
+    """Return the bytes of members' metadata in a response: a leader gets those of all."""
     if isinstance(answer, JoinGroupResponse):
         return sum(len(each.metadata) for each in answer.members)
     if isinstance(answer, DescribeGroupsResponse):
@@ -171,7 +171,7 @@ def _size(value: bytes | GroupMetadataValue | None) -> int:
 
 
 def records_of(store: StoreRecords, target: Format, codec: Codec, now_ms: int) -> memoryview:
-    """Return what one effect appends, as the set that a Kafka broker would append."""
+    """Return the records of one effect as the set that a Kafka broker would append."""
     if isinstance(store.origin, Marker):
         return marker_set(store.origin, now_ms)
     rows = [

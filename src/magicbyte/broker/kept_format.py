@@ -1,4 +1,4 @@
-"""The format that a log directory is kept in, so that the Kafka broker it came from can have it back."""
+"""The format in which a log directory is kept, so that its original Kafka broker can use it again."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ log = logger(__name__)
 
 
 class Kept(NamedTuple):
-    """The format of a directory's records, and the protocol version that decides on those of internal topics."""
+    """The format of a directory's records, and the protocol version, which determines those of internal topics."""
 
     stored: Format
     protocol: tuple[int, ...]
 
     def settings(self) -> dict[str, str]:
-        """Return the settings that stand for it."""
+        """Return the corresponding settings."""
         return {FORMAT: FORMAT_NAMES[self.stored], PROTOCOL: ".".join(map(str, self.protocol))}
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Kept:
-        """Return what settings stand for, and the defaults of those that are not given. Raises InvalidConfigError."""
+        """Parse settings, with defaults for missing ones. Raises InvalidConfigError."""
         stored, spoken = (
             SETTINGS[each].parse(settings.get(each, SETTINGS[each].default)) for each in (FORMAT, PROTOCOL)
         )
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
 
 
 def warn_beyond(config: BrokerConfig, who: str, stored: Format) -> None:
-    """Log it when a format that was set while the broker runs goes beyond the one that its directory is kept in."""
+    """Log a warning if a dynamically set format is newer than the one in which the directory is kept."""
     kept = Kept.of(config.remembered)
     if stored.magic > kept.stored.magic:
         log.warning("%s stores format %s from now on: Kafka %s can no longer read the directory",

@@ -1,4 +1,4 @@
-"""Connections between brokers: of known versions, which follow from the protocol version of the cluster."""
+"""Connections between brokers, with versions that follow from the cluster's protocol version."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Links:
-    """Makes connections through a network to other brokers, as the inter-broker listener is secured."""
+    """Make connections to other brokers, secured as the inter-broker listener."""
 
     def __init__(self, runtime: Runtime, credentials: CurrentFiles[Credentials] | None = None) -> None:
         self._runtime, self._credentials = runtime, credentials
 
     @classmethod
     def of(cls, runtime: Runtime) -> Links:
-        """Return what the settings say. Reads files. Raises InvalidConfigError."""
+        """Create it from the settings. Reads files. Raises InvalidConfigError."""
         config = runtime.config
         protocol = config.inter_broker_listener.security_protocol
         if protocol == "PLAINTEXT":
@@ -56,10 +56,10 @@ class Links:
         timeout_ms: int,
         asks_versions: bool = False,
     ) -> Connection:
-        """Return a connection to another broker. Raises NetworkError, also where one does not trust the other.
+        """Return a connection to another broker. Raises NetworkError, also if one side does not trust the other.
 
-        Requests go out in the versions of `protocol`: brokers do not ask each other for theirs, as all of a cluster
-        speak its `inter.broker.protocol.version`. `asks_versions` is for requests that this says nothing about.
+        Requests are sent in the versions of `protocol`: brokers do not negotiate versions, as all of a cluster use its
+        `inter.broker.protocol.version`. `asks_versions` is for requests that this does not determine.
         """
         runtime, current = self._runtime, self._credentials
         credentials = NO_CREDENTIALS if current is None else await current.now()

@@ -1,4 +1,4 @@
-"""What secures a listener: the texts of Kafka's settings, its own before those of all, read when the broker starts."""
+"""The security of a listener, parsed from Kafka's settings, its own before the general ones, at the broker's start."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ NO_RULES: Final = MappingRules(())
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """How a listener is secured. `rules` say who the owner of a certificate is, where there is no login.
+    """The security of a listener. `rules` map the owner of a client certificate to a user, without SASL.
 
-    `passwords` are those of PLAIN, by user; `lifetimes_ms` of logins, by mechanism.
-    `tokens`: what those of OAUTHBEARER must be.
+    `passwords` are those of PLAIN, by user; `lifetimes_ms` of authentications, by mechanism. `tokens`: the requirements
+    for OAUTHBEARER tokens.
     """
 
     context: ssl.SSLContext | None
@@ -56,7 +56,7 @@ class ListenerSecurity:
 
 
 def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
-    """Return how a listener is secured, by the settings that are given. Reads files. Raises InvalidConfigError."""
+    """Return the security of a listener from the given settings. Reads files. Raises InvalidConfigError."""
     static = config.static
     prefix = f"listener.name.{listener.name.lower()}."
     protocol = listener.security_protocol
@@ -88,7 +88,7 @@ def security_of(listener: Listener, config: BrokerConfig) -> ListenerSecurity:
 
 
 def _tokens(given: Callable[[str], str | None]) -> TokenRules:
-    """Return what tokens must be. Reads the file of the keys. Raises InvalidConfigError."""
+    """Return the requirements for tokens. Reads the file of the keys. Raises InvalidConfigError."""
     from magicbyte.security.oauth import TokenRules, load_keys
 
     path = file_of(given(JWKS) or "")
@@ -106,7 +106,7 @@ def _tokens(given: Callable[[str], str | None]) -> TokenRules:
 
 
 def client_of(listener: Listener, config: BrokerConfig) -> ClientSecurity:
-    """Return how a broker reaches this listener of the others, by its own settings. Raises InvalidConfigError."""
+    """Return a broker's client settings for this listener of other brokers. Raises InvalidConfigError."""
     prefix, protocol, static = f"listener.name.{listener.name.lower()}.", listener.security_protocol, config.static
     found = {"security.protocol": protocol}
     if protocol.endswith("SSL"):
@@ -133,7 +133,7 @@ def _mechanisms(prefix: str, static: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _lifetime_ms(name: str, config: BrokerConfig) -> int:
-    """Return how long logins by a mechanism hold, 0: for ever."""
+    """Return the lifetime of authentications by a mechanism, 0: unlimited."""
     try:
         lifetime_ms = int(config.static.get(name, config.connections_max_reauth_ms))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Names of the settings that secure a listener. `listener_security.py` reads them when the broker starts."""
+"""The names of settings that secure a listener. `listener_security.py` parses them at the broker's start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READ_HERE: Final = (*OF_CLIENTS, *_TOKENS, "ssl.client.auth", "sasl.enabled.mec
 
 
 def is_of_security(name: str) -> bool:
-    """Whether a setting is read here, for all listeners or for one. Users are of one listener."""
+    """Return whether a setting is parsed there, for all listeners or for one. Users belong to one listener."""
     own = _OWN.fullmatch(name)
     if own is not None and own[1].endswith((".sasl.jaas.config", f".{REAUTHENTICATION}")):
         return True

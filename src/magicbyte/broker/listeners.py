@@ -1,4 +1,4 @@
-"""Where a broker listens, and for whom: the texts of its settings, read."""
+"""Parse the settings of listening addresses."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether an address is reachable only from this machine."""
     return _LOOPBACK.fullmatch(host) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address that is listened on, and the one that clients of it are told. Port 0: any that is free.
+    """A listening address, and the one advertised to its clients. Port 0: any free one.
 
-    `enriched`: its clients exchange closed enriched wrappers with topics that hold such.
+    `enriched`: its clients exchange closed enriched wrappers with topics in that format.
     """
 
     name: str
@@ -38,16 +38,16 @@ class Listener:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether it is reachable only from this machine."""
         return is_loopback(self.host)
 
 
 def listeners(
     addresses: str | None, advertised_addresses: str | None, protocol_map: str, static: Mapping[str, str]
 ) -> tuple[Listener, ...]:
-    """Return the listeners that these texts of `listeners`, `advertised.listeners` and the map of protocols stand for.
+    """Parse `listeners`, `advertised.listeners` and the protocol map.
 
-    `static`: all settings that are given; a listener's own are among them. Raises InvalidConfigError.
+    `static`: all given settings, including those of single listeners. Raises InvalidConfigError.
     """
     protocols = dict(_pairs("listener.security.protocol.map", protocol_map))
     advertised = {name: (host, port) for name, host, port in _addresses("advertised.listeners", advertised_addresses)}
@@ -78,10 +78,10 @@ def listeners(
 def inter_broker_listener(
     known: Sequence[Listener], name: str | None, protocol: str | None
 ) -> tuple[str | None, Listener]:
-    """Return the name of the listener that other brokers connect to, None where none is set, and the listener.
+    """Return the configured name of the inter-broker listener, or None, and the listener.
 
-    `protocol`: that of `security.inter.broker.protocol`, whose listener has its name. Without one, it is the first
-    listener without security. Raises InvalidConfigError.
+    `protocol`: `security.inter.broker.protocol`, whose listener has the same name. Without one, it is the first
+    unsecured listener. Raises InvalidConfigError.
     """
     setting, wanted = "inter.broker.listener.name", name
     if protocol is not None:
@@ -97,7 +97,7 @@ def inter_broker_listener(
 
 
 def _addresses(setting: str, addresses: str | None) -> list[tuple[str, str, int]]:
-    """Return name, host and port of each listener, the names in capitals."""
+    """Return name, host and port of each listener, the names in upper case."""
     found = []
     for part in (addresses or "").split(","):
         if not part.strip():
@@ -126,7 +126,7 @@ def _pairs(setting: str, found: str) -> list[tuple[str, str]]:
 
 
 def http_address(address: str | None) -> tuple[str, int] | None:
-    """Return host and port of the pages, None where there are none; without a host they are for this machine alone.
+    """Return host and port of the HTTP pages, or None; the default host is the loopback address.
 
     Raises InvalidConfigError.
     """

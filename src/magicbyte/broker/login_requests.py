@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate where no login is expected any more, or none at all."""
+"""SaslHandshake and SaslAuthenticate on connections that expect no (further) authentication."""
 
 from __future__ import annotations
 

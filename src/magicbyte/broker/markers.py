@@ -1,6 +1,6 @@
-"""Markers, which end transactions in partitions: those that this broker leads, and those of other brokers.
+"""Write transaction markers into partitions: those that this broker leads, and those of other brokers.
 
-A marker is sent until it is written. Of a partition that nobody leads it waits; a topic that is gone needs none.
+A marker is sent until it is written. It waits while its partition has no leader; for a deleted topic it is dropped.
 Source: Kafka's TransactionMarkerChannelManager and KafkaApis.
 """
 
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_PAUSE_S: Final = 0.1  # before a leader is asked again, or looked for
-_TIMEOUT_MS: Final = 30_000  # for an answer of another broker, and for in-sync replicas
-_MOST: Final = 1000  # partitions of a request to another broker, and markers that are written together
-_STEPS: Final = 10  # to look a partition up, and what is appended to it
+_PAUSE_S: Final = 0.1  # before a retry or another look-up of the leader
+_TIMEOUT_MS: Final = 30_000  # for another broker's response, and for in-sync replicas
+_MOST: Final = 1000  # partitions per request to another broker, and markers written together
+_STEPS: Final = 10  # for the look-up of a partition, and the append
 _IDLE_S: Final = 60.0  # after which a connection is closed
 
 
 class _Entry(NamedTuple):
-    """A marker that one partition is to get."""
+    """A marker for one partition."""
 
     sent: SendMarkers
     place: TopicPartition
 
 
 class _Outbox:
-    """What is waiting for a broker."""
+    """The queue for a broker."""
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
@@ -66,7 +66,7 @@ class _Outbox:
         self._more.set()
 
     async def take(self) -> list[_Entry]:
-        """Return what one request is to have; nothing where nothing has come for long."""
+        """Return the entries of the next request; an empty list after a long idle time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_IDLE_S):
                 await self._more.wait()
@@ -77,7 +77,7 @@ class _Outbox:
 
 
 def marker_set(marker: Marker, now_ms: int) -> memoryview:
-    """Return a marker as a set that a leader appends."""
+    """Return a marker as a set for a leader's append."""
     return memoryview(
         build_marker(
             ControlType.COMMIT if marker.commits else ControlType.ABORT,
@@ -91,9 +91,9 @@ def marker_set(marker: Marker, now_ms: int) -> memoryview:
 
 
 class MarkerWriter(NamedTuple):
-    """What writes markers into partitions of this broker.
+    """Write markers into partitions of this broker.
 
-    `end_of_offsets` appends one to a partition of the groups' topic, so that the offsets of its transaction count.
+    `end_of_offsets` appends one to a partition of the offsets topic, and applies the offsets of its transaction.
     """
 
     clock: Clock
@@ -106,7 +106,7 @@ class MarkerWriter(NamedTuple):
 async def write_markers(
     writer: MarkerWriter, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
 ) -> list[ErrorCode]:
-    """Write markers into partitions that this broker leads, for all their in-sync replicas; return how each ends."""
+    """Write markers into partitions that this broker leads, with acks=all; return the result of each."""
     codes = list[ErrorCode]()
     for at in range(0, len(wanted), _MOST):
         codes += await _write_together(writer, wanted[at : at + _MOST], turns)
@@ -147,10 +147,10 @@ async def _write_together(
 
 
 class MarkerSender:
-    """Has markers written by the leaders of their partitions, and tells each outcome to `marked`.
+    """Have markers written by the leaders of their partitions, and report each outcome to `marked`.
 
-    There is one request at a time to each broker, with all that is waiting for it. `is_void`: nobody wants to know
-    any more, as another coordinator sends the markers.
+    There is one request at a time to each broker, with all entries of its queue. `is_void`: the outcome no longer
+    matters, because another coordinator sends the markers.
     """
 
     def __init__(
@@ -167,12 +167,12 @@ class MarkerSender:
         self._outboxes: dict[int, _Outbox] = {}  # by broker
 
     def send(self, sent: SendMarkers) -> None:
-        """Have markers written; those that were refused before after a pause."""
+        """Send markers; those that were refused before after a pause."""
         entries = [_Entry(sent, place) for place in sent.partitions]
         self._runtime.spawn(self._route(entries, _PAUSE_S if sent.again else 0))
 
     async def _route(self, entries: list[_Entry], pause_s: float) -> None:
-        """Give markers to those who ask the leaders; those without one wait."""
+        """Route markers to the queues of the leaders; those without one wait."""
         while entries:
             if pause_s:
                 await asyncio.sleep(pause_s)
@@ -190,7 +190,7 @@ class MarkerSender:
             entries = parked
 
     async def _found(self, place: TopicPartition) -> int | None:
-        """Do as `_leader`; where a fault of ours is in the way, nobody leads the partition for now."""
+        """Return the leader as `_leader` does; NOBODY after a bug of ours."""
         try:
             return await self._leader(place)
         except Exception:
@@ -198,7 +198,7 @@ class MarkerSender:
             return NOBODY
 
     async def _leader(self, place: TopicPartition) -> int | None:
-        """Return who leads a partition, NOBODY while that is not known; None for a partition that is no more."""
+        """Return the leader of a partition, NOBODY while unknown; None for a deleted partition."""
         peers = self._peers
         if peers is None:
             topic = self._topics.get(place.topic)
@@ -207,7 +207,7 @@ class MarkerSender:
         if view is not None:
             return view.leader if view.leader in peers.cache.live else NOBODY
         path = layout.topic_path(place.topic)
-        try:  # the controller may not have told of it yet
+        try:  # the controller may not have announced it yet
             node = await peers.membership.store.exists(path)
             is_there = node is not None and place.partition in layout.TopicNode.load(path, node.data).replicas
         except MagicbyteError as error:
@@ -223,7 +223,7 @@ class MarkerSender:
         return found
 
     async def _serve(self, leader: int, outbox: _Outbox) -> None:
-        """Have a broker write what is waiting for it, until nothing has been for long."""
+        """Have a broker write its queue, until it has been empty for long."""
         link = PeerLink(self._runtime, self._peers, leader, timeout_ms=_TIMEOUT_MS)
         try:
             while entries := await outbox.take():
@@ -240,7 +240,10 @@ class MarkerSender:
     async def _written(
         self, leader: int, link: PeerLink, wanted: Sequence[tuple[TopicPartition, Marker]]
     ) -> list[ErrorCode]:
-        """Have a broker write markers; return how each ends. One that a fault of ours keeps back is sent again, too."""
+        """Have a broker write markers; return the result of each.
+
+        Those affected by a bug of ours are sent again, too.
+        """
         try:
             if leader == self._runtime.node_id:
                 return await write_markers(self._writer, wanted, Turns())
@@ -254,7 +257,7 @@ class MarkerSender:
         return [code] * len(wanted)
 
     def _tell(self, entry: _Entry, code: ErrorCode) -> None:
-        """Tell the outcome of a marker. A fault of ours in that keeps no other marker back."""
+        """Report the outcome of a marker. A bug of ours in that affects no other marker."""
         try:
             self._marked(entry.sent, entry.place, code)
         except Exception:
@@ -282,7 +285,7 @@ def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkers
 
 
 def _told(response: Message, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
-    """Return what another broker says to each marker."""
+    """Return another broker's result for each marker."""
     assert isinstance(response, WriteTxnMarkersResponse), "the generated class"
     told = {
         (each.producer_id, topic.name, one.partition_index): one.error_code

@@ -1,7 +1,7 @@
-"""This broker's part in a cluster of several: its session of the tree, its registration, what the tree tells it.
+"""A broker's membership in a cluster: its session of the tree, its registration, and notifications of changed settings.
 
-A session that expires is replaced by a new one, in which the broker registers itself anew: the controller takes it for
-one that was started again, and says again what it leads and follows. Source: Kafka's KafkaServer and KafkaZkClient.
+An expired session is replaced by a new one, in which the broker registers anew: the controller treats it as restarted,
+and sends its roles again. Source: Kafka's KafkaServer and KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _RETRY_S: Final = 1.0
 class Membership:
     """A member of a cluster. `current` is the tree for threads, `store` the same for coroutines.
 
-    `broker_epoch` is that of the registration: requests of the controller to an earlier one are not for this broker.
+    `broker_epoch` is that of the registration: the controller's requests to an earlier one are refused.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Membership:
         settings_changed: Callable[[str, str], Awaitable[None]],
         session_renewed: Callable[[], None],
     ) -> None:
-        """`settings_changed` is called with kind and name of what has other settings now, and may raise."""
+        """`settings_changed` is called with kind and name of an entity whose settings changed, and may raise."""
         self._runtime, self._links, self._session, self._threads = runtime, links, session, threads
         self._settings_changed, self._session_renewed = settings_changed, session_renewed
         self.current = CurrentStore()
@@ -63,7 +63,7 @@ class Membership:
         self._config_changes = set[str]()
         self._is_leaving = False
         self._renewal: asyncio.Task[None] | None = None
-        self._sessions = 0  # that were begun
+        self._sessions = 0  # number of sessions begun
 
     # ---- sessions
 
@@ -84,7 +84,8 @@ class Membership:
             return opened
 
         def told(event: SessionEvent) -> None:
-            if number == self._sessions:  # else it comes late: the session has been replaced for an error already
+            # otherwise the event is late: the session has been replaced already after an error
+            if number == self._sessions:
                 self._session_event(event)
 
         self.store = await LoopStore.open(session, self._threads.run, told)
@@ -95,11 +96,11 @@ class Membership:
             self.controller.session_event(event)
             if event is SessionEvent.EXPIRED and not self._is_leaving:
                 if self._renewal is not None:
-                    self._renewal.cancel()  # it was about the session that has expired now
+                    self._renewal.cancel()  # it was renewing into the session that has expired now
                 self._renewal = self._runtime.spawn(self._renew())
 
     async def _renew(self) -> None:
-        """Go on in a new session, as soon as there is one."""
+        """Begin a new session, as soon as that is possible."""
         while True:
             try:
                 await self._begin_session()
@@ -109,7 +110,7 @@ class Membership:
                 self._session_renewed()
             except MagicbyteError as error:
                 log.warning("cannot resume in a new session of the metadata tree yet: %s", error)
-                with suppress(MagicbyteError):  # open, its registration would keep out that of the next one
+                with suppress(MagicbyteError):  # an open session's registration would block that of the next one
                     await self.store.close()
                 await asyncio.sleep(_RETRY_S)
             else:
@@ -118,11 +119,11 @@ class Membership:
     # ---- joining and leaving
 
     async def wait_for_earlier_session(self) -> None:
-        """Wait until the registration of this broker before a crash has expired. Raises NodeExistsError if it stays."""
+        """Wait until this broker's registration before a crash has expired. Raises NodeExistsError if it stays."""
         await cluster.wait_for_earlier_session(self.store, self._runtime.node_id)
 
     def candidate(self) -> ControllerService:
-        """Return what `join` will have stand for election."""
+        """Return the service that `join` starts as a candidate."""
         runtime = self._runtime
         self.controller = ControllerService(
             self.store,
@@ -137,9 +138,9 @@ class Membership:
         return self.controller
 
     async def join(self, registration: Callable[[], bytes]) -> None:
-        """Become a member, which listens already; stand for election. A session that expires meanwhile is renewed.
+        """Register the broker, which listens already; stand for election. An expired session is renewed meanwhile.
 
-        Raises NodeExistsError for a number in use, InvalidConfigError where other brokers have other features.
+        Raises NodeExistsError for an id in use, InvalidConfigError if other brokers have other features.
         """
         self._registration = registration
         try:
@@ -147,7 +148,7 @@ class Membership:
             self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES, self._config_changed))
         except SessionExpiredError as error:
             log.warning("%s: the broker joins in a new session", error)
-            if self._renewal is None:  # the event comes behind the error, or came before this call
+            if self._renewal is None:  # the event comes after the error, or came before this call
                 self._renewal = self._runtime.spawn(self._renew())
         await self.controller.start()
 
@@ -160,7 +161,7 @@ class Membership:
         log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
 
     async def leave(self, cache: MetadataCache) -> None:
-        """Have the controller hand over what this broker leads; then stop being a candidate."""
+        """Have the controller move leadership away; then stop being a candidate."""
         if self._registration is None:
             return
         self._is_leaving = True
@@ -179,7 +180,7 @@ class Membership:
         await self.controller.stop()
 
     async def _shut_down(self, cache: MetadataCache) -> bool:
-        """Ask the controller once; return whether nothing is left to hand over."""
+        """Ask the controller once; return whether no partition is left."""
         node_id, config, controller_id = self._runtime.node_id, self._runtime.config, self.controller.controller_id
         address = None if controller_id == NOBODY else cache.inter_broker_address(controller_id)
         if address is None:
@@ -216,18 +217,18 @@ class Membership:
         """Leave the session to expire, as a crash does."""
         self._threads.close()
 
-    # ---- settings that change
+    # ---- changed settings
 
     def _config_changed(self, _event: NodeEvent, _path: str) -> None:
         self._runtime.spawn(self._look_at_config_changes())
 
     async def _look_at_config_changes(self) -> None:
-        """Put settings in force that were changed since the last look."""
+        """Apply settings that were changed since the last look."""
         try:
             names = await self.store.children(layout.CONFIG_CHANGES, self._config_changed)
             new = [f"{layout.CONFIG_CHANGES}/{name}" for name in names if name not in self._config_changes]
             nodes = await self.store.get_many(new)
-        except MagicbyteError as error:  # the watch, which is lost with the connection, or a new session looks again
+        except MagicbyteError as error:  # retried by a new watch or a new session
             log.warning("cannot read changed settings: %s", error)
             return
         changed = set[tuple[str, str]]()
@@ -242,4 +243,4 @@ class Membership:
                 await self._settings_changed(kind, name)
             except MagicbyteError as error:
                 log.warning("settings of %s %s cannot be put in force: %s", kind, name, error)
-        self._config_changes = set(names)  # not before: a renewal may be cut off by the next one
+        self._config_changes = set(names)  # only now: a renewal may be cancelled by the next one

@@ -1,4 +1,4 @@
-"""Metadata: which brokers and topics there are. A topic that is asked for by its name may be made by that."""
+"""Metadata: brokers and topics. A topic requested by name may be created automatically."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.topic_table import ServedTopic
     from magicbyte.broker.topics import Topics
 
-# Without an authorizer everybody may do all that there is to do; the bits are numbers of ACL operations.
+# Without an authorizer all operations are allowed; the bits are numbers of ACL operations.
 CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -39,7 +39,7 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 
 @dataclass(frozen=True, slots=True)
 class MetadataServices:
-    """What Metadata uses of the broker."""
+    """The parts of the broker that Metadata uses."""
 
     runtime: Runtime
     topics: Topics
@@ -50,7 +50,7 @@ class MetadataServices:
 
 
 async def metadata(services: MetadataServices, request: Request[MetadataRequest]) -> MetadataResponse:
-    """Return the brokers' addresses on the listener that was asked, and the topics."""
+    """Return the brokers' addresses on the client's listener, and the topics."""
     message, turns = request.message, request.turns
     if services.cache is not None:
         await services.cache.until_first_update()
@@ -58,7 +58,7 @@ async def metadata(services: MetadataServices, request: Request[MetadataRequest]
     if asked is None or (not asked and request.version == 0):
         found = []
         async for name in turns.over(services.topics.names()):
-            if (topic := services.topics.get(name)) is not None:  # it may go meanwhile
+            if (topic := services.topics.get(name)) is not None:  # it may be deleted meanwhile
                 found.append(_describe(services, topic))
                 await turns.take(topic.partitions)
     else:
@@ -103,7 +103,7 @@ async def _find(
             if not may_create or is_reserved(name):
                 return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
             quota.take((await services.topic_changes.create(name)).partitions)
-            # As in Kafka, where its partitions have no leader yet: the client asks again.
+            # As in Kafka while its partitions have no leader yet: the client retries.
             return MetadataResponseTopic(
                 error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name, is_internal=name in INTERNAL
             )

@@ -1,4 +1,4 @@
-"""What the controller has told of the cluster: live brokers, and the state of each partition.
+"""The controller's metadata of the cluster: live brokers, and the state of each partition.
 
 Plain state: UpdateMetadata requests in, answers for clients out. Source: Kafka's ZkMetadataCache.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _PLAINTEXT: Final = 0
 _FIRST_UPDATE_S: Final = 10.0
 _LOST: Final = PartitionView(NOBODY, -1, (), (), ())
-"""A partition that the controller has not told of yet."""
+"""A partition that is not in any update yet."""
 
 
 class LiveBroker(NamedTuple):
@@ -38,16 +38,16 @@ class LiveBroker(NamedTuple):
 
 
 class MetadataUpdate(NamedTuple):
-    """What an UpdateMetadata changed: topics with states, by name with their ids; topics that are being deleted."""
+    """The changes of an UpdateMetadata: topics with states, by name with their ids; topics being deleted."""
 
     topics: dict[str, uuid.UUID]
     deleted: set[str]
 
 
 class MetadataCache:
-    """The cluster as the controller told of it last. `inter_broker`: the listener for which old requests name a port.
+    """The latest metadata of the cluster. `inter_broker`: the listener for which old requests have a port.
 
-    `controller`: who is the controller, by the tree.
+    `controller`: the controller's broker id, from the tree.
     """
 
     def __init__(self, broker_id: int, inter_broker: str, controller: Callable[[], int]) -> None:
@@ -59,7 +59,7 @@ class MetadataCache:
     # ---- UpdateMetadata
 
     def update(self, request: UpdateMetadataRequest) -> MetadataUpdate:
-        """Take in the live brokers, all of them, and the states of partitions, those that changed."""
+        """Apply the live brokers, always complete, and the changed states of partitions."""
         self.live = {each.id: self._live(each) for each in request.live_brokers}
         topics: dict[str, uuid.UUID] = {}
         deleted = set[str]()
@@ -81,15 +81,15 @@ class MetadataCache:
             event.set()
 
     async def until_first_update(self) -> None:
-        """Wait, for ten seconds at most, until the controller has told of the live brokers.
+        """Wait, for ten seconds at most, until the first update has arrived.
 
-        An answer from an empty cache says that there are none: librdkafka gives up its connections to all of them.
+        Responses from an empty cache would have no brokers: librdkafka then closes its connections to all of them.
         """
         if not self.live:
             await self.until(lambda: bool(self.live), _FIRST_UPDATE_S)
 
     async def until(self, is_known: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until the controller has told of something; say whether it did in time."""
+        """Wait until an update makes `is_known` true; return whether it did in time."""
         news = asyncio.Event()
         self._waiting[news] = None
         try:
@@ -110,20 +110,20 @@ class MetadataCache:
             addresses = {self._inter_broker: (told.v0_host, told.v0_port)}
         return LiveBroker(addresses, told.rack)
 
-    # ---- what clients are told
+    # ---- answers for clients
 
     @property
     def controller_id(self) -> int:
-        """The broker that is the controller, NOBODY while there is none."""
+        """The controller's broker id, NOBODY if there is none."""
         return self._controller()
 
     @property
     def is_controller(self) -> bool:
-        """Whether this broker is it."""
+        """Whether this broker is the controller."""
         return self.controller_id == self._broker_id
 
     def broker_ids(self) -> Sequence[int]:
-        """Return the numbers of the live brokers, in order."""
+        """Return the ids of the live brokers, in order."""
         return sorted(self.live)
 
     def brokers(self, listener: Listener) -> list[ClusterMember]:
@@ -136,7 +136,7 @@ class MetadataCache:
         return None if live is None or address is None else ClusterMember(broker_id, *address, live.rack)
 
     def inter_broker_address(self, broker_id: int) -> tuple[str, int] | None:
-        """Return where other brokers reach a live broker."""
+        """Return the inter-broker address of a live broker."""
         live = self.live.get(broker_id)
         return None if live is None else live.addresses.get(self._inter_broker)
 
@@ -151,11 +151,11 @@ class MetadataCache:
         return None if live is None else live.rack
 
     def coordinator(self, listener: Listener, place: TopicPartition) -> ClusterMember | None:
-        """Return the broker that coordinates what a partition of a topic of Kafka's own keeps, None for nobody."""
+        """Return the coordinator for a partition of an internal topic, None if there is none."""
         return self._member((self.partition(place) or _LOST).leader, listener)
 
     def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
-        """Yield who leads and holds each partition of a topic, from partition 0 on."""
+        """Yield leader and replicas of each partition of a topic, from partition 0 on."""
         states, live = self._states.get(topic.name, {}), self.live
         for index in range(topic.partitions):
             view = states.get(index, _LOST)
@@ -166,20 +166,20 @@ class MetadataCache:
             yield view
 
     def partition(self, key: TopicPartition) -> PartitionView | None:
-        """Return who leads and holds a partition; None where the controller told of none."""
+        """Return leader and replicas of a partition; None if it is unknown."""
         return self._states.get(key.topic, {}).get(key.partition)
 
     def count(self, topic: str) -> int:
-        """Return the number of partitions of a topic that the controller told of."""
+        """Return the known number of partitions of a topic."""
         return max(self._states.get(topic, ()), default=-1) + 1
 
     def has_leaders(self, topic: str, partitions: int) -> bool:
-        """Return whether so many partitions of a topic are known, each with a leader."""
+        """Return whether that many partitions of a topic are known, each with a leader."""
         states = self._states.get(topic, {})
         return all(states.get(index, _LOST).leader >= 0 for index in range(partitions))
 
     def in_sync(self, topic: str, partition: int) -> int:
-        """Return how many replicas of a partition are in sync."""
+        """Return the number of in-sync replicas of a partition."""
         return len(self._states.get(topic, {}).get(partition, _LOST).isr)
 
 

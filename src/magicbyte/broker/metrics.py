@@ -1,6 +1,6 @@
-"""Plain counters: what a migration is steered by. Who shows them, and in which form, is not decided here.
+"""Plain counters of a broker, used among others to decide about migration steps. They are presented elsewhere.
 
-They are changed on the event loop alone, with some 2 µs of work for a request.
+They are changed on the event loop only, in about 2 µs per request.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from magicbyte.records.encode import Format
 now_ns = time.perf_counter_ns
 
 MOST_CLIENTS: Final = 1000
-"""Names of clients that are told apart: whoever makes up a new one for each connection does not fill the memory."""
+"""Client names that are distinguished: clients with a new name for each connection must not fill the memory."""
 MOST_ASKINGS: Final = 4000
 """Counters of clients' requests by version. Further clients are counted together, as `OTHERS`, still by version."""
 _STEPS_PER_DECADE: Final = 12
 BOUNDS_NS: Final = tuple(round(10 ** (4 + step / _STEPS_PER_DECADE)) for step in range(7 * _STEPS_PER_DECADE + 1))
-"""Upper ends of what times are sorted into: from 10 µs to 100 s, each 21 % above the one before."""
+"""Upper bounds of the buckets for times: from 10 µs to 100 s, each 21 % above the previous one."""
 MOST_NEW: Final = 1024
-"""Requests, and error codes, that are noted before they are counted: many at a time, which is cheaper."""
+"""Requests, and error codes, that are collected before they are counted in bulk, which is cheaper."""
 
 
 class ClientSoftware(NamedTuple):
-    """Who asks: the client id of its requests, and what its library says of itself; "" where it does not."""
+    """A client: the client id of its requests, and the name and version of its library, "" if unknown."""
 
     id: str = ""
     software: str = ""
@@ -41,7 +41,7 @@ OTHERS: Final = ClientSoftware("(others)")
 
 
 class Asking(NamedTuple):
-    """Requests of a client at an address, to one version of the API with this key."""
+    """Requests of a client at an address, to one API in one version."""
 
     client: ClientSoftware
     address: str
@@ -51,14 +51,14 @@ class Asking(NamedTuple):
 
 @dataclass(slots=True)
 class Asked:
-    """How many requests there were, and when the last was answered, by `now_ns`."""
+    """The number of requests, and the time of the last response, by `now_ns`."""
 
     count: int = 0
     last_ns: int = 0
 
 
 class Conversion(NamedTuple):
-    """What became of sets: the formats before and behind, and the version of the request. Equal: they stayed closed."""
+    """Formats before and after, request version and client. Equal formats: sets that stayed closed."""
 
     source: Format
     target: Format
@@ -68,9 +68,9 @@ class Conversion(NamedTuple):
 
 @dataclass(slots=True)
 class Moved:
-    """Bytes as they came, sets (of a fetch that converts nothing: slices, not looked into), records, and time in ns.
+    """Received bytes, sets (for an unconverted fetch: slices, whose content is unknown), records, and time in ns.
 
-    `records`: 0 where nobody looked into a set.
+    `records`: 0 if the sets were not decompressed.
     """
 
     bytes: int = 0
@@ -81,10 +81,9 @@ class Moved:
 
 @dataclass(slots=True)
 class TopicMetrics:
-    """Counters of one topic. `recompressions_avoided`: compressed sets that were stored with the bytes that came.
+    """Counters of one topic. `recompressions_avoided`: compressed sets that were stored with their original bytes.
 
-    `produce_requests` and `fetch_requests` count partitions that were named in one. `fetches_failed`: those that were
-    answered with an error.
+    `produce_requests` and `fetch_requests` count partitions in requests. `fetches_failed`: those with an error.
     """
 
     produced: dict[Conversion, Moved] = field(default_factory=dict)
@@ -97,7 +96,7 @@ class TopicMetrics:
     fetches_failed: int = 0
 
     def take(self, other: TopicMetrics) -> None:
-        """Add all counters of another one."""
+        """Add all counters of another topic."""
         for mine, theirs in ((self.produced, other.produced), (self.fetched, other.fetched)):
             for what, moved in theirs.items():
                 count(mine, what, moved.bytes, moved.sets, moved.time_ns, moved.records)
@@ -109,7 +108,7 @@ _COUNTERS: Final = [each.name for each in fields(TopicMetrics) if each.type == "
 
 
 class Times:
-    """How long things took: how many there were, their sum, and how many were at most as long as each of the bounds."""
+    """A histogram of times: count, sum, and the number up to each bound."""
 
     __slots__ = ("_buckets", "count", "sum_ns")
 
@@ -118,7 +117,7 @@ class Times:
         self._buckets = [0] * (len(BOUNDS_NS) + 1)
 
     def add(self, times_ns: Iterable[int]) -> None:
-        """Count some more."""
+        """Count times."""
         found = sorted(times_ns)
         self.count += len(found)
         self.sum_ns += sum(found)
@@ -132,9 +131,9 @@ class Times:
         self._buckets[-1] += len(found) - begin
 
     def quantile(self, share: float, *, none: int = 0) -> int:
-        """Return the bound in ns, at most 21 % too high, that so large a share was not above; 0 where nothing was.
+        """Return the upper bound in ns of a quantile, at most 21 % too high; 0 without samples.
 
-        `none`: so many more took no time at all, and were not counted.
+        `none`: additional samples of 0 that were not counted.
         """
         wanted, seen = share * (self.count + none), none
         if wanted <= none:
@@ -148,12 +147,12 @@ class Times:
 
 @dataclass(slots=True)
 class ApiMetrics:
-    """Counters of one kind of requests. What came lately is only noted, in lists; `sort` counts it.
+    """Counters of one API. Recent requests are only collected, in lists; `sort` counts them.
 
-    Noted are of each request `versions`, `totals` and `waits` (ns until the answer was ready, and of that waited for
-    others), and all error `codes` in answers. Counted: `requests` by version; `errors`: how often each code was in an
-    answer, 0 (none) too. Times until the answer was ready: `total`; `local`, without what others were waited for;
-    `waited`, that, of those that waited.
+    Collected per request: `versions`, `totals` and `waits` (ns until the response was ready, and the part spent
+    waiting), and all error `codes` of responses. Counted: `requests` by version; `errors` by code, including 0 (none).
+    Times until the response was ready: `total`; `local`, without waiting; `waited`, the waiting time of those that
+    waited.
     """
 
     versions: list[int] = field(default_factory=list)
@@ -167,7 +166,7 @@ class ApiMetrics:
     waited: Times = field(default_factory=Times)
 
     def sort(self) -> None:
-        """Count what came since the last time."""
+        """Count the requests collected since the last call."""
         self.requests.update(self.versions)
         self.errors.update(self.codes)
         self.total.add(self.totals)
@@ -179,11 +178,11 @@ class ApiMetrics:
 
 @dataclass(slots=True)
 class Metrics:
-    """Counters of a broker, since it was started. `apis` goes by the key of an API; `deleted`: of topics that went.
+    """Counters of a broker since its start. `apis`: by API key; `deleted`: of deleted topics.
 
-    `syncs`: how long logs took to become durable, each time that appends or `flush.ms` waited for it. `isr_shrinks`,
-    `isr_expands` and `failed_isr_updates`: changes of in-sync replicas that this broker wrote as a leader, and those
-    that the tree refused, as the controller had changed the state of the partition.
+    `syncs`: times until logs were durable, for appends or `flush.ms`. `isr_shrinks`, `isr_expands` and
+    `failed_isr_updates`: ISR changes that this broker wrote as a leader, and those refused because the controller had
+    changed the state.
     """
 
     topics: dict[str, TopicMetrics] = field(default_factory=dict)
@@ -204,13 +203,13 @@ class Metrics:
         return found
 
     def forget(self, topic: str) -> None:
-        """Let the counters of a deleted topic go; they stay in the sums of all."""
+        """Remove the counters of a deleted topic; they remain in the totals."""
         found = self.topics.pop(topic, None)
         if found is not None:
             self.deleted.take(found)
 
     def client(self, client_id: str, software: str, version: str) -> ClientSoftware:
-        """Return the name that a client is counted by."""
+        """Return the client software under which a client is counted."""
         wanted = ClientSoftware(client_id, software, version)
         found = self._clients.get(wanted)
         if found is None:
@@ -235,7 +234,7 @@ def count(
     time_ns: int,
     records: int = 0,
 ) -> None:
-    """Add to one of a topic's tables, which go by `Conversion`. `what`: one, or its parts, which are made sooner."""
+    """Add to one of a topic's tables, by `Conversion`. `what`: its fields, as a tuple is cheaper to build."""
     found = moved.get(what)
     if found is None:
         found = moved[Conversion(*what)] = Moved()

@@ -1,6 +1,6 @@
-"""What a broker offers: requests and their versions, formats, and how it refuses what it does not know.
+"""The offer of a broker: API versions, formats, and the treatment of unknown requests.
 
-With `as.version` it offers what that release would, as far as it is served here. `releases.py` has the releases.
+With `as.version` it offers what that release would, as far as implemented. `releases.py` has the releases.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _FIRST, _LATEST = (0, 8, 2), (4, 1)
 _OWN_PROTOCOL: Final = (2, 8)
 _PRODUCE: Final = 0
 _PROTOCOL_2: Final = {_PRODUCE: 12, 26: 5, 28: 5}
-"""By API key: the first version that means protocol 2 of transactions."""
-_OFFSET_COMMIT: Final = 8  # the one request whose version was looked at before 0.10
+"""By API key: the first version that uses protocol 2 of transactions."""
+_OFFSET_COMMIT: Final = 8  # the only request whose version was checked before 0.10
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Versions by API key: those that are answered, and those that ApiVersions lists.
+    """Versions by API key: those that are answered, and those in ApiVersions.
 
-    `newest_format` and `protocol` (`inter.broker.protocol.version`) decide what is stored. `tells_range`,
+    `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,
     `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version` and `verifies_partitions` are those
     of `Release`.
     """
@@ -42,7 +42,7 @@ class Offer:
     verifies_partitions: bool = True
 
     def answers(self, key: int, version: int) -> int | None:
-        """Return the version in which a request is read and answered, None if it is not."""
+        """Return the version in which a request is parsed and answered, None if it is unsupported."""
         versions = self.answered.get(key)
         if versions is None:
             return None
@@ -51,9 +51,9 @@ class Offer:
         return versions[-1] if self.reads_any_version and key != _OFFSET_COMMIT else None
 
     def in_a_cluster(self, protocol: tuple[int, ...]) -> Offer:
-        """Return what is offered beside other brokers of an `inter.broker.protocol.version`.
+        """Return the offer in a cluster with other brokers of an `inter.broker.protocol.version`.
 
-        Without features in it brokers cannot see of each other that all have protocol 2 of transactions.
+        Protocols without features have no way to show that all brokers support protocol 2 of transactions.
         """
         if protocol >= FIRST_WITH_FEATURES:
             return self
@@ -78,13 +78,13 @@ def _own() -> Offer:
 
 
 OWN: Final = _own()
-"""This broker, as itself: brokers of 2.8 can go on with what it stores, so that it has protocol 1 of transactions."""
+"""This broker by itself: brokers of 2.8 can use its log directory, so it has protocol 1 of transactions."""
 
 
 def offer_of(name: str) -> Offer:
-    """Return what a release offers of what is served here. `name` is one such as 0.10.2, 2.8 or 3.9.1.
+    """Return the offer of a release such as 0.10.2, 2.8 or 3.9.1, as far as implemented.
 
-    Raises ValueError for a release that is not known.
+    Raises ValueError for an unknown release.
     """
     release = Release.of(name)
     if not _FIRST <= release.line <= _LATEST:
@@ -97,8 +97,8 @@ def offer_of(name: str) -> Offer:
     protocol = min(release.line, _OWN_PROTOCOL)
     listed = dict(answered)
     between = inter_broker_versions(protocol).keys() & SERVED.keys() - answered.keys()
-    answered |= {key: SERVED[key].versions for key in sorted(between)}  # brokers need them of each other, unlisted
-    listed[_PRODUCE] = range(answered[_PRODUCE].stop)  # librdkafka takes codecs from version 0
+    answered |= {key: SERVED[key].versions for key in sorted(between)}  # used between brokers, but unlisted
+    listed[_PRODUCE] = range(answered[_PRODUCE].stop)  # librdkafka deduces codecs from version 0
     return Offer(
         answered,
         listed,

@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where logs begin and end, and where times and leaders do in them."""
+"""ListOffsets and OffsetForLeaderEpoch: log ends, and offsets by time and leader epoch."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 _COMMITTED: Final = 1
 _CONSUMER: Final = -1
 _UNKNOWN: Final = -1
-_STEPS: Final = 10  # to search a partition by time, in another thread that is waited for
+_STEPS: Final = 10  # for a search by time, in another thread that is awaited
 _FIRST_WITH_EPOCHS: Final = 4
 _FIRST_NOT_AVAILABLE: Final = 5
 _EARLIEST_LOCAL, _LATEST_TIERED = -4, -5
 _FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
-"""Of the request that knows what stands in place of a timestamp, where that is not the first."""
+"""The first request version with each special timestamp, unless it is the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetServices:
-    """What these requests use of the broker."""
+    """The parts of the broker that these requests use."""
 
     runtime: Runtime
     topics: Topics
@@ -65,9 +65,9 @@ class OffsetServices:
 
 
 async def list_offsets(services: OffsetServices, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
-    """Return an offset by timestamp for each partition; in version 0 those of segments by their age."""
+    """Return an offset by timestamp for each partition; in version 0 base offsets of segments by their age."""
     find = _old_offsets if request.version == 0 else _offset
-    known: dict[tuple[str, int, int, int, int], ListOffsetsPartitionResponse] = {}  # a search is not done twice
+    known: dict[tuple[str, int, int, int, int], ListOffsetsPartitionResponse] = {}  # repeated searches are done once
     topics = []
     async for topic in request.turns.over(request.message.topics):
         partitions = []
@@ -102,7 +102,7 @@ async def _old_offsets(
     partition: ServedPartition,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
-    """Answer as brokers did before they had an index of times. Consumers are told of nothing that they cannot read."""
+    """Answer version 0, from before the time index. Consumers get only offsets that they can read."""
     log = partition.log
     most, now_ms = max(asked.max_num_offsets, 0), services.runtime.clock.now_ms()
     found = await services.replicas.read(partition, offsets_before, log, asked.timestamp, most, now_ms)
@@ -125,11 +125,12 @@ async def _offset(
     if timestamp < _LATEST_TIERED or request.version < _FIRST_VERSION.get(timestamp, 0):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
-    if timestamp == _LATEST_TIERED:  # no segment is ever elsewhere
+    if timestamp == _LATEST_TIERED:  # there is no tiered storage
         return response
     if timestamp == _EARLIEST_LOCAL:
         timestamp = EARLIEST_TIMESTAMP
-    # A new leader learns what is committed from its followers: until then it must not say less than the one before.
+    # A new leader learns the high watermark from its followers: until then it must not return less than the old leader
+    # did.
     is_behind = request.message.replica_id == _CONSUMER and log.high_watermark < partition.led().epoch_start
     if timestamp == LATEST_TIMESTAMP:
         if is_behind:
@@ -153,12 +154,12 @@ async def _offset(
 
 
 def _behind(version: int) -> ErrorCode:
-    """Return what says that the high watermark is not known yet (KIP-207)."""
+    """Return the error for an unknown high watermark (KIP-207)."""
     return ErrorCode.OFFSET_NOT_AVAILABLE if version >= _FIRST_NOT_AVAILABLE else ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def _epoch_at(log: PartitionLog, offset: int) -> int:
-    """Return the leader epoch in which an offset was written, or will be; -1 if it is not known."""
+    """Return the leader epoch of an existing or next offset; -1 if unknown."""
     entries = log.epochs.entries
     at = bisect_right(entries, offset, key=lambda each: each.start_offset) - 1
     return entries[at].epoch if at >= 0 else _UNKNOWN
@@ -167,7 +168,7 @@ def _epoch_at(log: PartitionLog, offset: int) -> int:
 async def offset_for_leader_epoch(
     services: OffsetServices, request: Request[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse:
-    """Return, for each partition, where the records of a leader epoch end (KIP-101, KIP-320)."""
+    """Return the end offset of a leader epoch, for each partition (KIP-101, KIP-320)."""
     topics, turns = [], request.turns
     async for topic in turns.over(request.message.topics):
         partitions = [await _end_of_epoch(services, topic.topic, each) async for each in turns.over(topic.partitions)]

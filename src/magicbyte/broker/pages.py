@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _MOST_CLIENTS: Final = 500  # with quotas, of each kind
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-_RUNNING, _STOPPING = 3, 6  # of Kafka's states of a broker
+_RUNNING, _STOPPING = 3, 6  # Kafka's numbers of a broker's states
 _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...]] = (
     ("messagesin", "Records received from producers.", lambda it: _sum(it.produced, lambda each: each.records)),
     (
@@ -66,7 +66,7 @@ _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...
 
 @dataclass(frozen=True, slots=True)
 class PageServices:
-    """What the pages show. `listeners` are the names of those that listen, `clients` who is connected to which."""
+    """The parts of the broker that the pages show. `listeners`: names; `clients`: the connected clients."""
 
     runtime: Runtime
     cluster_id: str
@@ -104,7 +104,7 @@ def _health(services: PageServices) -> tuple[bool, Mapping[str, Any]]:
 
 
 class LoopIdle:
-    """What part of the time the event loop's thread, on which this is made and asked, had nothing to compute."""
+    """The idle ratio of the event loop's thread, on which it must be created and read."""
 
     WINDOW_S: Final = 60.0
     SHORTEST_S: Final = 1.0
@@ -113,7 +113,7 @@ class LoopIdle:
         self._looks = deque([(time.monotonic(), time.thread_time())])
 
     def share(self) -> float:
-        """Return it for the last minute, or since the last look where that was earlier."""
+        """Return the ratio of the last minute, or since the last call if that was earlier."""
         now, cpu_s = time.monotonic(), time.thread_time()
         looks = self._looks
         while len(looks) > 1 and looks[1][0] <= now - self.WINDOW_S:
@@ -125,7 +125,7 @@ class LoopIdle:
 
 
 def families(services: PageServices, idle: LoopIdle) -> Iterator[Family]:
-    """Yield all numbers of a broker, as they are now."""
+    """Yield all current metrics of a broker."""
     yield from _topics(services)
     yield from _conversions(services)
     yield from _requests(services)
@@ -143,7 +143,7 @@ def _sum(moved: Mapping[Conversion, Moved], what: Callable[[Moved], int], *, con
 
 
 def _topics(services: PageServices) -> Iterator[Family]:
-    """Yield Kafka's counters, of each topic and, without that label, of all."""
+    """Yield Kafka's counters of each topic and, without that label, of all."""
     metrics = services.runtime.metrics
     for name, meaning, value in _TOPIC_COUNTERS:
         family, total = counter(f"kafka_server_brokertopicmetrics_{name}", meaning), value(metrics.deleted)
@@ -156,7 +156,7 @@ def _topics(services: PageServices) -> Iterator[Family]:
 
 
 def _conversions(services: PageServices) -> Iterator[Family]:
-    """Yield what became of sets, by the formats before and behind: equal ones were not opened."""
+    """Yield the counts of sets by formats before and after: equal ones stayed closed."""
     size = counter("magicbyte_moved_bytes", "Bytes of batches: as received for produce, as stored for fetch.")
     sets = counter("magicbyte_moved_sets", "Batches; file slices for fetches without conversion.")
     records = counter("magicbyte_moved_records", "Records of these batches, where they were decoded.")
@@ -191,7 +191,7 @@ def _conversions(services: PageServices) -> Iterator[Family]:
 
 
 def _requests(services: PageServices) -> Iterator[Family]:
-    """Yield how many requests there were, what came of them, and how long they took."""
+    """Yield counts, errors and times of requests."""
     prefix = "kafka_network_requestmetrics"
     requests = counter(f"{prefix}_requests", "Answered requests, by API and version.")
     errors = counter(f"{prefix}_errors", "Error codes in responses, NONE included, one for each topic or partition.")
@@ -217,7 +217,7 @@ def _requests(services: PageServices) -> Iterator[Family]:
 
 
 def _askings(services: PageServices) -> Iterator[Family]:
-    """Yield who asked in which versions: what a migration to a release that refuses old ones is checked by."""
+    """Yield requests by client and version, to check whether clients are ready for a release without old versions."""
     requests = counter("magicbyte_client_requests", "Answered requests, by client, address, API and version.")
     last = gauge("magicbyte_client_last_request_timestamp_seconds", "Time of the last answered request.")
     now_s, now = services.runtime.clock.now_ms() / 1000, now_ns()
@@ -248,7 +248,7 @@ def _logs(services: PageServices) -> Iterator[Family]:
     at_least = gauge("kafka_cluster_partition_atminisr", "1 if exactly min.insync.replicas are in sync.")
     for key, log in services.logs.logs.items():
         topic = services.topics.get(key.topic)
-        if topic is None:  # a log that is left of a topic, or that the controller has not told of yet
+        if topic is None:  # a left-over log, or a topic that the controller has not announced yet
             continue
         wanted = topic.config.min_insync_replicas
         in_sync = services.cluster_view.in_sync(*key)
@@ -291,7 +291,7 @@ def _failed(services: PageServices) -> int:
 
 
 def _cluster(services: PageServices) -> Iterator[Family]:
-    """Yield what the broker knows of the cluster."""
+    """Yield the state of the cluster."""
     topics = [services.topics.known(name) for name in services.topics.names()]
     known = [(topic, each) for topic in topics for each in services.cluster_view.partitions(topic)]
     partitions, number, is_controller = len(known), services.runtime.node_id, services.cluster_view.is_controller
@@ -361,7 +361,7 @@ def _cluster(services: PageServices) -> Iterator[Family]:
 
 
 def _groups(services: PageServices) -> Iterator[Family]:
-    """Yield how many groups there are; a broker that was not asked for any yet has none."""
+    """Yield the number of groups by state; none before the coordinator's first use."""
     states = services.coordinators.group_states()
     total = gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Consumer groups.")
     total.add(sum(states.values()))
@@ -378,7 +378,7 @@ def _groups(services: PageServices) -> Iterator[Family]:
 
 
 def _connections(services: PageServices) -> Iterator[Family]:
-    """Yield open connections, by the names of Kafka, whose networkProcessor is here always 0, and by who they are."""
+    """Yield open connections, under Kafka's names, whose networkProcessor is always 0 here, and by client."""
     count = gauge("kafka_server_socket_server_metrics_connection_count", "Open connections, by listener.")
     now = gauge("magicbyte_connections", "Open connections, by listener and client software.")
     clients = services.clients()
@@ -391,7 +391,7 @@ def _connections(services: PageServices) -> Iterator[Family]:
 
 
 def _quotas(services: PageServices) -> Iterator[Family]:
-    """Yield what clients with quotas use, those that asked last, by the names of Kafka: no user or id is "" there."""
+    """Yield the usage of clients with quotas, the most recent ones, under Kafka's names: an absent user or id is ""."""
     quotas, now_ms = services.runtime.quotas, services.runtime.clock.monotonic_ms()
     for kind, name, used in (
         (QuotaType.PRODUCE, "produce", "byte_rate"),
@@ -415,7 +415,7 @@ def _quotas(services: PageServices) -> Iterator[Family]:
 
 
 def _work(idle: LoopIdle) -> Iterator[Family]:
-    """Yield how much there is to do. One thread is what Kafka has network and request handler threads for."""
+    """Yield the load. One thread does the work of Kafka's network and request handler threads."""
     share = idle.share()
     for name, meaning in (
         ("network_socketserver_networkprocessoravgidle", "Fraction of time in which the event loop is idle, 0 to 1."),

@@ -1,4 +1,4 @@
-"""A partition that this broker has a replica of: its log, its role, its lock, and the fetches that wait for records."""
+"""A partition with a replica on this broker: its log, its role, its lock, and waiting fetches."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = logger(__name__)
 
 NO_EPOCH: Final = -1
 MOST_DAMAGE_TOLD: Final = 100
-"""Lines on damage in one partition, as long as it is open."""
+"""The most log lines about damage in one partition, while it is open."""
 
 
 class _RecentSet(NamedTuple):
-    """Where a set begins, and its size in bytes."""
+    """The position of a set, and its size in bytes."""
 
     segment: Segment
     generation: int
@@ -35,11 +35,11 @@ class _RecentSet(NamedTuple):
 
 
 class ServedPartition:
-    """What the broker keeps beside the log of a partition. Log and role are changed with `lock` held.
+    """The broker's state of a partition besides its log. Log and role are changed with `lock` held.
 
-    `leader`: the leader's side of replication, while this broker leads; `leader_id` and `leader_epoch` are what the
-    controller said last. `waiting` are set when the high watermark advances or the role changes, `waiting_followers`
-    when something is appended. `is_slow`: the disk took its time when something short was asked of it last.
+    `leader`: the leader's side of replication, while this broker leads; `leader_id` and `leader_epoch` are from the
+    controller's last order. `waiting` are set when the high watermark advances or the role changes, `waiting_followers`
+    at each append. `is_slow`: the last short disk operation was slow.
     """
 
     __slots__ = (
@@ -63,20 +63,21 @@ class ServedPartition:
     def __init__(self, topic: str, index: int, log: PartitionLog) -> None:
         self.topic, self.index, self.log = topic, index, log
         self.lock = asyncio.Lock()
-        self.waiting: dict[asyncio.Event, None] = {}  # in the order of their coming
+        self.waiting: dict[asyncio.Event, None] = {}  # in order of arrival
         self.waiting_followers: dict[asyncio.Event, None] = {}
         self.leader: LeaderPartition | None = None
         self.leader_id, self.leader_epoch = NO_LEADER, NO_EPOCH
         self.is_slow = False
-        self._recent: dict[int, _RecentSet] = {}  # by offset, the oldest first: what those ask for who are at the end
-        self._newest = WeakKeyDictionary[Segment, tuple[int, int, int]]()  # generation; of its beginning: end, magic
-        self._reported_damage = set[tuple[str | None, int | None]]()  # files and positions of damage
+        self._recent: dict[int, _RecentSet] = {}  # by offset, the oldest first: for readers at the end of the log
+        # by segment: generation, and the end and magic of its examined beginning
+        self._newest = WeakKeyDictionary[Segment, tuple[int, int, int]]()
+        self._reported_damage = set[tuple[str | None, int | None]]()  # files and positions of logged damage
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
     def appended(self, first_offset: int, size: int, magic: int) -> None:
-        """Take in that a set was written, of so many bytes, all of one format."""
+        """Record a written set of `size` bytes, all of one format."""
         active = self.log.active
         position = active.size - size
         self.saw(active, position, active.size, magic)
@@ -87,7 +88,7 @@ class ServedPartition:
             event.set()
 
     def recent(self, offset: int, max_bytes: int) -> FileSlice | None:
-        """Return what `log.read` would from a set on that was written lately; None where the log has to be asked."""
+        """Return the result of `log.read` for a recently written set; None if the log must be searched."""
         place = self._recent.get(offset)
         active = self.log.active
         if place is None or place.segment is not active or place.generation != self.log.generation:
@@ -95,17 +96,17 @@ class ServedPartition:
         if max_bytes < place.size or offset < self.log.log_start_offset:
             return None
         length = min(max_bytes, active.size - place.position)
-        file = active.log.opened_now()  # to open it is for a thread
+        file = active.log.opened_now()  # opening a file is left to a thread
         return None if file is None else FileSlice(file, place.position, length, active)
 
     def saw(self, segment: Segment, position: int, end: int, magic: int) -> None:
-        """Take in that no entry of a segment from `position` to `end` has a newer format than `magic`."""
+        """Record that no entry of a segment from `position` to `end` has a newer format than `magic`."""
         known_end, newest = self._known(segment)
         if position <= known_end:
             self._newest[segment] = self.log.generation, max(known_end, end), max(newest, magic)
 
     def newest_up_to(self, segment: Segment, end: int) -> int | None:
-        """Return a magic that no entry of a segment in front of `end` is newer than, None if it is not known."""
+        """Return an upper bound of the magic of a segment's entries before `end`, None if unknown."""
         known_end, newest = self._known(segment)
         return newest if end <= known_end else None
 
@@ -114,7 +115,7 @@ class ServedPartition:
         return (known_end, newest) if generation == self.log.generation else (0, -1)
 
     def tell_damage(self, error: CorruptRecordError) -> None:
-        """Log damage that a reader met: each place once, as readers come again and again, and some of the first."""
+        """Log damage found by a reader: once per position, because readers retry, and only the first ones."""
         place = error.path, error.position
         if place in self._reported_damage or len(self._reported_damage) > MOST_DAMAGE_TOLD:
             return
@@ -125,7 +126,7 @@ class ServedPartition:
             log.warning("%s: damaged batches are not served: %s", self, error)
 
     def telling_damage(self, read: Iterator[T]) -> Iterator[T]:
-        """Yield what `read` does, and log damage that ends it."""
+        """Yield the items of `read`, and log damage that ends it."""
         try:
             yield from read
         except CorruptRecordError as error:
@@ -135,14 +136,14 @@ class ServedPartition:
     # ---- the role
 
     def lead(self, leader: LeaderPartition) -> None:
-        """Become the leader, or go on as it with what the controller said now."""
+        """Become the leader, or continue as leader with the controller's new order."""
         self.leader = leader
         self.leader_id, self.leader_epoch = leader.state.leader, leader.state.leader_epoch
         self.advance(leader.high_watermark)
         self.wake()
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Become a follower of `leader_id`, NO_LEADER while there is none. Pending requests find out."""
+        """Become a follower of `leader_id`, NO_LEADER if there is none. Waiting requests are woken."""
         self.leader, self.leader_id, self.leader_epoch = None, leader_id, leader_epoch
         self.wake()
 
@@ -154,9 +155,9 @@ class ServedPartition:
         return self.leader
 
     def check_in_sync(self, least: int) -> None:
-        """See that so many replicas are in sync that more may be appended.
+        """Check that enough replicas are in sync for another append.
 
-        Raises NotLeaderError, and AppendRefusedError where there are fewer.
+        Raises NotLeaderError, and AppendRefusedError if there are fewer.
         """
         in_sync = len(self.led().state.isr)
         if in_sync < least:
@@ -164,7 +165,7 @@ class ServedPartition:
             raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
 
     def least_in_sync(self, wanted: int) -> int:
-        """Return how many replicas have to have what the broker writes for itself: `wanted`, but 1 where it is alone.
+        """Return how many replicas must have the broker's own records: `wanted`, but 1 without a cluster.
 
         Raises NotLeaderError, and AppendRefusedError while fewer are in sync.
         """
@@ -173,9 +174,9 @@ class ServedPartition:
         return least
 
     def acknowledgement(self, leader: LeaderPartition, end_offset: int, least_in_sync: int) -> ErrorCode | None:
-        """Return how a produce request with `acks=all` ends whose records end at `end_offset`; None: not yet.
+        """Return the result of a produce request with `acks=all` that ends at `end_offset`; None: pending.
 
-        `leader`: the role that the records were appended in. A later one may have other records at their offsets.
+        `leader`: the role in which the records were appended. A later one may have other records at their offsets.
         """
         if self.leader is not leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -184,18 +185,18 @@ class ServedPartition:
     # ---- waiting fetches
 
     def written(self, end_offset: int, monotonic_ms: int) -> None:
-        """Take in that the leader's log is as durable as asked up to `end_offset`: it counts for the high watermark."""
+        """Record that the leader's log has its configured durability up to `end_offset`, for the high watermark."""
         if self.leader is not None and self.leader.appended(end_offset, monotonic_ms):
             self.advance(self.leader.high_watermark)
 
     def advance(self, offset: int) -> None:
-        """Advance the high watermark to `offset`, and wake those that wait for it."""
+        """Advance the high watermark to `offset`, and wake waiting fetches."""
         if offset > self.log.high_watermark:
             self.log.high_watermark = offset
             for event in self.waiting:
                 event.set()
 
     def wake(self) -> None:
-        """Have all who wait look again."""
+        """Wake all waiting requests."""
         for event in (*self.waiting, *self.waiting_followers):
             event.set()

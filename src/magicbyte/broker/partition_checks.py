@@ -1,6 +1,6 @@
-"""Asks coordinators of transactions at other brokers about partitions: AddPartitionsToTxn of brokers (KIP-890).
+"""Ask the coordinators of transactions at other brokers about partitions: AddPartitionsToTxn of brokers (KIP-890).
 
-To each broker there is one request at a time, with all transactions that are waiting for it. Source: Kafka's
+There is one request at a time to each broker, with all its waiting transactions. Source: Kafka's
 AddPartitionsToTxnManager.
 """
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-TIMEOUT_MS: Final = 30_000  # for the answer of another broker
-_MOST: Final = 500  # transactions of one request
+TIMEOUT_MS: Final = 30_000  # for the response of another broker
+_MOST: Final = 500  # transactions per request
 _IDLE_S: Final = 60.0  # after which a connection is closed
 _VERSIONS: Final = range(FIRST_OF_BROKERS, FIRST_OF_BROKERS + 2)
 
@@ -45,7 +45,7 @@ Codes = dict[TopicPartition, ErrorCode]
 
 @dataclass(slots=True)
 class _Question:
-    """What is asked about one transaction. `joins`: the partitions are to be added to it, not only verified."""
+    """A question about one transaction. `joins`: the partitions are added to it, not only verified."""
 
     transactional_id: str
     producer_id: int
@@ -55,17 +55,17 @@ class _Question:
     answer: asyncio.Future[Codes] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def is_like(self, other: _Question) -> bool:
-        """Whether one entry of a request may ask both."""
+        """Return whether one entry of a request can ask both."""
         mine, others = (self.producer_id, self.epoch, self.joins), (other.producer_id, other.epoch, other.joins)
         return mine == others
 
     def is_told(self, codes: Mapping[TopicPartition, ErrorCode], others: ErrorCode) -> None:
-        """Answer it; `others` is for the partitions that have no code of their own."""
+        """Answer it; `others` is the code of partitions without their own."""
         if not self.answer.done():
             self.answer.set_result({each: codes.get(each, others) for each in self.places})
 
     def message(self) -> AddPartitionsToTxnTransaction:
-        """Return it as an entry of a request."""
+        """Return the entry of a request."""
         topics = [AddPartitionsToTxnTopic(name=topic, partitions=tuple(ids)) for topic, ids in by_topic(self.places)]
         return AddPartitionsToTxnTransaction(
             transactional_id=self.transactional_id,
@@ -77,16 +77,16 @@ class _Question:
 
 
 class _Questions:
-    """What is waiting for a broker: one question for each transactional id."""
+    """The queue for a broker: one question for each transactional id."""
 
     def __init__(self) -> None:
         self._questions: dict[str, _Question] = {}
         self._more = asyncio.Event()
 
     def put(self, new: _Question) -> _Question:
-        """Have something asked; return the question to wait for, which may be one that is waiting already.
+        """Add a question; return the one to wait for, which may be merged with a waiting one.
 
-        Of two epochs the lower one is fenced. What contradicts the waiting question otherwise is to be asked again.
+        Of two epochs the lower one is fenced. A question that contradicts the waiting one otherwise must be retried.
         """
         waiting = self._questions.get(new.transactional_id)
         if waiting is not None and waiting.is_like(new):
@@ -104,14 +104,14 @@ class _Questions:
         return new
 
     async def take(self, most: int = _MOST) -> list[_Question]:
-        """Return what one request is to ask; nothing where nothing has come for long."""
+        """Return the questions of the next request; an empty list after a long idle time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_IDLE_S):
                 await self._more.wait()
         return self._taken(most)
 
     def take_all(self) -> list[_Question]:
-        """Return all that is waiting."""
+        """Return all waiting questions."""
         return self._taken(len(self._questions))
 
     def _taken(self, most: int) -> list[_Question]:
@@ -124,7 +124,7 @@ class _Questions:
 
 
 class PartitionChecks:
-    """What a partition's leader asks the coordinators of transactions before it takes the first records of one."""
+    """Ask the coordinators of transactions before a partition appends the first records of one."""
 
     def __init__(
         self,
@@ -132,17 +132,17 @@ class PartitionChecks:
         joined: Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]],
         peers: ClusterPeers | None,
     ) -> None:
-        """`joined` asks this broker's own coordinator. `peers`: the other brokers, None where there are none."""
+        """`joined` asks this broker's own coordinator. `peers`: the other brokers, None without a cluster."""
         self._runtime, self._joined, self._peers = runtime, joined, peers
         self._outboxes: dict[int, _Questions] = {}  # by broker
 
     async def ask(
         self, transactional_id: str, who: tuple[int, int], places: Collection[TopicPartition], *, joins: bool
     ) -> Codes:
-        """Return what the coordinator of a transaction says to each partition; `who`: producer id and epoch.
+        """Return the coordinator's code for each partition; `who`: producer id and epoch.
 
-        NETWORK_EXCEPTION: it was not reached, or did not answer within `TIMEOUT_MS`. A coordinator of before 3.6 cannot
-        verify: then partitions are taken as verified.
+        NETWORK_EXCEPTION: it was unreachable, or did not respond within `TIMEOUT_MS`. A coordinator before 3.6 cannot
+        verify: then partitions count as verified.
         """
         question = _Question(transactional_id, *who, joins, set(places))
         leader = self._coordinator(transactional_id)
@@ -152,11 +152,12 @@ class PartitionChecks:
             request = AddPartitionsToTxnRequest(transactions=[question.message()])
             (told,) = (await self._joined(request)).results_by_transaction
             return codes_of(told)
-        answered = await asyncio.shield(self._outbox(leader).put(question).answer)  # others may wait for it, too
+        # shielded, because others may wait for it, too
+        answered = await asyncio.shield(self._outbox(leader).put(question).answer)
         return {each: answered[each] for each in places}
 
     def _coordinator(self, transactional_id: str) -> int:
-        """Return the broker that coordinates an id, NOBODY while there is none."""
+        """Return the coordinator of an id, NOBODY if there is none."""
         if self._peers is None:
             return self._runtime.node_id
         cache = self._peers.cache
@@ -174,7 +175,7 @@ class PartitionChecks:
         return found
 
     async def _serve(self, leader: int, outbox: _Questions) -> None:
-        """Ask a broker what is waiting for it, until nothing has been for long."""
+        """Ask a broker the questions of its queue, until it has been empty for long."""
         link = PeerLink(self._runtime, self._peers, leader, timeout_ms=TIMEOUT_MS, asks_versions=True)
         asked = list[_Question]()
         try:
@@ -192,7 +193,8 @@ class PartitionChecks:
             told = _told(await link.send(request, versions=_VERSIONS), link.name)
         except BrokerError as error:
             self._complain(link, "transactions are not verified there", error)
-            is_ours = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # of this broker, not of the producer
+            # this broker is not authorized, not the producer
+            is_ours = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             for each in asked:
                 each.is_told({}, ErrorCode.INVALID_TXN_STATE if is_ours else error.code)
         except UnsupportedVersionError as error:
@@ -201,7 +203,7 @@ class PartitionChecks:
                 each.is_told({}, ErrorCode.UNSUPPORTED_VERSION if each.joins else ErrorCode.NONE)
         except MagicbyteError as error:
             self._complain(link, "producers are to ask again", error)
-            for each in (*asked, *outbox.take_all()):  # what waited for the answer would wait as long again
+            for each in (*asked, *outbox.take_all()):  # the questions that came meanwhile would wait for as long again
                 each.is_told({}, ErrorCode.NETWORK_EXCEPTION)
         else:
             for each in asked:
@@ -214,7 +216,7 @@ class PartitionChecks:
 
 
 def _told(response: Message, broker: str) -> dict[str, Codes]:
-    """Return what is said to each partition of each transaction. Raises BrokerError where that is the same to all."""
+    """Return the codes of each transaction. Raises BrokerError for an error of the whole response."""
     assert isinstance(response, AddPartitionsToTxnResponse), "the generated class"
     if response.error_code:
         raise BrokerError("AddPartitionsToTxn", response.error_code, broker=broker)

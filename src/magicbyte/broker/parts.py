@@ -1,4 +1,4 @@
-"""Parts of a response that are not bytes at hand: slices of files, and conversions that are made as they are sent."""
+"""Parts of a response other than bytes in memory: slices of files, and conversions made while sending."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">qi")
 _LEAST_ENTRY: Final = (
-    RECORD_BATCH_OVERHEAD  # bytes: what a reader of any format takes for an entry that has not come whole
+    RECORD_BATCH_OVERHEAD  # the smallest size that a reader of any format treats as an incomplete entry
 )
 _ZEROS: Final = bytes(64 << 10)
 
 
 class KeptFile:
-    """A file of a log that stays open until it is closed here, though its segment may be closed or deleted meanwhile.
+    """A log file that stays open until this is closed, although its segment may be closed or deleted meanwhile.
 
-    It refers to the open file, and takes no descriptor of its own: any number of parts of a file share one.
+    It refers to the open file, without a descriptor of its own: any number of parts of a file share one.
     """
 
     __slots__ = ("_file", "_threads", "path", "size")
@@ -49,17 +49,17 @@ class KeptFile:
         return self._kept.fileno()
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        """Return the `length` bytes at `position`; fewer only at the end of the file."""
         return self._kept.read_at(position, length)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes at `position`; return how many there were."""
+        """Fill `buffer` with the bytes at `position`; return their number."""
         return self._kept.read_into(position, buffer)
 
     def close(self) -> None:
-        """Let go of the file, which is closed when nobody refers to it any more. A second time does nothing.
+        """Release the file, which is closed with its last reference. A second call does nothing.
 
-        One that was deleted meanwhile may go from the disk by that, which takes a while: a thread lets go of it.
+        Closing a deleted file may free its blocks, which takes a while: a thread does it.
         """
         if self._file is None:
             return
@@ -87,19 +87,19 @@ class FilePart(Elsewhere):
         self._file, self._position, self._threads = KeptFile(found.file, threads), found.position, threads
 
     async def send(self, stream: Stream) -> None:
-        """Send the slice, from the file to the socket where that can be; what is not in memory is read by threads."""
+        """Send the slice, by `sendfile` if possible; threads read what is not in the page cache."""
         await stream.send_file(self._file, self._position, self.nbytes, self._threads.pool)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._file.close()
 
 
 class ConvertedPart(Elsewhere):
-    """A slice that is converted while it is sent, of which only an estimate of the size was announced.
+    """A slice converted while it is sent, for which only an estimate of the size was announced.
 
-    What is longer is cut there, what is shorter is filled with the beginning of an entry that never comes: readers
-    drop what is not whole at the end of a fetch, and ask again from there. `convert` does a step of it in a thread.
+    A longer result is cut at that size, a shorter one is filled with the start of an incomplete entry: readers drop an
+    incomplete entry at the end of a fetch, and fetch it again. `convert` does one step of it in a thread.
     """
 
     __slots__ = ("_chunks", "_convert", "_done", "_first")
@@ -116,7 +116,10 @@ class ConvertedPart(Elsewhere):
         self._first, self._chunks, self._done, self._convert = first, rest, done, convert
 
     async def send(self, stream: Stream) -> None:
-        """Send as many bytes as were announced. Damage further on ends the conversion, and is the next fetch's."""
+        """Send as many bytes as were announced.
+
+        Damage in between ends the conversion, and is left to the next fetch.
+        """
         left, chunk = self.nbytes, self._first or await self._next()
         self._first = []
         while chunk:
@@ -125,18 +128,18 @@ class ConvertedPart(Elsewhere):
                     await stream.write([buffer[:left]])
                     left -= min(left, len(buffer))
             chunk = [] if not left else await self._next()
-        self._chunks = iter(())  # one that is not at its end holds its last chunk
+        self._chunks = iter(())  # an unfinished conversion holds its last chunk
         if left:
             await _fill(stream, left)
 
     async def _next(self) -> list[memoryview]:
         try:
             return await self._convert(partial(next, self._chunks, []))
-        except MagicbyteError:  # a reader who comes to it is refused with its code
+        except MagicbyteError:  # a reader that gets there gets its error code
             return []
 
     def close(self) -> None:
-        """Let go of what is not converted yet, and tell whoever counts."""
+        """Drop the rest of the conversion, and report the counts."""
         self._chunks = iter(())
         self._done()
 

@@ -1,4 +1,4 @@
-"""The other brokers of a cluster, and connections to them that are kept."""
+"""The other brokers of a cluster, with persistent connections to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ClusterPeers(NamedTuple):
-    """The other brokers of a cluster: what is known of them, the tree that they share, connections to them."""
+    """The other brokers of a cluster: their metadata, the shared tree, connections."""
 
     cache: MetadataCache
     membership: Membership
@@ -24,7 +24,7 @@ class ClusterPeers(NamedTuple):
 
 
 class PeerLink:
-    """A connection to one other broker, made with the first request, and anew where it was lost."""
+    """A connection to one other broker, opened by the first request, and reopened after a failure."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Requests to the group coordinator that name much, in pieces: it answers each at once, and in between others.
+"""Split large requests to the group coordinator into pieces, with turns for others in between.
 
-What is named twice is asked once where the answer is the same. A commit of thousands of offsets becomes several sets,
-each within the limit of a set, as it would if its sender had sent several commits; codes are of each partition anyway.
+Repeated names are handled once if the answer is the same. A commit of thousands of offsets becomes several sets, each
+within the limit of a set, as if its sender had sent several commits; codes are per partition anyway.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Changed = TypeVar("Changed", OffsetCommitRequestTopic, OffsetDeleteRequestTopic,
 
 
 class _Topic(Protocol):
-    """A topic in an answer, with what is said of its partitions."""
+    """A topic in a response, with its partitions' results."""
 
     name: str
     partitions: list[Any]
@@ -56,20 +56,20 @@ Told = TypeVar("Told", bound=_Topic)
 
 
 class _Form(NamedTuple):
-    """How a request is cut, and an answer made of those to its pieces: one at least, the first is added to."""
+    """How to split a request, and to merge the responses to its pieces, at least one, into the first."""
 
     cut: Callable[[Any], Iterator[Message]]
     join: Callable[[Sequence[Any]], Message]
 
 
 def pieces(message: Message) -> Iterator[Message]:
-    """Yield the pieces of a request in order; one that cannot be cut, or is small, is one piece."""
+    """Yield the pieces of a request in order; a small or indivisible one is one piece."""
     form = _FORMS.get(type(message))
     return iter((message,)) if form is None else form.cut(message)
 
 
 def joined(request: type[Message], answers: Sequence[Any]) -> Message:
-    """Return the answer to a request, of the answers to its pieces."""
+    """Merge the responses to the pieces of a request."""
     return _FORMS[request].join(answers)
 
 
@@ -82,7 +82,7 @@ def _parts(items: Sequence[T]) -> Iterator[list[T]]:
 
 
 def _looked_up(topic: Looked) -> Iterator[tuple[Looked, int]]:
-    """Yield a topic with few of its partitions each, and how many these are."""
+    """Yield a topic with few of its partitions each, and their number."""
     for part in _parts(topic.partition_indexes):
         yield replace(topic, partition_indexes=tuple(part)), len(part)
 
@@ -93,7 +93,7 @@ def _changed(topic: Changed) -> Iterator[tuple[Changed, int]]:
 
 
 def _in_parts(topics: Iterable[T], cut: Callable[[T], Iterator[tuple[T, int]]]) -> Iterator[list[T]]:
-    """Yield topics with all their partitions in lists of about `PIECE` of these; one list at least."""
+    """Yield topics with all their partitions in lists of about `PIECE` of these; at least one list."""
     found, count, is_first = list[T](), 0, True
     for topic in topics:
         for part, size in cut(topic):
@@ -109,7 +109,7 @@ def _in_parts(topics: Iterable[T], cut: Callable[[T], Iterator[tuple[T, int]]]) 
 def _cut_fetch(message: OffsetFetchRequest) -> Iterator[OffsetFetchRequest]:
     if message.groups:
         yield from _cut_groups(message)
-    elif message.topics is None:  # all that the group has
+    elif message.topics is None:  # all offsets of the group
         yield message
     else:
         for topics in _in_parts(message.topics, _looked_up):
@@ -157,7 +157,7 @@ def _cut_leave(message: LeaveGroupRequest) -> Iterator[LeaveGroupRequest]:
 
 
 def _merged(topics: Iterable[Told]) -> list[Told]:
-    """Return topics of which those that follow each other have different names."""
+    """Return topics, merging adjacent ones of the same name."""
     found = list[Told]()
     for each in topics:
         if found and found[-1].name == each.name:

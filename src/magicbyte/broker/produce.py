@@ -1,4 +1,4 @@
-"""Produce: every version, any format of set to any format of topic. docs/internals/append.md has the answers."""
+"""Produce: every version, and any format of set for any format of topic. docs/internals/append.md has the results."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ _ALL: Final = -1
 _NO_OFFSET: Final = -1
 _ADMIN_CLIENT: Final = "__admin_client"
 _FIRST_WITH_STORAGE_ERROR: Final = 4
-_NO_LOG_ASKED: Final = {  # faults that Kafka answers without the log's start, though some are found there
+_NO_LOG_ASKED: Final = {  # errors that Kafka returns without the log start offset, although some are found in the log
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
 }
 _NOT_ITS_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _NOT_ITS_PRODUCER: Final = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-_TOGETHER: Final = 64  # partitions of a request that are appended to at a time
+_TOGETHER: Final = 64  # partitions of a request that are appended to concurrently
 _STEPS: Final = 20  # to append to a partition, on the event loop
 
 
 @dataclass(frozen=True, slots=True)
 class ProduceServices:
-    """What Produce uses of the broker."""
+    """The parts of the broker that Produce uses."""
 
     runtime: Runtime
     topics: Topics
@@ -64,9 +64,9 @@ class ProduceServices:
 
 
 async def produce(services: ProduceServices, request: Request[ProduceRequest]) -> ProduceResponse | None:
-    """Append what came to each partition; each is answered for itself.
+    """Append the sets of each partition, each with its own result.
 
-    With acks=0 nobody waits for the answer: what is refused closes the connection, with a line that says why.
+    With acks=0 there is no response: a refusal closes the connection, and is logged.
     """
     message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
@@ -94,7 +94,7 @@ async def produce(services: ProduceServices, request: Request[ProduceRequest]) -
 def _refusal(
     services: ProduceServices, request: Request[ProduceRequest], parts: Iterable[tuple[str, PartitionProduceData]]
 ) -> RequestRefusedError | None:
-    """Return why nothing of a request is taken: what it says of its transaction does not fit its sets."""
+    """Return why a whole request is refused: its transactional fields contradict its sets."""
     bound = (part.records for topic, part in parts if _needs_id(services, topic, part.records))
     if request.message.transactional_id is None:
         if next(bound, None) is not None:
@@ -107,7 +107,7 @@ def _refusal(
 async def _append(
     services: ProduceServices, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
 ) -> list[PartitionProduceResponse]:
-    """Append the sets of some partitions, and answer for each."""
+    """Append the sets of some partitions, and return the result of each."""
     partitions: list[ServedPartition | None] = [None] * len(parts)
     outcomes: list[Appended | Exception | None] = [None] * len(parts)
     sets: dict[int, NewSet] = {}
@@ -137,7 +137,9 @@ async def _replicate(
     outcomes: list[Appended | Exception | None],
     partitions: Sequence[ServedPartition | None],
 ) -> None:
-    """Wait until the in-sync replicas have what was appended; outcomes of what they do not have become errors."""
+    """Wait until the in-sync replicas have the appended records; replace the outcomes of those that do not by
+    errors.
+    """
     waits: dict[int, Acknowledgement] = {}
     for at, (outcome, partition) in enumerate(zip(outcomes, partitions, strict=True)):
         if isinstance(outcome, Appended) and partition is not None and outcome.leader.followers:
@@ -161,7 +163,7 @@ def _answer(
     partition: ServedPartition | None,
     outcome: Appended | Exception | None,
 ) -> PartitionProduceResponse:
-    """Return the answer for one set; a fault becomes the code that this version of the request has for it."""
+    """Return the response for one set; an error becomes the code that this request version has for it."""
     if isinstance(outcome, AppendRefusedError):
         start = _NO_OFFSET
         if partition is not None:
@@ -201,7 +203,7 @@ def _answer(
 async def _partition(
     services: ProduceServices, request: Request[ProduceRequest], topic: str, index: int
 ) -> ServedPartition:
-    """Return the partition, which may be written to by this client."""
+    """Return the partition, if this client may write to it."""
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
     partition = await services.replicas.opened(topic, index)
@@ -213,7 +215,7 @@ async def _partition(
 
 
 def _needs_id(services: ProduceServices, topic: str, records: object) -> bool:
-    """Whether a set may come only with a transactional id; one that is taken as it is may be of any transaction."""
+    """Return whether a set requires a transactional id; one that is appended unchanged may be of any transaction."""
     if not is_transactional(records):
         return False
     known = services.topics.get(topic)
@@ -225,7 +227,7 @@ def _new_set(
 ) -> NewSet:
     config = services.topics.known(partition.topic).config
     wanted = config.min_insync_replicas
-    if request.message.acks == _ALL and wanted > 1:  # one replica, the leader, is always in sync
+    if request.message.acks == _ALL and wanted > 1:  # the only replica, the leader, is always in sync
         partition.check_in_sync(wanted)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA

@@ -1,4 +1,4 @@
-"""InitProducerId: ids for idempotent producers. Those with a transactional id are the transaction coordinator's."""
+"""InitProducerId: ids for idempotent producers. The transaction coordinator handles those with a transactional id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_ID: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ProducerServices:
-    """What InitProducerId uses of the broker."""
+    """The parts of the broker that InitProducerId uses."""
 
     runtime: Runtime
     producer_ids: ProducerIds
@@ -29,7 +29,7 @@ class ProducerServices:
 
 
 async def init_producer_id(services: ProducerServices, request: Request[InitProducerIdRequest]) -> Message:
-    """Give a producer an id, and one with a transactional id the epoch that fences others that have it."""
+    """Return a producer id, and with a transactional id the epoch that fences earlier producers."""
     message = request.message
     if (message.producer_id == _NO_ID) != (message.producer_epoch == _NO_ID):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)

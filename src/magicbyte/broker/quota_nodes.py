@@ -1,9 +1,9 @@
-"""Quotas in the tree, where Kafka keeps them.
+"""Quotas in the metadata tree, at Kafka's paths.
 
-/config/users/U, /config/users/U/clients/C, /config/clients/C, /config/ips/I; `<default>` in place of a name is all that
-have no quota of their own.
+/config/users/U, /config/users/U/clients/C, /config/clients/C, /config/ips/I; `<default>` instead of a name stands for
+all without a quota of their own.
 
-Values are text. What cannot be read is told in the log, and holds for nobody.
+Values are text. Invalid ones are logged, and ignored.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Values = dict[str, float]  # of an entity, by the settings' names
 
 
 class StoredQuotas(NamedTuple):
-    """Who has which quotas; of addresses None is all that have none of their own."""
+    """The quotas of all entities; for addresses, None stands for all without their own."""
 
     clients: dict[QuotaEntity, Values]
     addresses: dict[str | None, float]
 
 
 def place_of(entity: QuotaEntity) -> tuple[str, str]:
-    """Return the kind of settings, and the name among them, that an entity has in the tree."""
+    """Return the kind and name of an entity's settings in the tree."""
     client_id = _written(entity.client_id)
     if entity.user == NOBODY:
         return CLIENTS, client_id
@@ -51,12 +51,12 @@ def place_of(entity: QuotaEntity) -> tuple[str, str]:
 
 
 def address_place(address: str | None) -> tuple[str, str]:
-    """Return the kind of settings, and the name among them, that an address has in the tree."""
+    """Return the kind and name of an address's settings in the tree."""
     return ADDRESSES, _written(address)
 
 
 def entity_at(kind: str, name: str) -> QuotaEntity | None:
-    """Return who the settings in a place of the tree are for; None: they are of no user and no client."""
+    """Return the entity of a kind and name in the tree; None: neither a user nor a client."""
     if kind == CLIENTS:
         return QuotaEntity(client_id=_read_name(name))
     if kind != USERS:
@@ -66,7 +66,7 @@ def entity_at(kind: str, name: str) -> QuotaEntity | None:
 
 
 def address_at(name: str) -> str | None:
-    """Return the address that a name in the tree stands for."""
+    """Return the address of a name in the tree."""
     return _read_name(name)
 
 
@@ -79,7 +79,7 @@ def _read_name(name: str) -> str | None:
 
 
 def read_all(metadata: MetadataStore) -> StoredQuotas:
-    """Return all quotas. Waits for the tree. Raises MetadataError, NetworkError."""
+    """Return all quotas. Blocks. Raises MetadataError, NetworkError."""
     kinds = (USERS, CLIENTS, ADDRESSES)
     users, clients, addresses = (
         names or [] for names in metadata.children_many([f"{layout.CONFIG}/{kind}" for kind in kinds])
@@ -106,7 +106,7 @@ def read_all(metadata: MetadataStore) -> StoredQuotas:
 
 
 def read_one(metadata: MetadataStore, kind: str, name: str) -> Values:
-    """Return the quotas of one place. Waits for the tree. Raises MetadataError, NetworkError."""
+    """Return the quotas of one node. Blocks. Raises MetadataError, NetworkError."""
     return _values(layout.config_path(kind, name), settings_of(metadata, kind, name))
 
 
@@ -137,9 +137,9 @@ def _values(path: str, settings: Mapping[str, str]) -> Values:
 def change_of(
     metadata: MetadataStore, kind: str, name: str, changes: Mapping[str, str | None], now_ms: int
 ) -> list[NodeChange]:
-    """Return what gives somebody quotas, takes away those that are None, and tells all brokers.
+    """Return the changes that set quotas, delete those that are None, and notify all brokers.
 
-    A user's credentials are in the same node. What others have changed there meanwhile makes the change impossible.
+    A user's credentials are in the same node. A concurrent change of it makes this one fail.
     """
     path = layout.config_path(kind, name)
     node = metadata.exists(path)

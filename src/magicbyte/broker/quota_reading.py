@@ -1,4 +1,4 @@
-"""Quotas from the tree into a broker that runs: all at its start, one after each change."""
+"""Read quotas from the tree into a running broker: all at its start, one after each change."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 async def reread_all(runtime: Runtime, metadata: MetadataStore) -> None:
-    """Let all quotas in the tree hold. Raises MetadataError, NetworkError."""
+    """Apply all quotas in the tree. Raises MetadataError, NetworkError."""
     async with runtime.quotas.reading:
         runtime.quotas.replace_all(await runtime.reading.run(quota_nodes.read_all, metadata))
 
 
 async def reread(runtime: Runtime, metadata: MetadataStore, kind: str, name: str) -> None:
-    """Let the quotas in one place of the tree hold. Raises MetadataError, NetworkError."""
+    """Apply the quotas of one node. Raises MetadataError, NetworkError."""
     async with runtime.quotas.reading:
         runtime.quotas.replace(kind, name, await runtime.reading.run(quota_nodes.read_one, metadata, kind, name))

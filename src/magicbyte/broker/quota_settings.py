@@ -1,4 +1,4 @@
-"""Settings of a broker about quotas of clients and rates of connections."""
+"""Settings for client quotas and connection rates."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _RATE_OF_LISTENER: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.max\.con
 
 
 def is_of_rates(name: str) -> bool:
-    """Whether a setting is the rate of one listener."""
+    """Return whether a setting is the connection rate of one listener."""
     return _RATE_OF_LISTENER.fullmatch(name) is not None
 
 
 def connection_rates(static: Mapping[str, str], listeners: Iterable[Listener]) -> dict[str, float]:
-    """Return how many connections per second those listeners take that have a rate. Raises InvalidConfigError."""
+    """Return the connection rates of listeners that have one. Raises InvalidConfigError."""
     found = {}
     for each in listeners:
         text = static.get(f"listener.name.{each.name.lower()}.{QuotaSettings.max_connection_creation_rate.name}")

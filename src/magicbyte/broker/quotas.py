@@ -1,7 +1,8 @@
-"""Quotas of clients on a broker: what the tree says of them, what each request uses, and for how long it is held back.
+"""Client quotas of a broker: limits from the tree, usage of each request, and throttling.
 
-Throttled as Kafka does from 2.0 on (KIP-219): the answer goes out at once and names the time, then nothing is read from
-its connection for that time. As a release before that, the answer waits. Who has no quota costs nothing.
+Throttling is that of Kafka from 2.0 on (KIP-219): the response is sent immediately with the throttle time, then the
+connection is muted (not read) for that time. As an earlier release, the response is delayed. Clients without a quota
+cost nothing.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ _PRODUCE: Final = 0
 _FETCH: Final = 1
 _OF_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
 """Requests that need ClusterAction: exempt, unless they are refused."""
-_SIZE_BYTES: Final = 4  # in front of an answer, which Kafka counts; it does not count the correlation id
+_SIZE_BYTES: Final = 4  # before a response, which Kafka counts; it does not count the correlation id
 
 
 class BrokerQuotas:
-    """All quotas of a broker. `quota_reading` brings those of the tree.
+    """All quotas of a broker. `quota_reading` applies those of the tree.
 
-    `is_limiting`: whether anybody has a quota; where nobody has, nothing else is asked. `connections`: the rates of new
-    ones. `meters` and `mutations` know what is used. `reading` is held from a look into the tree until what was found
-    holds, so that no earlier look comes last.
+    `is_limiting`: whether there is any quota; without one, nothing else is called. `connections`: the rates of new
+    ones. `meters` and `mutations` have the usage. `reading` is held from a read of the tree until its result is
+    applied, so that an earlier read cannot be applied last.
     """
 
     def __init__(self, config: BrokerConfig, offer: Offer, clock: Clock) -> None:
@@ -73,10 +74,10 @@ class BrokerQuotas:
         self.is_limiting = not self._table.is_empty
         self.settings_changed()
 
-    # ---- what holds
+    # ---- limits
 
     def replace_all(self, stored: StoredQuotas) -> None:
-        """Let what the tree says hold, and nothing else but the broker's settings."""
+        """Replace all limits by those of the tree and of the broker's settings."""
         self._table.clear()
         for entity, values in stored.clients.items():
             self._table.put(entity, _limits(values))
@@ -84,7 +85,7 @@ class BrokerQuotas:
         self.is_limiting = not self._table.is_empty
 
     def replace(self, kind: str, name: str, values: Values) -> None:
-        """Let what the tree says of a user, a client or an address hold."""
+        """Apply the tree's limits of a user, a client or an address."""
         if (entity := quota_nodes.entity_at(kind, name)) is not None:
             self._table.put(entity, _limits(values))
             self.is_limiting = not self._table.is_empty
@@ -96,7 +97,7 @@ class BrokerQuotas:
                 self.connections.of_addresses.pop(address, None)
 
     def settings_changed(self) -> None:
-        """Let the broker's settings hold as they are now."""
+        """Apply the broker's current settings."""
         config, rates = self._config, self.connections
         limit = config.max_connection_creation_rate
         rates.of_broker = limit if limit < INT_MAX else None
@@ -105,13 +106,13 @@ class BrokerQuotas:
             rates.unlimited = frozenset({config.inter_broker_listener.name})
 
     def limits_of(self, request: Request[Any]) -> Mapping[QuotaType, QuotaLimit]:
-        """Return what holds for whoever sent a request."""
+        """Return the limits for the sender of a request."""
         return self._table.limits_of(request.connection.principal.name, request.client_id or "")
 
-    # ---- what is used
+    # ---- usage
 
     def arrived(self, listener: Listener, address: str) -> ConnectionArrival | None:
-        """Take in that a connection was made; return what becomes of it, None for nothing special."""
+        """Record a new connection; return its treatment, None for the normal one."""
         if not self.connections.is_limiting:
             return None
         return self.connections.arrived(listener.name, address, self._clock.monotonic_ms())
@@ -119,7 +120,7 @@ class BrokerQuotas:
     def charge(
         self, key: int, request: Request[Any], response: Message | None, codes: Collect | None, size: int, busy_ns: int
     ) -> int:
-        """Take in what a request of `size` bytes has used; return for how many ms its client is held back."""
+        """Record the usage of a request of `size` bytes; return the client's throttle time in ms."""
         limits, now_ms, connection = self.limits_of(request), self._clock.monotonic_ms(), request.connection
         wait_ms, connection.throttled_until_ms = max(connection.throttled_until_ms - now_ms, 0), 0
         if key == _PRODUCE and (limit := limits.get(QuotaType.PRODUCE)) is not None:
@@ -131,9 +132,9 @@ class BrokerQuotas:
         return wait_ms
 
     async def hold(self, request: Request[Any], response: Message | None, wait_ms: int) -> int:
-        """Say in a response for how long its client is held back; return for how many ms to read nothing of him.
+        """Set the throttle time in a response; return for how many ms to mute the connection.
 
-        As a release that held answers back, do that: then 0.
+        As a release that delayed responses, sleep instead: then 0.
         """
         if response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
@@ -144,7 +145,7 @@ class BrokerQuotas:
         return 0
 
     def limited_fetch(self, request: Request[FetchRequest]) -> Request[FetchRequest]:
-        """Return a fetch that asks for no more than its client may have at once."""
+        """Return a fetch limited to what its client may get at once."""
         limit = self._of_fetch(request)
         if limit is None:
             return request
@@ -154,7 +155,7 @@ class BrokerQuotas:
         return replace(request, message=few)
 
     def is_held_back(self, request: Request[FetchRequest], found: Iterable[tuple[str, PartitionData, int]]) -> bool:
-        """Take in what a fetch found, with the bytes as they are stored; say whether its client gets nothing of it."""
+        """Record the stored bytes that a fetch found; return whether its client gets nothing of it."""
         limit = self._of_fetch(request)
         if limit is None:
             return False
@@ -175,14 +176,17 @@ class BrokerQuotas:
         return self.limits_of(request).get(QuotaType.FETCH)
 
     def mutations_of(self, request: Request[Any], *, strict_from: int = INT_MAX) -> MutationQuota:
-        """Return what a request that makes or deletes partitions asks. It is refused from version `strict_from` on."""
+        """Return the quota for a request that creates or deletes partitions.
+
+        It is refused from version `strict_from` on.
+        """
         limit = self.limits_of(request).get(QuotaType.MUTATION) if self.is_limiting else None
         is_strict = request.version >= strict_from
         return MutationQuota(self.mutations, self._clock, request.connection, limit, is_strict=is_strict)
 
 
 class MutationQuota:
-    """What one request may make and delete. `is_limiting`: whether there is a limit."""
+    """The creations and deletions of one request. `is_limiting`: whether there is a limit."""
 
     def __init__(
         self,
@@ -198,7 +202,7 @@ class MutationQuota:
         self.is_limiting = limit is not None
 
     def take(self, partitions: int) -> None:
-        """Take in that partitions are made or deleted. Raises RequestRefusedError where that has to wait."""
+        """Record created or deleted partitions. Raises RequestRefusedError if the client must wait."""
         if self._limit is None:
             return
         meter, now_ms = self._meter, self._clock.monotonic_ms()
@@ -222,7 +226,7 @@ def _limits(values: Values) -> dict[QuotaType, float]:
 
 
 def _is_exempt(key: int, request: Request[Any], response: Message | None, codes: Collect | None) -> bool:
-    """Say whether the time of a request is not counted: brokers', and those that nobody waits for the answer of."""
+    """Return whether a request's time is not counted: those of brokers, and those without a response."""
     if key == _PRODUCE:
         return not request.message.acks
     if key == _FETCH:
@@ -236,7 +240,7 @@ def _is_exempt(key: int, request: Request[Any], response: Message | None, codes:
 
 
 def _size_of(found: Iterable[tuple[str, PartitionData, int]], version: int) -> int:
-    """Return the bytes of a fetch's answer, records as they are stored."""
+    """Return the bytes of a fetch response, with records as stored."""
     topics: list[FetchableTopicResponse] = []
     stored = 0
     for topic, data, size in found:

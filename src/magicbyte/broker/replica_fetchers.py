@@ -1,7 +1,7 @@
-"""Replication as a follower: partitions are fetched from their leaders, and appended as they come.
+"""Replication as a follower: fetch partitions from their leaders, and append the records.
 
-`replication/fetcher.py` decides what to ask for and what to do with the answer; here requests are sent and logs are
-changed. There are `num.replica.fetchers` fetchers for each leader, each with a connection and a task of its own.
+`replication/fetcher.py` decides what to request and how to apply responses; here requests are sent and logs are
+changed. There are `num.replica.fetchers` fetchers for each leader, each with its own connection and task.
 """
 
 from __future__ import annotations
@@ -84,12 +84,12 @@ _PASSING: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What leaders answer where they learn of a leader epoch before or after their followers do."""
+"""Errors while a leader learns of a leader epoch before or after its followers."""
 _NO_SESSION, _NEW_SESSION, _LAST_SESSION_EPOCH = -1, 0, (1 << 31) - 1
 
 
 class FollowedLog:
-    """What the rules of replication ask of a follower's log: `replication.fetcher.FollowerLog`."""
+    """A follower's log as seen by the rules of replication: `replication.fetcher.FollowerLog`."""
 
     def __init__(self, partition: ServedPartition) -> None:
         self._partition = partition
@@ -111,18 +111,18 @@ class FollowedLog:
 
     @property
     def latest_epoch(self) -> int:
-        """The leader epoch of the last record; -1 where it is not known."""
+        """The leader epoch of the last record; -1 if unknown."""
         entries = self._partition.log.epochs.entries
         return entries[-1].epoch if entries else NO_EPOCH
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch up to `epoch` and where it ends."""
+        """Return the largest epoch up to `epoch` and its end offset."""
         log = self._partition.log
         return EpochEnd(*log.epochs.end_offset_of(epoch, log.log_end_offset))
 
 
 class ReplicaFetchers:
-    """All partitions that this broker follows a leader in."""
+    """All partitions for which this broker follows a leader."""
 
     def __init__(self, runtime: Runtime, links: Links, throttle: ReplicationThrottle) -> None:
         self._runtime, self._links, self._throttle = runtime, links, throttle
@@ -135,13 +135,13 @@ class ReplicaFetchers:
         return self._by_key.keys()
 
     def forget(self, key: TopicPartition) -> None:
-        """Fetch a partition no more. Answers that are under way for it are ignored."""
+        """Stop fetching a partition. Pending responses for it are ignored."""
         fetcher = self._by_key.pop(key, None)
         if fetcher is not None:
             fetcher.forget(key)
 
     async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
-        """Fetch a partition from its leader, which other brokers reach at `address`, from now on."""
+        """Fetch a partition from its leader at the inter-broker `address` from now on."""
         key = TopicPartition(partition.topic, partition.index)
         number = zlib.crc32(str(key).encode()) % self._runtime.config.num_replica_fetchers
         where = partition.leader_id, number
@@ -154,15 +154,15 @@ class ReplicaFetchers:
         await fetcher.follow(partition, address)
 
     async def close_idle(self) -> None:
-        """End the fetchers that have nothing to fetch."""
+        """End the fetchers without partitions."""
         for where, fetcher in list(self._fetchers.items()):
-            if not fetcher.partitions and self._fetchers.get(where) is fetcher:  # and nobody else is closing it
+            if not fetcher.partitions and self._fetchers.get(where) is fetcher:  # nobody else is closing it
                 del self._fetchers[where]
                 await fetcher.aclose()
 
 
 class _Fetched(NamedTuple):
-    """Records of one partition that came, and what is to be done with them."""
+    """Fetched records of one partition, and how to apply them."""
 
     partition: ServedPartition
     asked: FetchFrom
@@ -171,7 +171,7 @@ class _Fetched(NamedTuple):
 
 
 class _LeaderFetcher:
-    """What fetches partitions from one leader: one request is under way at a time."""
+    """Fetch partitions from one leader: one request is in flight at a time."""
 
     def __init__(
         self, runtime: Runtime, links: Links, throttle: ReplicationThrottle, leader_id: int, number: int
@@ -196,11 +196,11 @@ class _LeaderFetcher:
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """The partitions that are to be fetched."""
+        """The partitions to fetch."""
         return self._partitions.keys()
 
     async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
-        """Fetch a partition, too. The leader's address may have changed."""
+        """Add a partition. The leader's address may have changed."""
         if self._address != address:
             self._address = address
             await self._disconnect()
@@ -215,14 +215,14 @@ class _LeaderFetcher:
         self._changed.set()
 
     async def _begin_again(self, key: TopicPartition, epoch: int) -> None:
-        """Follow a partition from the beginning after a while, if it is followed in the same epoch still."""
+        """Restart following a partition after a delay, if it is still followed in the same epoch."""
         await asyncio.sleep(self._runtime.config.replica_fetch_backoff_ms / 1000)
         partition = self._partitions.get(key)
         if partition is not None and partition.leader_epoch == epoch and key not in self._fetcher.partitions:
             await self._begin(key, partition)
 
     def forget(self, key: TopicPartition) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         self._fetcher.forget(key)
         self._partitions.pop(key, None)
 
@@ -299,7 +299,7 @@ class _LeaderFetcher:
             await self._append_all(fetched)
 
     async def _take_in(self, asked: FetchFrom, data: PartitionData) -> list[_Fetched]:
-        """Take in the answer for one partition; return its records, if it has any that are to be appended."""
+        """Apply the response for one partition; return its records, if they must be appended."""
         end = data.diverging_epoch
         diverging = EpochEnd(end.epoch, end.end_offset) if end.end_offset >= 0 else None
         error = ErrorCode(data.error_code)
@@ -388,7 +388,7 @@ class _LeaderFetcher:
 
     async def _disconnect(self) -> None:
         link, self._link = self._link, None
-        self._session.reset()  # the leader may not have taken in what was asked last
+        self._session.reset()  # the leader may not have processed the last request
         if link is not None:
             await link.aclose()
 
@@ -428,11 +428,9 @@ class _LeaderFetcher:
                 runtime.logs_lock.release_shared()
 
     async def _append_all(self, fetched: Sequence[_Fetched]) -> None:
-        """Append what came for partitions in one work of a thread; take over high watermarks and log start offsets."""
+        """Append the records of partitions in one piece of work; apply high watermarks and log start offsets."""
         runtime = self._runtime
-        ordered = sorted(
-            fetched, key=lambda each: each.asked.partition
-        )  # all who take several locks take them in order
+        ordered = sorted(fetched, key=lambda each: each.asked.partition)  # a common order of locks, against deadlocks
         async with contextlib.AsyncExitStack() as locks:
             for each in ordered:
                 await locks.enter_async_context(each.partition.lock)
@@ -450,7 +448,7 @@ class _LeaderFetcher:
                 self._appended(each, outcome)
 
     def _is_current(self, fetched: _Fetched) -> bool:
-        """Say whether what came still fits the log: roles may have changed while the lock was waited for."""
+        """Return whether records still fit the log: roles may have changed while the lock was awaited."""
         partition, asked = fetched.partition, fetched.asked
         return (
             partition.leader is None
@@ -460,7 +458,7 @@ class _LeaderFetcher:
         )
 
     def _appended(self, fetched: _Fetched, outcome: _Written | Exception) -> None:
-        """Take in what became of records; those that cannot be appended are asked for again later."""
+        """Handle the outcome of an append; failed ones are fetched again later."""
         partition, key = fetched.partition, fetched.asked.partition
         if isinstance(outcome, Exception):
             if not isinstance(outcome, MagicbyteError | OSError):
@@ -484,7 +482,7 @@ class _LeaderFetcher:
 
 
 class _Written(NamedTuple):
-    """What was appended: its first offset, bytes, and format; a size of 0 for nothing."""
+    """The appended records: first offset, bytes, and format; size 0 for none."""
 
     first_offset: int
     size: int
@@ -492,14 +490,14 @@ class _Written(NamedTuple):
 
 
 def _append(fetched: _Fetched, now: Moment) -> _Written:
-    """Append what came, and let the log start where the leader's does, as far as it is replicated."""
+    """Append records, and raise the log start offset to the leader's, as far as it is replicated."""
     partition, append = fetched.partition, fetched.append
     log, dialect = partition.log, partition.log.config.dialect
     written = _Written(NOTHING_STORED, 0, 0)
     if fetched.records:
         end, base = log.log_end_offset, log.log_end_offset
         if not log.size and len(fetched.records) >= LOG_OVERHEAD:
-            # The leader's log may start inside a batch, which comes whole: an empty log begins where the batch does.
+            # The leader's log may start inside a batch, which is sent whole: an empty log begins where the batch does.
             base = min(max(OFFSET.read(fetched.records), 0), end)
         taken = take(fetched.records.toreadonly(), next_offset=base, dialect=dialect)
         if taken.first_offset != NOTHING_STORED:
@@ -534,7 +532,7 @@ def _truncate(partition: ServedPartition, cut: Truncate, monotonic_ms: int) -> N
 
 
 class _Session:
-    """The fetch session of one connection: partitions are named again only when something of them changed (KIP-227)."""
+    """The fetch session of one connection: partitions are named again only if they changed (KIP-227)."""
 
     def __init__(self, version: int) -> None:
         self._has_sessions = version >= _FIRST_WITH_SESSIONS
@@ -544,12 +542,12 @@ class _Session:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, with all partitions."""
+        """Restart the session, with all partitions."""
         self.id, self.epoch = 0, _NEW_SESSION if self._has_sessions else _NO_SESSION
         self._known = {}
 
     def next(self, partitions: Sequence[FetchFrom], max_bytes: int) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """Return what the next request names, and which partitions it takes out of the session."""
+        """Return the partitions of the next request, and those to remove from the session."""
         wanted = {
             each.partition: FetchPartition(
                 partition=each.partition.partition,
@@ -575,7 +573,7 @@ class _Session:
         ]
 
     def answered(self, response: FetchResponse) -> bool:
-        """Take in the answer; say whether its partitions count: else the next request begins anew."""
+        """Handle the response; return whether its partitions are valid: else the next request restarts the session."""
         if response.error_code:
             self.reset()
             return False

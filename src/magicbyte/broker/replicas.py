@@ -1,7 +1,6 @@
-"""The replicas that a broker has: its partitions with their roles, and whoever waits for them.
+"""The replicas of a broker: its partitions with their roles, and waiting requests.
 
-A broker that is a cluster by itself leads all of them; in a cluster of several the controller says which
-(`cluster_replicas.py`).
+A broker that is a cluster by itself leads all of them; in a cluster the controller decides (`cluster_replicas.py`).
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ T = TypeVar("T")
 
 
 class Replicas:
-    """The replicas of a broker that leads all partitions. A log is made when it is first asked for."""
+    """The replicas of a broker that leads all partitions. A log is created at its first use."""
 
     def __init__(self, runtime: Runtime, topics: Topics) -> None:
         self._runtime, self._topics = runtime, topics
         self.partitions: dict[tuple[str, int], ServedPartition] = {}
 
     async def opened(self, topic: str, index: int) -> ServedPartition:
-        """Return a partition of which this broker has a replica, its log made if need be.
+        """Return a partition with a replica on this broker, its log created if needed.
 
         Raises UnknownTopicError, NotLeaderError without a replica, LogDirectoryOfflineError.
         """
@@ -43,14 +42,14 @@ class Replicas:
         return self.partition(topic, index)
 
     async def known_partition(self, topic: str, index: int) -> ServedPartition | None:
-        """Return a partition, None for one of which there is no replica here, or cannot be."""
+        """Return a partition, None if there is no replica here, or cannot be."""
         try:
             return await self.opened(topic, index)
         except MagicbyteError:
             return None
 
     def partition(self, topic: str, index: int) -> ServedPartition:
-        """Return a partition with its log, made if need be: who is not to wait for that asks `opened`.
+        """Return a partition with its log, created if needed; `opened` does this without blocking.
 
         Raises UnknownTopicError, LogDirectoryOfflineError.
         """
@@ -64,7 +63,7 @@ class Replicas:
         return found
 
     def _lead_alone(self, partition: ServedPartition, epoch: int) -> None:
-        """Lead a partition of which there is no other replica."""
+        """Lead a partition without other replicas."""
         broker_id, log = self._runtime.node_id, partition.log
         partition.lead(
             LeaderPartition(
@@ -72,7 +71,7 @@ class Replicas:
                 PartitionState(broker_id, epoch, (broker_id,), 0),
                 (broker_id,),
                 0,
-                log_end_offset=log.high_watermark,  # of a log that is being synced: what is durable
+                log_end_offset=log.high_watermark,  # of a log that is being synced: its durable part
                 high_watermark=log.high_watermark,
                 now_ms=self._runtime.clock.monotonic_ms(),
                 max_lag_ms=self._runtime.config.replica_lag_time_max_ms,
@@ -80,16 +79,16 @@ class Replicas:
         )
 
     async def raise_leader_epoch(self, partition: ServedPartition, epoch: int) -> None:
-        """Lead in a later epoch, that of records taken from elsewhere. Raises UnknownTopicError."""
+        """Lead in a later epoch, that of records appended unchanged. Raises UnknownTopicError."""
         runtime = self._runtime
         async with runtime.directory:
             await runtime.writing.run(self._topics.raise_leader_epoch, partition.topic, partition.index, epoch)
         self._lead_alone(partition, epoch)
 
     async def read(self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Return what `work`, which looks something up in a partition's log, returns.
+        """Return the result of `work`, which looks something up in a partition's log.
 
-        Raises UnknownTopicError for a partition that was deleted meanwhile: what was read may be anything then.
+        Raises UnknownTopicError if the partition was deleted meanwhile: then the result may be anything.
         """
         try:
             return await self._runtime.run_short(self._runtime.reading, partition, partial(work, *arguments, **named))
@@ -99,23 +98,23 @@ class Replicas:
     async def read_long(
         self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs
     ) -> T:
-        """Do as `read` does, for work that always takes its time."""
+        """Return the result as `read` does, for work that is always slow."""
         try:
             return await self._runtime.reading.run(work, *arguments, **named)
         finally:
             self.check_is_there(partition)
 
     def check_is_there(self, partition: ServedPartition) -> None:
-        """Raise UnknownTopicError for a partition that was deleted while somebody waited for his turn at it."""
+        """Raise UnknownTopicError if the partition was deleted while its lock was awaited."""
         if self.partitions.get((partition.topic, partition.index)) is not partition:
             raise UnknownTopicError(f"{partition} was deleted; another partition has its name now")
 
     def fetched(self, partition: ServedPartition, follower_id: int, asked: FetchPartition) -> None:
-        """Take in which offset a follower fetches from: it has all records before that."""
+        """Record the offset from which a follower fetches: it has all records before that."""
         raise AssertionError(f"{partition} has no follower {follower_id}, which asks for {asked.fetch_offset}")
 
     def nearest(self, _partition: ServedPartition, _rack: str, _offset: int) -> int | None:
-        """Return the replica that consumers in a rack are to read from; None for this one."""
+        """Return the replica from which consumers in a rack should read; None for this one."""
         return None
 
     def low_watermark(self, partition: ServedPartition) -> int:
@@ -123,19 +122,19 @@ class Replicas:
         return partition.log.log_start_offset
 
     def start(self) -> None:
-        """Begin what the clock asks for."""
+        """Start periodic work."""
 
     async def close(self) -> None:
-        """End what fetches from other brokers."""
+        """Stop fetching from other brokers."""
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are deleted: whoever waits for them finds out."""
+        """Forget deleted partitions, and wake their waiting requests."""
         for key in keys:
             found = self.partitions.pop(key, None)
             if found is not None:
                 found.wake()
 
     def wake_all(self) -> None:
-        """Have all who wait look again."""
+        """Wake all waiting requests."""
         for partition in self.partitions.values():
             partition.wake()

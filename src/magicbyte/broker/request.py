@@ -1,4 +1,4 @@
-"""What a handler is given: a request, and the connection that it came on."""
+"""The parameters of a handler: a request, and its connection."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ M = TypeVar("M")
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class ClientConnection:
-    """A client's connection. `peer` is its name for messages; what the client says of itself comes with ApiVersions.
+    """A client's connection. `peer` is its name for messages; ApiVersions adds the client's software.
 
-    `principal` is who it has proved to be. `client` is who the last request was counted for, `asked` its counters by
-    API key and version. `waited_ns`: how long the one in work has waited for others so far, for records to come or for
-    members of a group. `throttled_until_ms`: by the monotonic clock, what its handler found of quotas.
+    `principal` is the authenticated one. `client` is the software for which the last request was counted, `asked` its
+    counters by API key and version. `waited_ns`: how long the current request has waited so far, for records or for
+    members of a group. `throttled_until_ms`: the handler's throttling, by the monotonic clock.
     """
 
     host: str
@@ -39,15 +39,15 @@ class ClientConnection:
 
     @property
     def enriched(self) -> bool:
-        """Whether enriched topics are exchanged as they are: the listener's setting."""
+        """Whether enriched topics are exchanged unchanged: the listener's setting."""
         return self.listener.enriched
 
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[M]):
-    """A request in work. `message` may hold views of the frame; it is in the form of `version`.
+    """A request in progress. `message` may contain views of the frame; it has the form of `version`.
 
-    `turns`: in which handlers count what they do for it. `is_large`: it names more than most requests do.
+    `turns`: counts the handler's steps for it. `is_large`: it has more elements than most requests.
     """
 
     message: M
@@ -60,8 +60,9 @@ class Request(Generic[M]):
 
 
 Handler: TypeAlias = Callable[[Request[Any]], Awaitable[Message | None]]
-"""Returns the response, None where the client expects none. Faults are codes in the response; a MagicbyteError is one
-that the response has no place for, and closes the connection."""
+"""Returns the response, or None. Errors are codes in the response; a MagicbyteError is one without a field in the
+response, and closes the connection.
+"""
 
 UnboundHandler: TypeAlias = Callable[[Any, Request[Any]], Awaitable[Message | None]]
-"""A handler as its file has it: what it uses of the broker comes first (`wiring.py`)."""
+"""A handler as defined in its module: its services are the first parameter (`wiring.py`)."""

@@ -1,7 +1,8 @@
-"""What each API needs, and how who lacks it is answered: a table, read by the dispatcher where there is an authorizer.
+"""The required rights of each API, and the response without them: a table for the dispatcher, if there is an
+authorizer.
 
-What a caller may not name is taken out of the request before the handler sees it, and refused in the answer. Source:
-Kafka's KafkaApis of 2.8; docs/broker/acls.md has the table in words, and where it differs.
+Rows that a caller may not name are removed from the request before the handler sees it, and refused in the response.
+Source: Kafka's KafkaApis of 2.8; docs/broker/acls.md has the table in words, and the differences.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Parts(NamedTuple):
-    """The partitions in a row of a request and of a response; `number` is "" where a request has numbers alone."""
+    """The partitions in a row of a request and of a response; `number` is "" if a request has plain numbers."""
 
     asked: str
     number: str
@@ -78,7 +79,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ResponseRows:
-    """What a request lists, and what the response says of each. `name` is "" where a request has names alone."""
+    """The rows of a request, and of its response. `name` is "" if a request has plain names."""
 
     asked: str
     name: str
@@ -92,7 +93,7 @@ class ResponseRows:
         return str(getattr(asked, self.name) if self.name else asked)
 
     def refused(self, asked: Any, code: ErrorCode) -> Any:
-        """Return the row of a response for one that is refused."""
+        """Return the response row of a refused request row."""
         named = {self.said_name: self.name_of(asked)} if self.said_name else {}
         if (parts := self.parts) is None:
             return self.row(**named, error_code=code)
@@ -105,10 +106,11 @@ class ResponseRows:
 
 @dataclass(frozen=True, slots=True)
 class RequiredRights:
-    """What one API needs: `whole` for a request, `each` for what it lists; `name` is the field with the former's name.
+    """The required rights of one API: `whole` for a request, `each` for its rows; `name` is the field with the name for
+    `whole`.
 
-    `top`: from which version on the response has a code of its own, None: never. `values`: other fields of it where
-    all is refused.
+    `top`: the first version with an error code for the whole response, None: none. `values`: other fields of it if all
+    is refused.
     """
 
     response: type[Any]
@@ -120,7 +122,7 @@ class RequiredRights:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     async def answer(self, request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-        """Return the handler's answer to what the caller may ask for, and refuse the rest."""
+        """Return the handler's response for the permitted rows, and refuse the rest."""
         message, rows = request.message, self.rows
         if self.whole is not None:
             name = CLUSTER_NAME if self.name is None else getattr(message, self.name)
@@ -139,7 +141,7 @@ class RequiredRights:
         return response
 
     def refuse_all(self, message: Any, version: int, code: ErrorCode) -> Message:
-        """Return the answer to a request of which nothing is done."""
+        """Return the response to a request that is refused as a whole."""
         values = dict(self.values)
         if self.top is not None and version >= self.top:
             values["error_code"] = code
@@ -329,7 +331,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
     ),
     67: RequiredRights(AllocateProducerIdsResponse, _ACT),
 }
-"""By API key; the rest is in `SPECIAL`, or free for everybody: `FREE`."""
+"""By API key; others are in `SPECIAL`, or free for everybody: `FREE`."""
 
 FREE: Final = frozenset({17, 18, 36})
 _EPOCHS: Final = RequiredRights(
@@ -349,7 +351,7 @@ _PRODUCE, _DESCRIBE_GROUPS, _LEADER_EPOCHS, _CREATE_PARTITIONS = 0, 15, 23, 37
 
 
 async def answer(services: RightsServices, key: int, request: Request[Any], handler: Handler) -> Message | None:
-    """Return the handler's answer as far as the connection has the right to it."""
+    """Return the handler's response as far as the connection is authorized."""
     caller = AuthorizedCaller(services, request.connection)
     if key in FREE or (key == _CREATE_PARTITIONS and not is_controller(services.cluster_view)):
         return await handler(request)
@@ -359,14 +361,14 @@ async def answer(services: RightsServices, key: int, request: Request[Any], hand
 
 
 async def _leader_epochs(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Let brokers ask about all topics, consumers about those that they may describe."""
+    """Allow brokers to ask about all topics, consumers about those that they may describe."""
     if caller.may(_ACT, CLUSTER_NAME):
         return await handler(request)
     return await _EPOCHS.answer(request, handler, caller)
 
 
 async def _described_groups(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Describe groups, and say what may be done with them where that is asked for."""
+    """Describe groups, with the authorized operations if requested."""
     response: Any = await RULES[_DESCRIBE_GROUPS].answer(request, handler, caller)
     if request.message.include_authorized_operations:
         for each in response.groups:
@@ -377,7 +379,7 @@ async def _described_groups(request: Request[Any], handler: Handler, caller: Aut
 
 
 async def _produced(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Append what is part of a transaction only for those who may use its id."""
+    """Append transactional sets only for those who may use the transactional id."""
     message, name = request.message, request.message.transactional_id
     sets = (part.records for topic in message.topic_data for part in topic.partition_data)
     if name is not None and not caller.may(WRITE_ID, name) and any(is_transactional(each) for each in sets):

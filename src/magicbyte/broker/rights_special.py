@@ -1,4 +1,4 @@
-"""What APIs need whose rules are no rows of the table in `broker/rights.py`; and who asks."""
+"""Required rights of APIs whose rules do not fit the table in `broker/rights.py`; and the caller."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _TOPIC_CONFIGS, _BROKER_CONFIGS, _LOGGER_CONFIGS = 2, 4, 8
 
 
 class RightsServices(NamedTuple):
-    """What is asked of the broker before a request is handled."""
+    """The parts of the broker used before a request is handled."""
 
     config: BrokerConfig
     authorizer: Authorizer
@@ -79,7 +79,7 @@ class RightsServices(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A right, and the code for who lacks it."""
+    """A right, and the error code without it."""
 
     operation: AclOperation
     type: ResourceType
@@ -102,7 +102,7 @@ def need_of_topic(operation: AclOperation) -> Need:
 
 
 class AuthorizedCaller:
-    """Who asks: a connection, seen by the authorizer."""
+    """The caller: a connection with its authorizer."""
 
     __slots__ = ("_authorizer", "_connection", "services")
 
@@ -110,7 +110,7 @@ class AuthorizedCaller:
         self.services, self._authorizer, self._connection = services, services.authorizer, connection
 
     def may(self, need: Need, name: str) -> bool:
-        """Return whether there is this right."""
+        """Return whether the caller has this right."""
         return self._authorizer.allows(self._connection, need.operation, need.type, name)
 
     def has(self, operation: AclOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
@@ -122,11 +122,11 @@ class AuthorizedCaller:
         return self._authorizer.allows_any(self._connection, operation, kind)
 
     def operations(self, kind: ResourceType, name: str) -> int:
-        """Return what is allowed, as bits."""
+        """Return the authorized operations, as bits."""
         return self._authorizer.operations(self._connection, kind, name)
 
     def split(self, need: Need, asked: Iterable[T], name_of: Callable[[T], str]) -> tuple[list[T], list[T]]:
-        """Return those of which the name may be used so, and the others."""
+        """Return the items with an authorized name, and the others."""
         allowed: list[T] = []
         refused: list[T] = []
         for each in asked:
@@ -138,7 +138,7 @@ Special: TypeAlias = Callable[["Request[Any]", "Handler", AuthorizedCaller], Awa
 
 
 async def _fetch(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Let brokers fetch everything, others topics that they may read; rights end a session, which the client renews."""
+    """Allow brokers to fetch everything, others topics that they may read; changed rights end a session."""
     message = request.message
     if message.replica_id >= 0:
         if caller.has(AclOperation.CLUSTER_ACTION, _CLUSTER):
@@ -154,7 +154,7 @@ async def _fetch(request: Request[Any], handler: Handler, caller: AuthorizedCall
         request = replace(request, message=some)
     response: Any = await handler(request)
     kept, lost = caller.split(need, response.responses, lambda each: str(each.topic))
-    if lost:  # the right was taken away after the session began, or while it was waited
+    if lost:  # the right was revoked after the session began, or while the fetch waited
         for topic in response.responses:
             for part in topic.partitions:
                 give_back(part)
@@ -175,7 +175,7 @@ def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
 
 
 async def _metadata(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Tell of topics that may be described, and make none without the right to."""
+    """Return topics that may be described, and create none without the right to."""
     message, version = request.message, request.version
     is_all = message.topics is None or (not message.topics and version < _FIRST_OF_ALL_BY_NULL)
     refused: list[MetadataRequestTopic] = []
@@ -214,7 +214,7 @@ async def _metadata(request: Request[Any], handler: Handler, caller: AuthorizedC
 
 
 def _name_of(topics: Topics, asked: Any) -> str | None:
-    """Return the name of a topic that is asked for by its name or its id; None for an id that nobody has."""
+    """Return the name of a topic requested by name or id; None for an unknown id."""
     if asked.topic_id == NULL_UUID:
         return asked.name or ""
     topic = topics.by_id(asked.topic_id)
@@ -230,7 +230,7 @@ def _may_ask(caller: AuthorizedCaller, name: str, *, may_create: bool) -> bool:
 
 
 async def _describe_cluster(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Tell everybody who is in the cluster, and those who may describe it what they may do."""
+    """Return the brokers to everybody, and the authorized operations to those who may describe the cluster."""
     response: Any = await handler(request)
     _tell_cluster_operations(request.message, response, caller)
     answered: Message = response
@@ -244,7 +244,7 @@ def _tell_cluster_operations(message: Any, response: Any, caller: AuthorizedCall
 
 
 async def _offset_fetch(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Tell offsets of groups and topics that may be described."""
+    """Return offsets of groups and topics that may be described."""
     message, version = request.message, request.version
     if version < _FIRST_WITH_GROUPS:
         if not caller.has(AclOperation.DESCRIBE, _GROUP, message.group_id):
@@ -279,7 +279,7 @@ async def _offset_fetch(request: Request[Any], handler: Handler, caller: Authori
 
 
 def _describable(caller: AuthorizedCaller, topics: Any) -> tuple[Any, list[Any]]:
-    """Return the topics that may be described, and the others; None, which stands for all, stays that."""
+    """Return the topics that may be described, and the others; None stands for all, and stays None."""
     if topics is None:
         return None, []
     need = need_of_topic(AclOperation.DESCRIBE)
@@ -314,7 +314,7 @@ def _group_refused(asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
 
 
 async def _find_coordinator(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Name the coordinators of groups and transactional ids that may be described."""
+    """Return the coordinators of groups and transactional ids that may be described."""
     message = request.message
     kind, code = _GROUP, _GROUP_REFUSED
     if message.key_type == 1:
@@ -325,7 +325,7 @@ async def _find_coordinator(request: Request[Any], handler: Handler, caller: Aut
             return await handler(request)
         return FindCoordinatorResponse(error_code=code, node_id=-1, port=-1)
     allowed, refused = caller.split(need, message.coordinator_keys, str)
-    response: Any = FindCoordinatorResponse()  # without what makes the topic of offsets, where it is missing
+    response: Any = FindCoordinatorResponse()  # without calling the handler, which would create a missing offsets topic
     if allowed:
         response = await handler(replace(request, message=replace(message, coordinator_keys=allowed)))
     response.coordinators = [
@@ -346,7 +346,7 @@ async def _list_groups(request: Request[Any], handler: Handler, caller: Authoriz
 
 
 def is_controller(view: ClusterView) -> bool:
-    """Return whether a broker may change topics: who asks another one is told that before anything else."""
+    """Return whether this broker may change topics: NOT_CONTROLLER takes precedence over missing rights."""
     try:
         check_controller(view)
     except NotControllerError:
@@ -355,7 +355,7 @@ def is_controller(view: ClusterView) -> bool:
 
 
 async def _create_topics(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Make topics for those who may make all, or these; their settings are told to those who may see them."""
+    """Create topics for those who may create all, or these; return their settings to those who may describe them."""
     if not is_controller(caller.services.cluster_view):
         return await handler(request)
     message = request.message
@@ -383,7 +383,7 @@ async def _create_topics(request: Request[Any], handler: Handler, caller: Author
 
 
 async def _delete_topics(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Delete topics that may be; of an id that may not even be described the name is not told."""
+    """Delete topics; the name of an id that may not be described is not returned."""
     if not is_controller(caller.services.cluster_view):
         return await handler(request)
     message = request.message
@@ -408,7 +408,7 @@ async def _delete_topics(request: Request[Any], handler: Handler, caller: Author
 
 
 def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Special:
-    """Return what answers a request about settings: a topic's, or the cluster's."""
+    """Return the check for a request about settings: a topic's, or the cluster's."""
 
     async def answer(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
         message = request.message
@@ -432,7 +432,7 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Special
 
 
 async def _init_producer_id(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Give ids to those who may write: any topic, or with their transactional id."""
+    """Return ids to those who may write: to any topic, or with their transactional id."""
     name = request.message.transactional_id
     code = ErrorCode.NONE
     if name is not None:
@@ -446,7 +446,7 @@ async def _init_producer_id(request: Request[Any], handler: Handler, caller: Aut
 
 
 async def _alter_scram(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Let those who may alter the cluster change what users log in with."""
+    """Allow those who may alter the cluster to change credentials."""
     if caller.has(AclOperation.ALTER, _CLUSTER):
         return await handler(request)
     names = dict.fromkeys(each.name for each in (*request.message.deletions, *request.message.upsertions))
@@ -455,7 +455,7 @@ async def _alter_scram(request: Request[Any], handler: Handler, caller: Authoriz
 
 
 async def _alter_quotas(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Let those who may alter the cluster's settings change quotas."""
+    """Allow those who may alter the cluster's settings to change quotas."""
     if caller.has(AclOperation.ALTER_CONFIGS, _CLUSTER):
         return await handler(request)
     refused = [
@@ -472,7 +472,7 @@ async def _alter_quotas(request: Request[Any], handler: Handler, caller: Authori
 
 
 async def _alter_log_dirs(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Let those who may alter the cluster move replicas between directories."""
+    """Allow those who may alter the cluster to move replicas between directories."""
     if caller.has(AclOperation.ALTER, _CLUSTER):
         return await handler(request)
     topics = dict[str, dict[int, None]]()

@@ -1,4 +1,4 @@
-"""What the APIs of transactions need: rights to a transactional id, and to topics and groups that it is used for."""
+"""Required rights of the transaction APIs: to a transactional id, and to its topics and groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _DESCRIBE_TOPIC: Final = need_of_topic(AclOperation.DESCRIBE)
 
 
 def _refusal(caller: AuthorizedCaller, transactional_id: str, group_id: str | None = None) -> ErrorCode:
-    """Say why a producer may not use its id, or its offsets are not taken for a group."""
+    """Return why a producer may not use its id, or its offsets are refused for a group."""
     if not caller.may(WRITE_ID, transactional_id):
         return WRITE_ID.code
     is_refused = group_id is not None and not caller.may(_READ_GROUP, group_id)
@@ -51,7 +51,7 @@ def _refusal(caller: AuthorizedCaller, transactional_id: str, group_id: str | No
 
 
 async def _add_partitions(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Add partitions of topics that may be written to: where one is refused, none is added; brokers may add any."""
+    """Add partitions of topics that may be written: all or none; brokers may add any."""
     message = request.message
     if request.version >= FIRST_OF_BROKERS:
         if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
@@ -79,7 +79,7 @@ async def _add_offsets(request: Request[Any], handler: Handler, caller: Authoriz
 
 
 async def _write_markers(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Write markers for other brokers, and, as from 3.8 on, for those who may alter the cluster."""
+    """Write markers for other brokers and, as from 3.8 on, for those who may alter the cluster."""
     may = any(caller.has(each, ResourceType.CLUSTER) for each in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER))
     if may:
         return await handler(request)
@@ -105,7 +105,7 @@ async def _write_markers(request: Request[Any], handler: Handler, caller: Author
 
 
 async def _commit_offsets(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Take offsets of topics that may be read, for a group that may be, in a transaction of one's own."""
+    """Commit offsets of readable topics, for a readable group, in the caller's own transaction."""
     message = request.message
     if code := _refusal(caller, message.transactional_id, message.group_id):
         return TxnOffsetCommitResponse(topics=[_not_committed(each, code) for each in message.topics])
@@ -127,7 +127,7 @@ def _not_committed(asked: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
 
 
 async def _describe(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Describe ids that may be, without topics that may not be."""
+    """Describe permitted ids, without topics that may not be described."""
     message = request.message
     allowed, refused = caller.split(_DESCRIBE_ID, message.transactional_ids, str)
     response: Any = await handler(replace(request, message=replace(message, transactional_ids=allowed)))

@@ -1,6 +1,6 @@
-"""What all of a broker runs on: settings, clock, random source, threads, tasks, memory, locks, counters, quotas.
+"""The process side of a broker: settings, clock, random source, threads, tasks, memory, locks, counters, quotas.
 
-It knows no topic, no log and no other broker: who needs those is given them one by one (docs/decisions/0015).
+It knows no topic, no log and no other broker: these are passed individually to their users (docs/decisions/0015).
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ if TYPE_CHECKING:
 log = logger(__name__)
 T = TypeVar("T")
 
-MOST_THREADS: Final = 32  # that wait for disks, of each kind
-_SLOW_NS: Final = 5_000_000  # for what is short: a look-up, a write to the system's cache
+MOST_THREADS: Final = 32  # for disks, of each kind
+_SLOW_NS: Final = 5_000_000  # for short work: a look-up, a write to the page cache
 
 
 class Runtime:
-    """The process side of one broker. Made before anything is opened, and the same until the broker has stopped.
+    """The process side of one broker. Created before anything is opened, and the same until the broker has stopped.
 
-    `directory` is held by who makes or deletes logs, writes checkpoints, or changes the metadata; `logs_lock` by who
-    changes what any log holds, outside of its own partition's lock. Whatever may wait for a disk happens in a thread,
-    `reading` or `writing`: those that read much hold up no write. `messages` is the thread that reads and writes long
-    requests and responses. `offer`: which versions of which requests are answered. `slow_ns`: requests that take so
-    long are logged.
+    `directory` must be held to create or delete logs, write checkpoints, or change the metadata; `logs_lock` to change
+    the content of logs outside their partitions' locks. Work that may wait for a disk runs in a thread, `reading` or
+    `writing`: long reads do not delay writes. `messages` is the thread that parses and encodes long requests and
+    responses. `offer`: the supported API versions. `slow_ns`: requests from this duration on are logged.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Runtime:
     # ---- tasks
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a task that ends with the broker at the latest; a fault that ends it is logged."""
+        """Run a task that ends with the broker at the latest; an error that ends it is logged."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -92,12 +91,12 @@ class Runtime:
             log.error("a task of the broker ended because of a bug", exc_info=error)
 
     def stop(self) -> None:
-        """Mark the broker as stopping: requests that wait are answered, and no memory is trimmed any more."""
+        """Mark the broker as stopping: waiting requests are answered, and memory is no longer trimmed."""
         self.is_stopping = True
         self.trimming.is_stopping = True
 
     async def cancel_tasks(self) -> None:
-        """End all tasks, and those that they start as they end."""
+        """Cancel all tasks, and those that they start meanwhile."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -106,7 +105,7 @@ class Runtime:
     # ---- threads
 
     async def run_short(self, threads: Threads, partition: ServedPartition, work: Callable[[], T]) -> T:
-        """Do short work on a partition's log: by `Threads.run_short`, unless the disk is known to be slow."""
+        """Run short work on a partition's log: by `Threads.run_short`, unless the disk is known to be slow."""
         started = now_ns()
         try:
             return await (threads.run(work) if partition.is_slow else threads.run_short(work))
@@ -114,13 +113,13 @@ class Runtime:
             partition.is_slow = now_ns() - started > _SLOW_NS
 
     async def load_numpy(self) -> None:
-        """Have numpy imported: it takes a tenth of a second and 13 MB, and a broker starts without it."""
+        """Import NumPy, which takes a tenth of a second and 13 MB, so that a broker starts without it."""
         if not self.has_numpy:
             await self.reading.run(import_module, "numpy")
             self.has_numpy = True
 
     def close_threads(self) -> None:
-        """End the threads, when they have nothing to do."""
+        """End the threads when they are idle."""
         for threads in (self.reading, self.writing, self.messages):
             threads.close()
 

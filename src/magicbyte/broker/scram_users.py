@@ -1,4 +1,4 @@
-"""SCRAM users in the tree, where Kafka keeps them: /config/users/NAME."""
+"""SCRAM users in the metadata tree, at Kafka's paths: /config/users/NAME."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ USERS: Final = "users"
 
 
 def sanitised(user: str) -> str:
-    """Return a user's name as the tree has it."""
+    """Return a user's name as stored in the tree."""
     return quote(user, safe="").replace("~", "%7E")
 
 
 def credential_of(metadata: MetadataStore, mechanism: str, tell: Callable[[str], None], user: str) -> Credential | None:
-    """Return what is kept of a user's password, None if that is nothing; `tell` is told of damage."""
+    """Return a user's credential, or None; `tell` is called with damage."""
     name = sanitised(user)
     try:
         text = settings_of(metadata, USERS, name).get(mechanism)
@@ -35,9 +35,9 @@ def credential_of(metadata: MetadataStore, mechanism: str, tell: Callable[[str],
 
 
 def change_of(metadata: MetadataStore, user: str, changes: Mapping[str, str | None]) -> NodeChange:
-    """Return what gives a user these credentials, by mechanism, and takes away those that are None.
+    """Return the change that sets a user's credentials, by mechanism, and deletes those that are None.
 
-    A user's quotas are in the same node. What others have changed there meanwhile makes the change impossible.
+    A user's quotas are in the same node. A concurrent change of it makes this one fail.
     """
     path = layout.config_path(USERS, sanitised(user))
     node = metadata.exists(path)

@@ -1,4 +1,4 @@
-"""Settings of a broker about who may do what."""
+"""Settings of a broker for authorization and authentication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch sessions: partitions that a reader named once, so that later requests name only what is other (KIP-227).
+"""Fetch sessions: later requests name only the partitions that changed (KIP-227).
 
 Plain state: requests in, the partitions to read out. Source: Kafka's FetchSession.
 """
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 SLOTS: Final = 1000
-MOST_PARTITIONS: Final = 500_000  # of all sessions together
-KEPT_MS: Final = 120_000  # a session that was used since then is not given up for another one
+MOST_PARTITIONS: Final = 500_000  # of all sessions
+KEPT_MS: Final = 120_000  # a session used within this time is not evicted
 _NO_SESSION, _NEW, _LAST_EPOCH = -1, 0, (1 << 31) - 1
 _NOTHING_SENT: Final = -1
 
@@ -25,7 +25,7 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class _SessionPartition:
-    """A partition of a session: what the reader asks for, and what it was told last."""
+    """A partition of a session: the reader's request, and the last response."""
 
     asked: FetchPartition
     high_watermark: int = _NOTHING_SENT
@@ -34,19 +34,19 @@ class _SessionPartition:
 
 @dataclass(slots=True)
 class FetchSession:
-    """What one reader follows. The order is that of reading: what gave records goes to the end.
+    """The partitions of one reader, in reading order: those that gave records move to the end.
 
-    `used_at_ms`: when it was used last, by the monotonic clock.
+    `used_at_ms`: the last use, by the monotonic clock.
     """
 
     id: int
     used_at_ms: int
     next_epoch: int = 1
-    counted: int = 0  # partitions, in the sum of all sessions
+    counted: int = 0  # its share in the total of all sessions
     partitions: dict[Key, _SessionPartition] = field(default_factory=dict)
 
     def update(self, message: FetchRequest) -> Iterator[int]:
-        """Take in what a request names and what it forgets; yield a step for each partition."""
+        """Apply the partitions that a request adds and removes; yield a step for each."""
         for topic in message.forgotten_topics_data:
             for index in topic.partitions:
                 yield 1
@@ -61,12 +61,12 @@ class FetchSession:
                     known.asked = each
 
     def news(self, found: Sequence[tuple[str, PartitionData, int]]) -> list[tuple[str, PartitionData, int]]:
-        """Return what of an answer the reader does not know: topic, data and bytes of records."""
+        """Return the part of a response that the reader does not know: topic, data and bytes of records."""
         told = []
         for each in found:
             topic, data, size = each
             known = self.partitions.get((topic, data.partition_index))
-            if known is None:  # forgotten meanwhile, by a request that did not wait for this answer
+            if known is None:  # removed meanwhile, by a request that did not wait for this response
                 told.append(each)
                 continue
             marks = data.high_watermark, data.log_start_offset
@@ -75,14 +75,15 @@ class FetchSession:
                 told.append(each)
                 known.high_watermark, known.log_start_offset = marks
                 if data.error_code:
-                    known.high_watermark = _NOTHING_SENT  # told again as long as it is so, and when it is over
+                    # so that an error is reported as long as it lasts, and its end as well
+                    known.high_watermark = _NOTHING_SENT
             if size:
                 self.partitions[topic, data.partition_index] = self.partitions.pop((topic, data.partition_index))
         return told
 
 
 class BegunFetch(NamedTuple):
-    """What a request is to read, in order; `session` where one is kept; `is_incremental`: only news are told."""
+    """The partitions to read, in order; `session` if one is kept; `is_incremental`: respond with changes only."""
 
     partitions: list[tuple[str, FetchPartition]]
     session: FetchSession | None = None
@@ -94,15 +95,15 @@ class Sessions:
     """All sessions of a broker. `new_id` draws a number from 1 to the largest int32."""
 
     def __init__(self, new_id: Callable[[], int]) -> None:
-        self._sessions: dict[int, FetchSession] = {}  # the one that was used last comes last
-        self._known = 0  # partitions, of all sessions
+        self._sessions: dict[int, FetchSession] = {}  # the most recently used comes last
+        self._known = 0  # partitions of all sessions
         self._new_id = new_id
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def begin(self, message: FetchRequest, monotonic_ms: int) -> BegunFetch:
-        """Return what a request is to read, and take in what it says of its session."""
+        """Return the partitions to read, and update the session."""
         steps = self.begin_in_steps(message, monotonic_ms)
         while True:
             try:
@@ -112,11 +113,11 @@ class Sessions:
                 return begun
 
     def begin_in_steps(self, message: FetchRequest, monotonic_ms: int) -> Generator[int, None, BegunFetch]:
-        """Do as `begin` does; yield a step for each partition, where others may have their turn."""
+        """Begin as `begin` does; yield a step for each partition, so that others get their turn."""
         number, epoch = message.session_id, message.session_epoch
         if epoch in (_NEW, _NO_SESSION):
             self.close(number)
-            once: dict[Key, FetchPartition] = {}  # of one named twice the last counts
+            once: dict[Key, FetchPartition] = {}  # of a repeated partition the last entry counts
             for topic in message.topics:
                 for each in topic.partitions:
                     yield 1
@@ -136,7 +137,7 @@ class Sessions:
         self._sessions[number] = self._sessions.pop(number)
         yield from self._update(session, message)
         if self._known > MOST_PARTITIONS:
-            self.close(number)  # its reader opens another one, if there is room for that
+            self.close(number)  # its reader opens another one, if there is room
             return BegunFetch([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         asked = [(topic, known.asked) for (topic, _), known in session.partitions.items()]
         return BegunFetch(asked, session, is_incremental=True)
@@ -160,7 +161,7 @@ class Sessions:
             session.counted = len(session.partitions)
 
     def close(self, number: int) -> None:
-        """End a session, if there is one of this number."""
+        """End a session, if it exists."""
         session = self._sessions.pop(number, None)
         if session is not None:
             self._known -= session.counted

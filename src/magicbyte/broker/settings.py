@@ -1,4 +1,4 @@
-"""What a setting is: its name, type, default, the values that it can have, and whether it changes at run time.
+"""The definition of a setting: name, type, default, valid values, and update mode.
 
 A `Setting` in the body of a class is a typed attribute of its instances: see `broker/config.py`.
 """
@@ -24,7 +24,7 @@ _DECIMAL = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 class SettingType(enum.IntEnum):
-    """The types of settings, by the numbers that DescribeConfigs has for them."""
+    """The types of settings, by the numbers of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -38,7 +38,7 @@ class SettingType(enum.IntEnum):
 
 
 class UpdateMode(enum.Enum):
-    """How a broker's setting changes while it runs."""
+    """Whether and for which brokers a setting can be changed dynamically."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -47,10 +47,10 @@ class UpdateMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """One setting. `default` is text as in a file, None for none. `read` raises ValueError for what it cannot be.
+    """One setting. `default` is text as in a file, None for none. `read` raises ValueError for an invalid value.
 
-    `valid` says in words what it can be. `synonyms` stand in for it where it has no value, each with the factor that
-    makes its number one of this setting's.
+    `valid` describes the valid values. `synonyms` are used if it has no value, each with the factor that converts its
+    number to this setting's unit.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Setting(Generic[T]):
     synonyms: tuple[tuple[str, int], ...] = ()
 
     def parse(self, text: str | None) -> T:
-        """Return the value that a text stands for. Raises InvalidConfigError."""
+        """Parse the value of a text. Raises InvalidConfigError."""
         if text is None:
             raise InvalidConfigError(f"{self.name}: expected {self.valid}, found nothing")
         try:
@@ -95,7 +95,7 @@ def integer(
     update: UpdateMode = UpdateMode.READ_ONLY,
     synonyms: tuple[tuple[str, int], ...] = (),
 ) -> Setting[int]:
-    """Return a setting that is a number from `least` to `most`, the type's largest if that is None."""
+    """Return an integer setting from `least` to `most`, the type's maximum if that is None."""
     largest = most if most is not None else {SettingType.SHORT: 32767, SettingType.INT: INT_MAX}.get(kind, LONG_MAX)
     smallest = max(least, -INT_MAX - 1) if kind is SettingType.INT else least
 
@@ -112,7 +112,7 @@ def integer(
 def number(
     name: str, default: str, doc: str, *, least: float, most: float, update: UpdateMode = UpdateMode.READ_ONLY
 ) -> Setting[float]:
-    """Return a setting that is a decimal number."""
+    """Return a decimal number setting."""
 
     def read(text: str) -> float:
         if not _DECIMAL.fullmatch(text) or not least <= float(text) <= most:
@@ -124,7 +124,7 @@ def number(
 
 
 def boolean(name: str, default: bool, doc: str, *, update: UpdateMode = UpdateMode.READ_ONLY) -> Setting[bool]:
-    """Return a setting that is true or false."""
+    """Return a boolean setting."""
 
     def read(text: str) -> bool:
         return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else _refuse(text)
@@ -140,14 +140,14 @@ def text(
     update: UpdateMode = UpdateMode.READ_ONLY,
     kind: SettingType = SettingType.STRING,
 ) -> Setting[str]:
-    """Return a setting that is any text."""
+    """Return a text setting."""
     return Setting(name, kind, default, str, "a text", doc, update)
 
 
 def choice(
     name: str, default: str, doc: str, choices: Iterable[str], *, update: UpdateMode = UpdateMode.READ_ONLY
 ) -> Setting[str]:
-    """Return a setting that is one of some words."""
+    """Return a setting with one of some words."""
     words = tuple(choices)
 
     def read(found: str) -> str:
@@ -164,7 +164,7 @@ def words(
     *,
     update: UpdateMode = UpdateMode.READ_ONLY,
 ) -> Setting[tuple[str, ...]]:
-    """Return a setting that is a list of words with commas between them, some of `choices` if there are any."""
+    """Return a setting with a comma-separated list of words, from `choices` if there are any."""
     known = tuple(choices)
 
     def read(found: str) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ def words(
 
 
 def message_format(name: str, default: str, doc: str, *, update: UpdateMode = UpdateMode.READ_ONLY) -> Setting[Format]:
-    """Return a setting that is a message format: 0, 1, 2, enriched, or one of Kafka's version names."""
+    """Return a message format setting: 0, 1, 2, enriched, or one of Kafka's version names."""
 
     def read(found: str) -> Format:
         return Format.ENRICHED if found == Format.ENRICHED.value else stored_format(_checked_version(found))
@@ -189,7 +189,7 @@ def message_format(name: str, default: str, doc: str, *, update: UpdateMode = Up
 
 
 def protocol_version(name: str, default: str, doc: str) -> Setting[tuple[int, ...]]:
-    """Return a setting that is a Kafka version: (2, 8), (0, 10, 0, 1). `0.9.0-1` stands for `0.10.0-IV0`."""
+    """Return a Kafka version setting: (2, 8), (0, 10, 0, 1). `0.9.0-1` stands for `0.10.0-IV0`."""
     return Setting(
         name, SettingType.STRING, default, releases.protocol_version, "a version such as 2.8 or 0.10.0-IV1", doc
     )

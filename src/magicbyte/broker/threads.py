@@ -1,6 +1,6 @@
-"""Threads for what may have to wait for a disk: the event loop never does.
+"""Threads for work that may wait for a disk, so that the event loop never does.
 
-docs/decisions/0008-no-file-on-the-loop.md has what was measured, and what else was tried.
+docs/decisions/0008-no-file-on-the-loop.md has the measurements, and alternatives.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 GRACE_MS: Final = 1
-"""How long the loop stands still for a thread at most: a write to the system's cache is over long before."""
+"""The longest time that the loop blocks for a thread: writes to the page cache are much faster."""
 _POLL_S: Final = 0.2
 
 
 class Threads(Protocol):
-    """Threads that do work for the event loop: `SystemThreads`, or simulated ones (`testing/threads.py`).
+    """Threads that work for the event loop: `SystemThreads`, or simulated ones (`testing/threads.py`).
 
-    A cancellation has no effect on work that was begun: it is the caller's next wait that ends by it.
+    A cancellation does not affect work that has begun: it takes effect at the caller's next wait.
     """
 
     pool: Executor
     """The same threads, for callers that want an executor."""
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do `work` in a thread and return what it returns."""
+        """Run `work` in a thread and return its result."""
 
     async def run_short(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Run `work`, which seldom blocks, in a thread and return its result; at once if it does not block."""
+        """Run `work`, which seldom blocks, in a thread and return its result; immediately if it does not block."""
 
     async def warm_kernels(self) -> None:
         """Load the compiled kernels."""
 
     def close(self) -> None:
-        """End the threads, when they have nothing to do."""
+        """End the threads when they are idle."""
 
 
 class SystemThreads:
-    """Up to `most` threads of this process, made when they are needed, and one for what is short."""
+    """Up to `most` threads, created on demand, and one for short work."""
 
     def __init__(self, name: str, most: int) -> None:
         self.pool: Executor = ThreadPoolExecutor(most, name)
         self._pinned = _PinnedWorker(name)
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do `work` in a thread and return what it returns."""
+        """Run `work` in a thread and return its result."""
         doing = asyncio.wrap_future(self.pool.submit(work, *arguments, **named))
         await ended(doing)
         return doing.result()
 
     async def run_short(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Run `work`, which seldom blocks, in a thread and return its result; at once if it does not block.
+        """Run `work`, which seldom blocks, in a thread and return its result; immediately if it does not block.
 
-        The loop blocks for `GRACE_MS` at most, and not at all while earlier such work is late: disks are slow then.
+        The loop blocks for `GRACE_MS` at most, and not at all while earlier such work is late: then disks are slow.
         """
         if self._pinned.is_busy or not hasattr(select, "poll"):
             return await self.run(work, *arguments, **named)
@@ -77,7 +77,7 @@ class SystemThreads:
         return result
 
     async def warm_kernels(self) -> None:
-        """Load the kernels; where they have to be compiled first, another process does that, as long as it takes."""
+        """Load the kernels; if they must be compiled first, another process does that, as long as it takes."""
         if os.environ.get("MAGICBYTE_KERNELS") == "plain":
             return
         if not kernel.is_warm():
@@ -94,18 +94,18 @@ class SystemThreads:
         await asyncio.to_thread(kernel.warm)
 
     def close(self) -> None:
-        """End the threads, when they have nothing to do."""
+        """End the threads when they are idle."""
         self.pool.shutdown()
         self._pinned.close()
 
 
 class _PinnedWorker:
-    """A pinned worker: one thread, on the loop's core, that does one work at a time.
+    """A pinned worker: one thread, on the loop's core, that does one piece of work at a time.
 
-    Handing it over takes a third of the time that an executor's takes.
-    Pipes tell of a work, and of its end: who writes to one lets go of the interpreter, so that who is woken can run.
-    Where the system lets it, the thread is kept on the core where the loop is, which has nothing else to do while it
-    waits: to wake another core that sleeps takes longer than most of this work.
+    A hand-over takes a third of the time that an executor's takes. Pipes signal work and its end: writing to one
+    releases the interpreter lock, so that the woken thread can run. If the system allows it, the thread is pinned to
+    the loop's core, which is idle while the loop waits: waking another sleeping core takes longer than most of this
+    work.
     """
 
     def __init__(self, name: str) -> None:
@@ -126,7 +126,7 @@ class _PinnedWorker:
         self._core, self._core_now = -1, _core_now()
 
     async def do(self, work: Callable[[], Any]) -> Any:
-        """Do `work` and return what it returns."""
+        """Run `work` and return its result."""
         if self._thread is None:
             self._start()
         self.is_busy = True
@@ -149,7 +149,7 @@ class _PinnedWorker:
         assert self._thread.native_id is not None
         try:
             os.sched_setaffinity(self._thread.native_id, {core})
-        except OSError:  # not allowed here: the system puts the thread where it likes
+        except OSError:  # not permitted: the system chooses the core
             self._core_now = None
         self._core = core
 
@@ -182,7 +182,7 @@ class _PinnedWorker:
 
 
 def _core_now() -> Callable[[], int] | None:
-    """Return what says on which core its caller is, None where threads cannot be put on cores."""
+    """Return a function that returns its caller's core, None if threads cannot be pinned."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     import ctypes
@@ -197,7 +197,7 @@ def _wake(late: asyncio.Future[None]) -> None:
 
 
 async def ended(doing: asyncio.Future[Any]) -> None:
-    """Wait, whatever happens; a cancellation that comes meanwhile is the next wait's."""
+    """Wait for the end of work; a cancellation meanwhile takes effect at the next wait."""
     cancelled = False
     while not doing.done():
         try:

@@ -1,6 +1,6 @@
-"""Throttles of replication on a broker: one for what it sends to followers, one for what it fetches from leaders.
+"""Replication throttles of a broker: one for records sent to followers, one for those fetched from leaders.
 
-Replicas that are in sync are never held back, but what they move counts. Source: Kafka's ReplicationQuotaManager.
+In-sync replicas are never delayed, but their traffic counts. Source: Kafka's ReplicationQuotaManager.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class ReplicationThrottle:
-    """One side's: `rate` returns the limit in bytes per second, `replicas` the throttled replicas of a topic."""
+    """One side's throttle: `rate` returns the limit in bytes per second, `replicas` the throttled replicas of a
+    topic.
+    """
 
     def __init__(
         self,
@@ -33,12 +35,12 @@ class ReplicationThrottle:
         )
 
     def holds_back(self, topic: str, partition: int) -> bool:
-        """Say whether a replica that is not in sync has to wait: it is throttled, and more passed than may."""
+        """Return whether a replica that is not in sync must wait: it is throttled, and the rate is exceeded."""
         passed = self._throughput.per_second(self._runtime.clock.monotonic_ms())
         return passed > self._rate() and self._is_throttled(topic, partition)
 
     def record(self, topic: str, partition: int, size: int) -> None:
-        """Take in that bytes of a partition were sent or fetched; they count where it is throttled."""
+        """Record sent or fetched bytes of a partition, if it is throttled."""
         if size and self._is_throttled(topic, partition):
             self._throughput.record(size, self._runtime.clock.monotonic_ms())
 

@@ -1,4 +1,4 @@
-"""Topics that are made and deleted in place, with what hangs on them: logs, roles, counters, the coordinators' own."""
+"""Create and delete topics with everything that depends on them: logs, roles, counters, coordinators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TopicChanges(NamedTuple):
-    """Makes and deletes topics for a broker's handlers."""
+    """Create and delete topics for a broker's handlers."""
 
     runtime: Runtime
     topics: Topics
@@ -25,7 +25,10 @@ class TopicChanges(NamedTuple):
     background: Background
 
     async def create(self, name: str) -> ServedTopic:
-        """Make a topic with the broker's settings, unless somebody else just did. Raises what `Topics.create` does."""
+        """Create a topic with the broker's settings, unless it has just been created.
+
+        Raises as `Topics.create` does.
+        """
         if (coordinator := self.coordinators.of(name)) is not None:
             return await coordinator.found()
         async with self.runtime.directory:
@@ -33,14 +36,15 @@ class TopicChanges(NamedTuple):
             return await self.runtime.writing.run(self.topics.create, name) if topic is None else topic
 
     async def delete(self, topic: ServedTopic) -> None:
-        """Delete a topic, for a caller that holds `directory`, and `logs_lock` alone. Raises what `Topics.delete` does.
+        """Delete a topic, for a caller that holds `directory`, and `logs_lock` exclusively. Raises as `Topics.delete`
+        does.
 
-        Fetches that wait for its records are woken, and find that it is gone.
+        Waiting fetches of its records are woken, and fail.
         """
         keys = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
         with self.background.without(keys):
             gone = await self.runtime.writing.run(self.topics.delete, topic.name)
         self.runtime.metrics.forget(topic.name)
         self.replicas.forget(keys)
-        for log in gone:  # on the loop, where no fetch is about to send what it found in them
+        for log in gone:  # on the loop, where no fetch is about to send slices of it
             log.release()

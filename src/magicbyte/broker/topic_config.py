@@ -1,6 +1,6 @@
-"""The settings of topics, and how one gets its value: from the topic, else from the broker.
+"""The settings of topics, whose values come from the topic, else from the broker.
 
-`TOPIC_SETTINGS` is the only list of them: what is described, altered, documented and handed to `log/` comes from it.
+`TOPIC_SETTINGS` is the only list of them, for describing, altering, documenting, and for `log/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """A setting of topics: its `name` there, and the broker's setting that it is for one topic, if there is one."""
+    """A topic setting: its `name`, and the broker's setting with its default, if there is one."""
 
     name: str
     setting: Setting[Any]
@@ -33,7 +33,7 @@ class TopicSetting:
 
     @property
     def synonyms(self) -> tuple[tuple[str, int], ...]:
-        """The broker's settings that give its value, the first one that is set, with the factor for each."""
+        """The broker's settings for its default, in order of precedence, with the factor of each."""
         return () if self.broker is None else ((self.broker.name, 1), *self.broker.synonyms)
 
 
@@ -105,10 +105,10 @@ _BOTH_BOUNDS = "message.timestamp.difference.max.ms"
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """The settings of a topic that are in force, and what they mean to each part of `log/`.
+    """The topic settings in force, and their meaning for each part of `log/`.
 
-    `settings` has the text of each by its name in `TOPIC_SETTINGS`; `cleaner` of those that only the broker has.
-    `leaders` and `followers` are the replicas that are throttled on each side.
+    `settings` has the text of each by its name in `TOPIC_SETTINGS`; `cleaner` those that only the broker has. `leaders`
+    and `followers` are the throttled replicas on each side.
     """
 
     settings: Mapping[str, str]
@@ -119,36 +119,36 @@ class TopicConfig:
     followers: ThrottledReplicas
 
     def value(self, name: str) -> Any:
-        """Return the value of a setting, of its type."""
+        """Return the typed value of a setting."""
         return TOPIC_SETTINGS[name].setting.parse(self.settings[name])
 
     @property
     def compaction(self) -> CompactionConfig:
-        """How the topic is compacted. The first call imports that, which takes a while."""
+        """The compaction settings. The first call imports compaction, which takes a while."""
         from magicbyte.log.cleaning.compaction import CompactionConfig
 
         return CompactionConfig.of({**self.cleaner, **self.settings})
 
     @property
     def min_insync_replicas(self) -> int:
-        """How many replicas have to have what is acknowledged with acks=all."""
+        """The minimum number of in-sync replicas for acks=all."""
         return int(self.settings["min.insync.replicas"])
 
     @property
     def is_identical(self) -> bool:
-        """Whether sets keep the offsets that they come with."""
+        """Whether sets keep their own offsets."""
         return self.settings[IDENTICAL].lower() == "true"
 
     @property
     def downconversion_enabled(self) -> bool:
-        """Whether old readers get what is stored in a newer format, converted."""
+        """Whether old clients get newer formats down-converted."""
         return self.settings["message.downconversion.enable"].lower() == "true"
 
 
 def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRules = LATEST_RULES) -> TopicConfig:
-    """Return what is in force for a topic with these settings of its own. Raises InvalidConfigError.
+    """Return the settings in force for a topic with these own settings. Raises InvalidConfigError.
 
-    The enriched format is a topic's own, from its beginning: a broker's default of it is for topics to come.
+    The enriched format is always a topic's own, from its creation: a broker's default of it applies to new topics.
     """
     settings = {}
     for name, each in TOPIC_SETTINGS.items():
@@ -176,12 +176,12 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
         append = AppendRules.of({**given, "cleanup.policy": settings["cleanup.policy"] or "delete"})
         leaders, followers = (TOPIC_SETTINGS[name].setting.parse(settings[name]) for name in (LEADERS, FOLLOWERS))
         return TopicConfig(settings, log, append, cleaner, leaders, followers)
-    except LogDirectoryError as error:  # the same fault, found by the other room
+    except LogDirectoryError as error:  # the same error, detected by the other room
         raise InvalidConfigError(str(error)) from error
 
 
 def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """Return settings that a topic can have of its own. Raises InvalidConfigError."""
+    """Return the valid own settings of a topic. Raises InvalidConfigError."""
     checked = {}
     for name, text in overrides.items():
         known = TOPIC_SETTINGS.get(name)
@@ -194,7 +194,7 @@ def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def of_new_topic(overrides: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
-    """Return the settings of its own that a new topic gets. Raises InvalidConfigError."""
+    """Return the own settings of a new topic. Raises InvalidConfigError."""
     own = check_overrides(overrides)
     if FORMAT not in own and config.log_message_format_version is Format.ENRICHED:
         own[FORMAT] = Format.ENRICHED.value

@@ -1,4 +1,4 @@
-"""Topics in the metadata tree: what it says of them, and what puts them there, changes them and takes them away."""
+"""Read topics from the metadata tree, and build the changes that create, alter and delete them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from magicbyte.ports import MetadataStore, Node
 
 KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
-"""Settings of a topic of which nothing is deleted."""
+"""Topic settings with which nothing is deleted."""
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of Kafka's own."""
 
@@ -36,7 +36,7 @@ def creation(
     configs: Mapping[str, str],
     replicas: Mapping[int, list[int]],
 ) -> list[NodeChange]:
-    """Return what puts a topic into the tree: its settings, and the brokers of its partitions."""
+    """Return the changes that create a topic: its settings, and its partitions' brokers."""
     return [
         settings_change(metadata, "topics", name, configs),
         CreateNode(layout.topic_path(name), TopicNode(dict(replicas), topic_id).dump()),
@@ -44,12 +44,12 @@ def creation(
 
 
 def first_states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[int]]) -> list[NodeChange]:
-    """Return what puts the states of partitions below a new topic."""
+    """Return the changes that create the partition states of a new topic."""
     return [CreateNode(layout.partitions_path(name)), *states(metadata, name, replicas)]
 
 
 def states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[int]]) -> list[NodeChange]:
-    """Return what puts new partitions into the tree, each led by the first of its brokers, all in sync."""
+    """Return the changes that create new partitions' states, each led by the first of its brokers, all in sync."""
     node = metadata.exists(layout.CONTROLLER_EPOCH)
     epoch = 0 if node is None else int(node.data)
     changes: list[NodeChange] = []
@@ -61,7 +61,7 @@ def states(metadata: MetadataStore, name: str, replicas: Mapping[int, Sequence[i
 
 
 def growth(metadata: MetadataStore, name: str, replicas: Mapping[int, list[int]]) -> list[NodeChange]:
-    """Return what gives a topic these further partitions, without states yet."""
+    """Return the changes that add partitions to a topic, without states yet."""
     path = layout.topic_path(name)
     found = metadata.get(path)
     node = TopicNode.load(path, found.data)
@@ -70,37 +70,37 @@ def growth(metadata: MetadataStore, name: str, replicas: Mapping[int, list[int]]
 
 
 def replication_factor(metadata: MetadataStore, name: str) -> int:
-    """Return how many replicas the first partition of a topic has."""
+    """Return the number of replicas of a topic's first partition."""
     path = layout.topic_path(name)
     return len(TopicNode.load(path, metadata.get(path).data).replicas[0])
 
 
 def removal(metadata: MetadataStore, name: str) -> list[NodeChange]:
-    """Return what takes away a topic, its settings, and that it was to be deleted."""
+    """Return the changes that delete a topic, its settings, and the deletion request."""
     gone = [layout.topic_path(name), layout.config_path("topics", name), f"{layout.DELETE_TOPICS}/{name}"]
     return [DeleteNode(path) for top in gone for path in _below(metadata, top)]
 
 
 def _below(metadata: MetadataStore, path: str) -> list[str]:
-    """Return a node and all below it, the lowest first."""
+    """Return a node and all below it, children first."""
     if metadata.exists(path) is None:
         return []
     return [*(each for name in metadata.children(path) for each in _below(metadata, f"{path}/{name}")), path]
 
 
 def children(metadata: MetadataStore, path: str) -> list[str]:
-    """Return the names below a node, none where it is not there."""
+    """Return the names below a node, none if it does not exist."""
     return [] if metadata.exists(path) is None else metadata.children(path)
 
 
 def settings_change(metadata: MetadataStore, kind: str, name: str, configs: Mapping[str, str]) -> NodeChange:
-    """Return what gives a topic or broker exactly these settings of its own."""
+    """Return the change that replaces the own settings of a topic or broker."""
     path, data = layout.config_path(kind, name), layout.dump_config(configs)
     return CreateNode(path, data) if metadata.exists(path) is None else SetNode(path, data)
 
 
 def leader_epoch(metadata: MetadataStore, name: str, partition: int) -> int:
-    """Return the epoch in which a partition is led, 0 where the tree has no state of it."""
+    """Return the leader epoch of a partition, 0 if the tree has no state of it."""
     path = layout.state_path(name, partition)
     node = metadata.exists(path)
     return 0 if node is None else layout.load_state(path, node.data).leader_epoch
@@ -112,9 +112,9 @@ def log_config_of(
     rules: IndexRules = LATEST_RULES,
     dialect_of: Callable[[TopicPartition], Dialect] = lambda _key: Dialect.KAFKA,
 ) -> Callable[[TopicPartition], LogConfig]:
-    """Return what gives the logs of a directory their configuration, when one is opened or made.
+    """Return the function that configures the logs of a directory when they are opened or created.
 
-    `dialect_of`: what the folder of a log says, where the tree has no settings of its topic.
+    `dialect_of`: the dialect in a log's folder, used if the tree has no settings of its topic.
     """
 
     def config_of(key: TopicPartition) -> LogConfig:
@@ -128,7 +128,7 @@ def log_config_of(
 
 
 def keep_all(metadata: MetadataStore) -> None:
-    """Give topics whose settings were lost those under which nothing of them is deleted."""
+    """Give topics whose settings were lost settings with which nothing is deleted."""
     for name in children(metadata, layout.TOPICS):
         path = layout.config_path("topics", name)
         if metadata.exists(path) is None:
@@ -137,7 +137,7 @@ def keep_all(metadata: MetadataStore) -> None:
 
 
 def refused_of(metadata: MetadataStore) -> Callable[[Collection[TopicPartition]], Mapping[TopicPartition, str]]:
-    """Return what says which folders of a directory are of no partition that a topic has, or could be adopted with."""
+    """Return the function that finds folders of a directory without a partition, and without one to adopt."""
 
     def refused(keys: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         counts = {name: _count_of(metadata, name) for name in {key.topic for key in keys}}
@@ -157,21 +157,21 @@ def refused_of(metadata: MetadataStore) -> Callable[[Collection[TopicPartition]]
 
 
 def _count_of(metadata: MetadataStore, name: str) -> int | None:
-    """Return how many partitions the tree has of a topic, None for one that it does not have."""
+    """Return the number of a topic's partitions in the tree, None for an unknown one."""
     path = layout.topic_path(name)
     node = metadata.exists(path)
     return None if node is None else len(TopicNode.load(path, node.data).replicas)
 
 
 def settings_of(metadata: MetadataStore, kind: str, name: str) -> dict[str, str]:
-    """Return the settings that the tree has of a topic (`topics`), broker (`brokers`), user or client.
+    """Return the settings in the tree of a topic (`topics`), broker (`brokers`), user or client.
 
-    A node without data is there for the sake of others below it.
+    A node without data exists only as a parent of others.
     """
     path = layout.config_path(kind, name)
     return settings_in(path, metadata.exists(path))
 
 
 def settings_in(path: str, node: Node | None) -> dict[str, str]:
-    """Return the settings that are in a node, which may not be there."""
+    """Return the settings in a node, which may be missing."""
     return {} if node is None or not node.data else layout.load_config(path, node.data)

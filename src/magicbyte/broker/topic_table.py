@@ -1,4 +1,4 @@
-"""The topics that a broker knows, by name and id, with the settings that are in force."""
+"""The topics known to a broker, by name and id, with the settings in force."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServedTopic:
-    """A topic. `configs` are the settings of its own; `config` what is in force. `leader_epochs` is by partition."""
+    """A topic. `configs` are its own settings; `config` those in force. `leader_epochs` is by partition."""
 
     name: str
     id: uuid.UUID
@@ -34,26 +34,26 @@ class ServedTopic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is Kafka's own."""
+        """Whether it is one of Kafka's internal topics."""
         return self.name in INTERNAL
 
 
 class TopicTable:
-    """All topics, by name. One thread at a time changes them; any looks. Open logs go by what is kept here."""
+    """All topics, by name. One thread at a time changes them; any may read. Open logs use these settings."""
 
     def __init__(self, config: BrokerConfig, logs: LogDirectory) -> None:
         self._config, self._logs = config, logs
         self._topics: dict[str, ServedTopic] = {}
         self._by_id: dict[uuid.UUID, str] = {}
 
-    # ---- looking
+    # ---- look-ups
 
     def names(self) -> list[str]:
         """Return the names of all topics, sorted."""
         return sorted(self._topics)
 
     def get(self, name: str) -> ServedTopic | None:
-        """Return a topic, None for one that is not there."""
+        """Return a topic, or None."""
         return self._topics.get(name)
 
     def by_id(self, topic_id: uuid.UUID) -> ServedTopic | None:
@@ -76,7 +76,7 @@ class TopicTable:
         return found
 
     def check_erasable(self, topic: str) -> None:
-        """Raise UnknownTopicError, InvalidTopicError or PolicyViolationError unless records of it may be deleted."""
+        """Raise UnknownTopicError, InvalidTopicError or PolicyViolationError unless its records may be deleted."""
         found = self.known(topic)
         if found.is_internal:
             raise InvalidTopicError(f"records of {topic} are not deleted by requests")
@@ -84,11 +84,11 @@ class TopicTable:
             raise PolicyViolationError(f"topic {topic}: its cleanup.policy is not delete")
 
     def rules(self, topic: str) -> AppendRules:
-        """Return what decides over appends to a topic. Raises UnknownTopicError."""
+        """Return the rules for appends to a topic. Raises UnknownTopicError."""
         return self.known(topic).config.append
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the epoch in which this broker leads a partition. Raises UnknownTopicError."""
+        """Return the leader epoch of a partition. Raises UnknownTopicError."""
         return self._partition(topic, partition).leader_epochs[partition]
 
     def check_partition(self, topic: str, partition: int) -> None:
@@ -101,7 +101,7 @@ class TopicTable:
             raise UnknownTopicError(f"topic {topic} has no partition {partition}")
         return found
 
-    # ---- keeping
+    # ---- changes
 
     def _keep(self, topic: ServedTopic) -> None:
         self._topics[topic.name] = topic
@@ -113,17 +113,17 @@ class TopicTable:
                 log.reconfigure(topic.config.log)
 
     def forget(self, name: str) -> None:
-        """Forget a topic: the controller says that it is being deleted."""
+        """Forget a topic, because the controller is deleting it."""
         topic = self._topics.pop(name, None)
         if topic is not None:
             self._by_id.pop(topic.id, None)
 
     def check_config(self, config: BrokerConfig) -> None:
-        """Raise InvalidConfigError if a topic could not be with these settings of the broker."""
+        """Raise InvalidConfigError if a topic would be invalid with these broker settings."""
         for topic in self._topics.values():
             topic_config.resolve(topic.configs, config)
 
     def config_changed(self) -> None:
-        """Let all topics have what the broker's settings say now."""
+        """Apply the broker's current settings to all topics."""
         for topic in list(self._topics.values()):
             self._keep(replace(topic, config=topic_config.resolve(topic.configs, self._config)))

@@ -1,9 +1,8 @@
 """The topics of the cluster: their partitions, settings and logs.
 
-What there is stands in the metadata tree, and is durable before it is true; logs are made when they are first asked
-for, so that a crash between the two leaves nothing to mend. A broker that is a cluster by itself does the controller's
-work here: it makes the states of partitions, and deletes. In a cluster of several the controller does, and tells the
-brokers of it.
+The metadata tree is authoritative, and durable before a change takes effect; logs are created at their first use, so
+that a crash in between leaves nothing to repair. A broker that is a cluster by itself does the controller's work here:
+it creates partition states, and deletes topics. In a cluster the controller does, and notifies the brokers.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ if TYPE_CHECKING:
 
 
 class Topics(TopicTable):
-    """All topics, by name. One thread at a time changes them; any looks. `new_id` makes ids that nobody else has.
+    """All topics, by name. One thread at a time changes them; any may read. `new_id` returns unique ids.
 
-    `brokers` gives the live brokers of a cluster; None: this broker is one by itself. `racks` has theirs, None unless
-    all have one. `draw` gives a number below the
-    given one. `adopted` are those that the tree did not have, but whose logs were in the directory: another broker's,
-    say. Nothing of them is deleted until their settings say so.
+    `brokers` returns the live brokers of a cluster; None: there is no cluster. `racks` returns theirs, None unless all
+    have one. `draw` returns a number below the given one. `adopted` are topics that the tree did not have, but whose
+    logs were in the directory, for instance another broker's. Nothing of them is deleted until their settings are
+    changed.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Topics(TopicTable):
         self.adopted = self._adopt()
 
     def has_log(self, topic: str, partition: int) -> bool:
-        """Say whether the log of a partition is there. Raises UnknownTopicError, LogDirectoryOfflineError."""
+        """Return whether the log of a partition exists. Raises UnknownTopicError, LogDirectoryOfflineError."""
         self._partition(topic, partition)
         key = TopicPartition(topic, partition)
         if key in self._logs.offline:
@@ -93,7 +92,7 @@ class Topics(TopicTable):
         return key in self._logs.logs
 
     def offline_of(self, topic: str) -> set[int]:
-        """Return the partitions whose log is there, or something by its name, and cannot be opened."""
+        """Return the partitions whose log, or anything with its name, cannot be opened."""
         return {key.partition for key in self._logs.offline if key.topic == topic}
 
     def offline(self) -> list[TopicPartition]:
@@ -105,7 +104,7 @@ class Topics(TopicTable):
         ]
 
     def log(self, topic: str, partition: int) -> PartitionLog:
-        """Return the log of a partition, made if need be. Raises UnknownTopicError, LogDirectoryOfflineError."""
+        """Return the log of a partition, created if needed. Raises UnknownTopicError, LogDirectoryOfflineError."""
         found = self._partition(topic, partition)
         key = TopicPartition(topic, partition)
         log = self._logs.logs.get(key)
@@ -115,7 +114,7 @@ class Topics(TopicTable):
             log = self._logs.create(key, monotonic_ms=self._clock.monotonic_ms(), topic_id=topic_id)
         return log
 
-    # ---- making
+    # ---- creating
 
     def create(
         self,
@@ -127,10 +126,10 @@ class Topics(TopicTable):
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> ServedTopic:
-        """Make a topic; return it. None stands for the broker's own number.
+        """Create a topic; return it. None stands for the broker's default.
 
-        `assignments` are the brokers of each partition, in place of the two numbers. With `validate_only` it is only
-        checked whether the topic could be made. Raises TopicExistsError, InvalidTopicError, InvalidPartitionsError,
+        `assignments` are the brokers of each partition, instead of the two numbers. `validate_only` only checks whether
+        the topic could be created. Raises TopicExistsError, InvalidTopicError, InvalidPartitionsError,
         InvalidReplicationFactorError, InvalidReplicaAssignmentError, InvalidConfigError, InvalidRequestError.
         """
         if name in self._topics:
@@ -165,7 +164,7 @@ class Topics(TopicTable):
         return assign(partitions, factor, brokers, start=start, shift=shift, racks=self._racks())
 
     def _create_nodes(self, topic: ServedTopic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
-        """Put a topic into the tree; a broker by itself also puts the states of these partitions there."""
+        """Create a topic in the tree; without a cluster, also the states of these partitions."""
         has_ids = self._is_alone or line_of(self._config.inter_broker_protocol_version) >= TOPIC_IDS
         changes = topic_nodes.creation(
             self._metadata, topic.name, topic.id if has_ids else None, topic.configs, replicas
@@ -175,11 +174,11 @@ class Topics(TopicTable):
             changes += topic_nodes.first_states(self._metadata, topic.name, some)
         try:
             self._metadata.transaction(changes)
-        except NodeExistsError:  # another broker made it just now
+        except NodeExistsError:  # another broker created it just now
             raise TopicExistsError(f"topic {topic.name} already exists") from None
 
     def _check_folders(self, name: str, partitions: range) -> None:
-        """Raise InvalidTopicError if something in the log directory has the name of one of the new partitions."""
+        """Raise InvalidTopicError if something in the log directory has the name of a new partition."""
         taken = self._logs.taken_names()
         for key in (TopicPartition(name, partition) for partition in partitions):
             if str(key) in taken:
@@ -196,7 +195,7 @@ class Topics(TopicTable):
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> ServedTopic:
-        """Let a topic have `count` partitions, more than it has; return it.
+        """Increase the number of partitions of a topic to `count`; return it.
 
         `assignments` are the brokers of each new one. Raises UnknownTopicError, InvalidPartitionsError,
         InvalidReplicaAssignmentError.
@@ -232,7 +231,7 @@ class Topics(TopicTable):
         return grown
 
     def raise_leader_epoch(self, name: str, partition: int, epoch: int) -> None:
-        """Let a partition be led in a later epoch, that of records taken from elsewhere. Raises UnknownTopicError."""
+        """Raise a partition's leader epoch to that of records appended unchanged. Raises UnknownTopicError."""
         topic = self._partition(name, partition)
         if epoch <= topic.leader_epochs[partition]:
             return
@@ -250,17 +249,14 @@ class Topics(TopicTable):
     # ---- deleting
 
     def delete(self, name: str) -> list[PartitionLog]:
-        """Delete a topic; its files go after their delay. Return its logs, to be released when nobody reads them.
-
-        Raises UnknownTopicError.
-        """
+        """Delete a topic; its files are deleted after their delay. Return its logs, to be released when unused."""
         self.known(name)
         path = f"{layout.DELETE_TOPICS}/{name}"
         if not self._is_alone:
-            with contextlib.suppress(NodeExistsError):  # it is being deleted
+            with contextlib.suppress(NodeExistsError):  # the deletion has begun already
                 self._metadata.create(path, parents=True)
             return []
-        self._metadata.create(path, parents=True)  # from here on a restart goes on with it
+        self._metadata.create(path, parents=True)  # from here on a restart continues the deletion
         return self._finish_delete(name)
 
     def _finish_delete(self, name: str) -> list[PartitionLog]:
@@ -274,7 +270,7 @@ class Topics(TopicTable):
     # ---- settings
 
     def alter(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False) -> ServedTopic:
-        """Let a topic have exactly these settings of its own; return it. They hold at once for what comes.
+        """Replace the own settings of a topic; return it. They apply immediately.
 
         Raises UnknownTopicError, InvalidConfigError.
         """
@@ -294,12 +290,12 @@ class Topics(TopicTable):
             _warn_beyond(altered, self._config)
         return altered
 
-    # ---- keeping
+    # ---- synchronizing
 
     def refresh(self, names: Collection[str]) -> None:
         """Read topics from the tree: new ones, and those whose partitions or settings have changed.
 
-        Names that the tree does not have are ignored. Raises MetadataError.
+        Unknown names are ignored. Raises MetadataError.
         """
         wanted = sorted(names)
         nodes = self._metadata.get_many([layout.topic_path(each) for each in wanted])
@@ -329,7 +325,7 @@ class Topics(TopicTable):
         )  # fmt: skip
 
     def _adopt(self) -> list[str]:
-        """Put topics into the tree whose logs are there without it; return their names."""
+        """Add topics to the tree whose logs exist without it; return their names."""
         found: dict[str, list[int]] = {}
         for key in (*self._logs.logs, *(key for key, each in self._logs.offline.items() if each.has_log)):
             if key.topic not in self._topics:
@@ -341,14 +337,14 @@ class Topics(TopicTable):
             config = topic_config.resolve(own, self._config)
             topic = ServedTopic(name, self._id_in_folder(name), count, own, config, (0,) * count)
             replicas = assign(range(count), 1, self._brokers())
-            self._create_nodes(topic, replicas, partitions)  # as many states as folders
+            self._create_nodes(topic, replicas, partitions)  # a state for each folder
             self._keep(topic)
             for partition in partitions:
                 self._go_on_with_epoch(name, partition)
         return sorted(found)
 
     def _go_on_with_epoch(self, name: str, partition: int) -> None:
-        """Lead in no earlier epoch than that of the last batches in the log: readers go by the latest they saw."""
+        """Raise the leader epoch to that of the log's last batches: clients reject earlier ones than they have seen."""
         log = self._logs.logs.get(TopicPartition(name, partition))
         if log is not None and log.epochs.entries:
             self.raise_leader_epoch(name, partition, log.epochs.entries[-1].epoch)
@@ -362,7 +358,7 @@ class Topics(TopicTable):
 
 
 def _check_new(name: str, others: Iterable[str]) -> None:
-    """Raise InvalidTopicError or InvalidRequestError unless there may be a topic of this name beside the others."""
+    """Raise InvalidTopicError or InvalidRequestError unless a topic of this name may exist beside the others."""
     check_new_topic(name)
     alike = name.replace(".", "_")
     for other in others:
@@ -380,7 +376,7 @@ def _warn_beyond(topic: ServedTopic, config: BrokerConfig) -> None:
 
 
 def _settings_of_adopted(name: str, logs: Iterable[PartitionLog]) -> dict[str, str]:
-    """Return the settings of a topic of which only the logs are known: nothing of it is deleted."""
+    """Return the settings of a topic known only from its logs: nothing of it is deleted."""
     own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(topic_nodes.KEEPS_ALL)
     if any(each.config.dialect is Dialect.ENRICHED for each in logs):
         own[topic_config.FORMAT] = Format.ENRICHED.value

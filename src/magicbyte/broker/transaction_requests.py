@@ -1,4 +1,4 @@
-"""The requests about transactions: those of producers, of other brokers and of administrators."""
+"""The transaction requests of producers, other brokers and administrators."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from magicbyte.broker.topics import Topics
     from magicbyte.protocol import Message
 
-_TOGETHER: Final = 20  # transactions of a request of a broker that are looked at together
+_TOGETHER: Final = 20  # transactions of a broker's request that are verified together
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionServices:
-    """What these requests use of the broker."""
+    """The parts of the broker that these requests use."""
 
     runtime: Runtime
     topics: Topics
@@ -58,14 +58,14 @@ class TransactionServices:
 
 
 async def answer(services: TransactionServices, request: Request[Any]) -> Message:
-    """Answer a request that the coordinator knows."""
+    """Answer a request that is handled by the coordinator."""
     return await services.coordinators.transactions.ask(request)
 
 
 async def add_partitions(services: TransactionServices, request: Request[AddPartitionsToTxnRequest]) -> Message:
-    """Add partitions to a transaction; where one is not there, the coordinator need not be asked.
+    """Add partitions to a transaction; for a missing one, the coordinator is not asked.
 
-    Those of the broker's own topics are not for clients: offsets come by TxnOffsetCommit.
+    Internal topics are not for clients: offsets are added by TxnOffsetCommit.
     """
     if request.version >= FIRST_OF_BROKERS:
         return await _add_for_brokers(services, request)
@@ -76,7 +76,7 @@ async def add_partitions(services: TransactionServices, request: Request[AddPart
 
 
 async def _add_for_brokers(services: TransactionServices, request: Request[AddPartitionsToTxnRequest]) -> Message:
-    """Add partitions to many transactions, or say which are in; each is answered for itself."""
+    """Add partitions to many transactions, or verify them; each has its own result."""
     asked, results = request.message.transactions, list[AddPartitionsToTxnResult]()
     for at in range(0, len(asked), _TOGETHER):
         joined = list[Awaitable[AddPartitionsToTxnResult]]()
@@ -102,7 +102,7 @@ async def _not_added(
     topics: Sequence[AddPartitionsToTxnTopic],
     forbidden: Collection[str] = (),
 ) -> list[AddPartitionsToTxnTopicResult] | None:
-    """Return the answer to partitions of which some are not there, or of `forbidden` topics, None without any."""
+    """Return the response if some partitions are missing, or of `forbidden` topics; None otherwise."""
 
     def code_of(topic: str, partition: int) -> ErrorCode:
         if topic in forbidden:
@@ -128,7 +128,7 @@ async def _not_added(
 async def write_txn_markers(
     services: TransactionServices, request: Request[WriteTxnMarkersRequest]
 ) -> WriteTxnMarkersResponse:
-    """Write what ends transactions, for a coordinator, into partitions that this broker leads."""
+    """Write a coordinator's markers into partitions that this broker leads."""
     turns, markers = request.turns, request.message.markers
     wanted, answers = list[tuple[TopicPartition, Marker]](), list[WritableTxnMarkerResult]()
     async for each in turns.over(markers):
@@ -152,7 +152,7 @@ async def write_txn_markers(
 async def describe(
     services: TransactionServices, request: Request[DescribeTransactionsRequest]
 ) -> DescribeTransactionsResponse:
-    """Tell where each of some transactional ids stands."""
+    """Describe transactional ids."""
     response = DescribeTransactionsResponse()
     async for each in request.turns.over(request.message.transactional_ids):
         response.transaction_states.append(reports.describe(services.coordinators.transactions.coordinator, each))
@@ -162,7 +162,7 @@ async def describe(
 async def list_all(
     services: TransactionServices, request: Request[ListTransactionsRequest]
 ) -> ListTransactionsResponse:
-    """Tell the transactional ids that this broker coordinates."""
+    """List the transactional ids that this broker coordinates."""
     return reports.list_all(
         services.coordinators.transactions.coordinator, request.message, services.runtime.clock.now_ms()
     )

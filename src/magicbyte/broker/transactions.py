@@ -1,7 +1,7 @@
-"""The transaction coordinator at work: its requests, and the log in which it keeps what it knows.
+"""The broker side of the transaction coordinator: its requests and its log.
 
-Decisions are made in `transactions/`. Here records are appended to `__transaction_state`, markers are sent, and whoever
-waits gets its answer.
+Decisions are made in `transactions/`. Here records are appended to `__transaction_state`, markers are sent, and
+requests are answered.
 """
 
 from __future__ import annotations
@@ -115,11 +115,11 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
     # ---- requests
 
     async def ask(self, request: Request[Any]) -> Message:
-        """Return the coordinator's answer, as soon as it has one."""
+        """Return the coordinator's response, once it is available."""
         return await self.answered(request, partial(self._decide, request.message))
 
     async def joined(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-        """Return what a broker is told that asks about one transaction."""
+        """Return the response to a broker that asks about one transaction."""
         answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
         self.perform(self._decide(request, Caller(answer, FIRST_OF_BROKERS)))
         return await answer
@@ -140,7 +140,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
         return coordinator.end(caller, message, now)
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Do what the coordinator wants done, and wake it when it wants to be."""
+        """Perform effects, and set the timer."""
         for effect in effects:
             match effect:
                 case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
@@ -158,7 +158,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
         self.perform(self.coordinator.marked(sent, place, code))
 
     def close(self) -> None:
-        """Refuse requests from here on; what is being appended is answered."""
+        """Refuse requests from here on; requests with pending appends are answered."""
         self.coordinator.close()
         super().close()
 

@@ -1,4 +1,4 @@
-"""Memory that long requests took goes back to the system: the C library keeps what was freed, in pieces, for good."""
+"""Return the memory of long requests to the system, because the C library keeps freed fragments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from magicbyte.ports import Clock
 
 AFTER_S: Final = 1.0
-"""Time since it was asked for last: memory that is used again soon is better kept."""
+"""The idle time before trimming: memory that is reused soon should be kept."""
 
 
 class Trimming:
-    """Gives memory back, in a thread, when nothing has asked for it for a while. `count`: how often it has."""
+    """Trim the heap in a thread after an idle time. `count`: the number of trims."""
 
     def __init__(
         self, clock: Clock, threads: Threads, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
@@ -28,7 +28,7 @@ class Trimming:
         self._asked_ms = 0
 
     def ask(self) -> None:
-        """Have it done soon, once for all who ask until then."""
+        """Schedule a trim, one for all requests until then."""
         self._asked_ms = self._clock.monotonic_ms()
         if not self.is_due and not self.is_stopping:
             self.is_due = True
@@ -46,9 +46,9 @@ class Trimming:
 
 @cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """Return glibc's function, None where the C library is another one."""
+    """Return glibc's function, None with another C library."""
     try:
         found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    except (OSError, TypeError):  # there is no such library here
+    except (OSError, TypeError):  # no such library here
         return None
     return found

@@ -1,4 +1,4 @@
-"""Long work in slices: after each, every other connection has its turn on the event loop."""
+"""Long work in slices, with a turn of the event loop after each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 STEPS_AT_ONCE: Final = 500
-"""Steps between two turns of the others: a step is about 5 µs, such as a partition that is looked up and answered."""
+"""Steps per slice: a step takes about 5 µs, such as the look-up and response of a partition."""
 
 
 class Turns:
-    """The steps that one request has taken so far; `given` counts how often the loop was given back."""
+    """The steps of one request so far; `given` counts its yields to the loop."""
 
     __slots__ = ("_next", "given", "steps")
 
@@ -23,11 +23,11 @@ class Turns:
 
     @property
     def is_long(self) -> bool:
-        """Whether the work is more than one slice, and so what comes of it is better written in a thread."""
+        """Whether the work is more than one slice, so that its result is better encoded in a thread."""
         return self.given > 0
 
     async def take(self, steps: int) -> None:
-        """Count steps, and let others have their turn where it is due."""
+        """Count steps, and yield to the loop if a slice is complete."""
         self.steps += steps
         if self.steps >= self._next:
             self._next = self.steps + STEPS_AT_ONCE
@@ -35,7 +35,7 @@ class Turns:
             await asyncio.sleep(0)
 
     def over(self, items: Iterable[T], steps: int = 1) -> AsyncIterator[T]:
-        """Yield the items; each is so many steps."""
+        """Yield the items; each counts that many steps."""
         return _Sliced(self, items, steps)
 
 

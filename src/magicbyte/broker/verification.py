@@ -1,7 +1,7 @@
-"""What is asked of a transaction's coordinator before a partition takes the first records of it (KIP-890).
+"""Verify transactions with their coordinator before a partition appends their first records (KIP-890).
 
-Under protocol 1 the partition has to be in the transaction, so that what comes late leaves none hanging. Under protocol
-2 the partition joins by these records.
+Under protocol 1 the partition must be part of the transaction, so that late records do not leave a hanging one. Under
+protocol 2 the first records add the partition.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 _PRODUCE: Final = 0
 _TXN_OFFSET_COMMIT: Final = 28
 _JOINS: Final = {_PRODUCE: 12, _TXN_OFFSET_COMMIT: 5}
-"""By API key: the first version by which partitions join."""
+"""By API key: the first version with which partitions join."""
 _FIRST_WITH_ABORTABLE: Final = {_PRODUCE: 11, _TXN_OFFSET_COMMIT: 4}
 _PAUSES_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.02, 0.04)
-"""Before it is asked again while markers of the transaction before are out: together what Kafka waits."""
+"""The delays before retries while markers of the previous transaction are pending: in total Kafka's wait."""
 _NOT_ASKED: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.OPERATION_NOT_ATTEMPTED,  # the coordinator has not heard of another partition of the request yet
+    ErrorCode.OPERATION_NOT_ATTEMPTED,  # the coordinator does not know another partition of the request yet
 }
 
 
 class VerificationServices(NamedTuple):
-    """What is used of the broker here."""
+    """The parts of the broker that are used here."""
 
     runtime: Runtime
     replicas: Replicas
@@ -59,7 +59,7 @@ class VerificationServices(NamedTuple):
 
 
 class _FirstRecords(NamedTuple):
-    """What the header of a transactional batch says of its producer."""
+    """The producer fields of a transactional batch's header."""
 
     producer_id: int
     epoch: int
@@ -67,7 +67,7 @@ class _FirstRecords(NamedTuple):
 
 
 def is_transactional(records: object) -> TypeGuard[memoryview]:
-    """Whether a set begins with a batch that is part of a transaction."""
+    """Return whether a set begins with a transactional batch."""
     if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
         return False
     return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
@@ -78,7 +78,7 @@ def _first(records: memoryview) -> _FirstRecords:
 
 
 def asks(runtime: Runtime, produce_version: int) -> bool:
-    """Whether a Produce request in this version is looked at."""
+    """Return whether a Produce request in this version is verified."""
     return _asks(runtime, joins=produce_version >= _JOINS[_PRODUCE])
 
 
@@ -87,7 +87,7 @@ def _asks(runtime: Runtime, *, joins: bool) -> bool:
 
 
 def names_several(records: Iterable[object]) -> bool:
-    """Whether the transactional sets of one request are of several producers."""
+    """Return whether the transactional sets of one request are of several producers."""
     named = (_first(each) for each in records if is_transactional(each))
     return len({each[:2] for each in named}) > 1
 
@@ -95,7 +95,7 @@ def names_several(records: Iterable[object]) -> bool:
 async def guarded(
     services: VerificationServices, request: Request[ProduceRequest], sets: Mapping[int, NewSet]
 ) -> tuple[dict[int, NewSet], dict[int, AppendRefusedError]]:
-    """Return sets with what those of a transaction have to come with, and why others are refused."""
+    """Return sets with the guards of transactional ones, and the refusals of others."""
     found, refused = dict(sets), dict[int, AppendRefusedError]()
     joins, name = request.version >= _JOINS[_PRODUCE], request.message.transactional_id
     if name is None or not _asks(services.runtime, joins=joins):
@@ -122,7 +122,7 @@ async def guarded(
 
 
 def _of_produce(code: ErrorCode, version: int) -> ErrorCode:
-    """Return what a producer is told in its version."""
+    """Return the error code for a producer's request version."""
     if code in _NOT_ASKED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _JOINS[_PRODUCE]):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return _known_to(_PRODUCE, version, code)
@@ -136,11 +136,11 @@ def _known_to(key: int, version: int, code: ErrorCode) -> ErrorCode:
 
 
 async def offsets_refusal(services: VerificationServices, request: Request[TxnOffsetCommitRequest]) -> ErrorCode:
-    """Return why offsets are not taken: their partition is not in the transaction and cannot join. NONE: it is."""
+    """Return why offsets are refused: their partition is not in the transaction and cannot join. NONE: it is."""
     message, joins = request.message, request.version >= _JOINS[_TXN_OFFSET_COMMIT]
     groups = services.coordinators.groups.coordinator
     if not _asks(services.runtime, joins=joins) or groups.status(message.group_id):
-        return ErrorCode.NONE  # what is wrong with the group the coordinator of groups says
+        return ErrorCode.NONE  # errors of the group are reported by the group coordinator
     place = TopicPartition(OFFSETS_TOPIC, partition_for(message.group_id, groups.config.offsets_partitions))
     try:
         partition = await services.replicas.opened(*place)
@@ -165,7 +165,7 @@ async def _ask(
     *,
     joins: bool,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return what the coordinator of a transaction says to each partition."""
+    """Return the coordinator's code for each partition."""
     checks = services.coordinators.partition_checks
     for pause_s in (*(_PAUSES_S if joins else ()), None):
         codes = await checks.ask(transactional_id, who[:2], places, joins=joins)

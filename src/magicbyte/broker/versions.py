@@ -1,6 +1,6 @@
-"""Which requests are answered, in which versions, and by which file.
+"""The served APIs: their versions, and the module of each handler.
 
-No lower end is ever above 0: librdkafka takes features from the lowest versions, and old clients do not ask.
+The lowest version is always 0: librdkafka deduces features from it, and old clients do not ask.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Served(NamedTuple):
-    """The file of this folder that has the handler, the versions, and what one request may cost.
+    """The module with the handler, the versions, and the cost limits of one request.
 
     `most_bytes`: of a frame, None: the broker's `socket.request.max.bytes`, which is the upper bound for all.
-    `most_elements`: of all its arrays and tagged fields. Both leave room for requests about 10,000 topics with names of
-    249 bytes, or about 40,000 partitions, where an API can be asked about so many.
+    `most_elements`: of all its arrays and tagged fields. Both allow requests about 10,000 topics with names of 249
+    bytes, or about 40,000 partitions, if an API can have that many.
     """
 
     module: str
@@ -33,23 +33,23 @@ class Served(NamedTuple):
 
 
 _KIB, _MIB = 1 << 10, 1 << 20
-_ONE: Final = 256 * _KIB  # bytes for what names one thing: each string may have 32 KiB
+_ONE: Final = 256 * _KIB  # bytes for a request with one name: each string may have 32 KiB
 _FEW, _MANY = 1_000, 50_000
 ALL_PARTITIONS: Final = 500_000
-"""Elements of a request by which the controller tells of a whole cluster: some ten for each of its partitions."""
+"""Elements of a controller's request about a whole cluster: some ten for each of its partitions."""
 OTHERS_MOST_BYTES: Final = _ONE
-"""The largest frame of an API that is not served: enough to read its header, and say so."""
+"""The largest frame of an unserved API: enough to parse its header, and refuse it."""
 
 SERVED: Final[Mapping[int, Served]] = {
-    0: Served("produce", range(13), None, _MANY),  # later ones name topics by their ids
-    1: Served("fetch", range(13), 8 * _MIB, _MANY),  # later ones name topics by their ids
+    0: Served("produce", range(13), None, _MANY),  # later ones identify topics by id
+    1: Served("fetch", range(13), 8 * _MIB, _MANY),  # later ones identify topics by id
     2: Served("offsets", range(11), 8 * _MIB, _MANY),
     3: Served("metadata", range(13), 4 * _MIB, _MANY),
     4: Served("cluster_requests", range(8), 64 * _MIB, ALL_PARTITIONS),
     5: Served("cluster_requests", range(5), 64 * _MIB, ALL_PARTITIONS),
     6: Served("cluster_requests", range(9), 64 * _MIB, ALL_PARTITIONS),
     7: Served("controller_requests", range(4), _ONE, _FEW),
-    8: Served("group_requests", range(10), 16 * _MIB, _MANY),  # later ones name topics by their ids
+    8: Served("group_requests", range(10), 16 * _MIB, _MANY),  # later ones identify topics by id
     9: Served("group_requests", range(10), 8 * _MIB, _MANY),
     10: Served("find_coordinator", range(7), 4 * _MIB, _MANY),
     11: Served("group_requests", range(10), 8 * _MIB, _FEW),
@@ -89,7 +89,7 @@ SERVED: Final[Mapping[int, Served]] = {
     44: Served("admin_configs", range(2), 16 * _MIB, _MANY),
     45: Served("controller_requests", range(2), 8 * _MIB, _MANY),
     46: Served("controller_requests", range(1), 4 * _MIB, _MANY),
-    56: Served("controller_requests", range(2), 8 * _MIB, _MANY),  # later ones name topics by their ids
+    56: Served("controller_requests", range(2), 8 * _MIB, _MANY),  # later ones identify topics by id
     60: Served("admin_cluster", range(3), _ONE, _FEW),
     61: Served("admin_cluster", range(1), 8 * _MIB, _MANY),
     65: Served("transaction_requests", range(1), 4 * _MIB, _MANY),
@@ -100,7 +100,7 @@ SERVED: Final[Mapping[int, Served]] = {
 
 
 def versions_response(listed: Mapping[int, range], error: ErrorCode = ErrorCode.NONE) -> ApiVersionsResponse:
-    """Return which versions of which APIs, by their keys, there are."""
+    """Return the response with the versions of APIs by their keys."""
     keys = [
         ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1]) for key, versions in listed.items()
     ]

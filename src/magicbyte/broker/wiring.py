@@ -1,6 +1,6 @@
-"""Which parts of a broker the handlers of each file use: the only place that sees all of them.
+"""Select the parts of a broker that the handlers of each module use: the only place that sees all of them.
 
-A file's services are made when its first request comes, as the file is imported then.
+A module's services are created at its first request, because the module is imported then.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """All that a broker which is about to listen consists of.
+    """All parts of a broker that is about to listen.
 
-    `cache` and `membership` are None for a broker that is a cluster by itself, `authorizer` where everybody may do
-    everything. `controller` returns what stands for election, None until it does.
+    `cache` and `membership` are None for a broker that is a cluster by itself, `authorizer` if everything is allowed.
+    `controller` returns the candidate, None until it exists.
     """
 
     runtime: Runtime
@@ -61,19 +61,19 @@ class BrokerParts:
 
     @property
     def topic_changes(self) -> TopicChanges:
-        """What makes and deletes topics."""
+        """Creates and deletes topics."""
         return TopicChanges(self.runtime, self.topics, self.replicas, self.coordinators, self.background)
 
     @property
     def verification(self) -> VerificationServices:
-        """What asks transactions' coordinators about first records."""
+        """Verifies transactions with their coordinators."""
         from magicbyte.broker.verification import VerificationServices
 
         return VerificationServices(self.runtime, self.replicas, self.coordinators)
 
     @property
     def rights(self) -> RightsServices | None:
-        """What decides on requests before they are handled; None where everybody may do everything."""
+        """Authorizes requests; None if everything is allowed."""
         if self.authorizer is None:
             return None
         from magicbyte.broker.rights_special import RightsServices
@@ -81,7 +81,7 @@ class BrokerParts:
         return RightsServices(self.runtime.config, self.authorizer, self.topics, self.cluster_view)
 
     def services_of(self, module: str) -> Any:
-        """Return what the handlers of a file in this folder use."""
+        """Return the services for the handlers of a module in this room."""
         return _SERVICES[module](self)
 
 
@@ -208,4 +208,4 @@ _SERVICES: Final[Mapping[str, Callable[[BrokerParts], Any]]] = {
     "transaction_requests": _transaction_requests,
     "api_versions": lambda parts: parts.runtime.offer,
 }
-"""By the file of the handlers, as `versions.SERVED` names it."""
+"""By module of the handlers, as in `versions.SERVED`."""

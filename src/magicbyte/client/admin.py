@@ -38,14 +38,14 @@ from magicbyte.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
-TIMEOUT_MS: Final = 30_000  # that the controller may take
-_BY_NAME: Final = range(6)  # versions of DeleteTopics; later ones may take ids
+TIMEOUT_MS: Final = 30_000  # for the controller
+_BY_NAME: Final = range(6)  # versions of DeleteTopics by name; later ones may use ids
 _SET, _DELETE = 0, 1
 _SOURCES: Final = {
     1: "topic", 2: "broker while it ran", 3: "all brokers while they ran", 4: "server.properties", 5: "default",
 }  # fmt: skip
 _OWN_SOURCES: Final = {1, 2}
-_OF_ALL_BROKERS: Final = 3  # a source
+_OF_ALL_BROKERS: Final = 3  # the number of this config source
 _ALTER, _INCREMENTAL = 33, 44  # API keys
 
 T = TypeVar("T")

@@ -46,8 +46,8 @@ UNKNOWN_MS: Final = 10_000
 """How long UNKNOWN_SERVER_ERROR is retried: brokers return it while they stop or start, and for permanent faults."""
 
 LONGEST_BACKOFF_MS: Final = 1000
-_METADATA = range(13)  # version 13 adds nothing that is used here
-_COORDINATOR = (range(4), range(1, 4))  # by kind; from version 4 on many keys are asked for at once
+_METADATA = range(13)  # version 13 adds nothing needed here
+_COORDINATOR = (range(4), range(1, 4))  # by kind; from version 4 on a request has many keys
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -263,7 +263,7 @@ class Client:
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `attempt`. Retry transient failures with exponential back-off."""
         end, backoff = self.clock.monotonic_ms() + self._retry_ms, self._backoff_ms
-        unknown_end: int | None = None  # while the broker does not say what is wrong
+        unknown_end: int | None = None  # while the broker gives no specific error
         while True:
             try:
                 return await attempt()
@@ -287,7 +287,7 @@ class Client:
         """
 
         async def ask(node: BrokerNode) -> MetadataResponse:
-            connection = await self.connection(node)  # the request is one of its version: brokers may be of several
+            connection = await self.connection(node)  # the request is built for its version, as brokers may differ
             latest = connection.versions.choose(APIS[3], _METADATA, connection.name)
             topics = (
                 None if names is None and latest >= 1 else [MetadataRequestTopic(name=name) for name in names or ()]

@@ -22,7 +22,7 @@ class ClusterReport:
 
     @property
     def unavailable(self) -> list[PartitionReport]:
-        """The partitions without a leader that is alive."""
+        """The partitions without a live leader."""
         return [each for each in self.partitions if each.leader is None]
 
     @property
@@ -32,16 +32,16 @@ class ClusterReport:
 
     @property
     def offline_replicas(self) -> int:
-        """How many replicas are on brokers or disks that cannot be reached."""
+        """The number of replicas on unreachable brokers or disks."""
         return sum(len(each.offline) for each in self.partitions)
 
     @property
     def is_healthy(self) -> bool:
-        """Whether there is a controller, and nothing is the matter with any partition."""
+        """Whether there is a controller, and no partition has a fault."""
         return self.controller is not None and not self.unavailable and not self.under_replicated
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte cluster status --format json` has for a cluster."""
+        """Return the report as printed by `magicbyte cluster status --format json`."""
         return {
             "clusterId": self.cluster_id,
             "controller": self.controller,
@@ -60,7 +60,7 @@ def _names(partitions: Iterable[PartitionReport]) -> list[str]:
 
 
 async def report_cluster(client: Client) -> ClusterReport:
-    """Return how the cluster is now. Raises NetworkError if no broker answers."""
+    """Return the current report. Raises NetworkError if no broker responds."""
     topics = await client.topics()
     partitions = await report_partitions(client, [topic for _, topic in sorted(topics.items())])
     cluster = client.cluster

@@ -1,7 +1,7 @@
-"""Closed sets that are to be produced as they are: checked to be what they say, their headers made a producer's.
+"""Verify closed sets and rewrite their headers for producing them again without recompression.
 
-What a leader sets (offset, leader epoch, time of the append) is taken back; the compressed bytes stay. KIP-31 lets a
-leader number the records of a wrapper anew; in batches of magic 2 offsets with holes are refused, so those are refused
+The fields that a leader sets (offset, leader epoch, append time) are reset; the compressed bytes stay. KIP-31 allows a
+leader to renumber the records of a wrapper; in batches of magic 2, brokers refuse offset gaps, so these are refused
 here, too. Sources: Enriched Message Metadata, shallow mirroring; Kafka's LogValidator.
 """
 
@@ -26,12 +26,12 @@ def as_produced(
 ) -> tuple[int, bytes]:
     """Return the magic of one compressed wrapper or batch, and its bytes as a producer sends them.
 
-    An enriched wrapper gets what it lacks: tags 32 (how many messages), 33 (whether the offsets inside count) and 34
-    (whether none has a key). Everything is verified, decompressed up to `limit` bytes, but not compressed again.
+    An enriched wrapper gets missing tags: 32 (the message count), 33 (whether relative offsets are valid) and 34
+    (whether no message has a key). Everything is verified, decompressed up to `limit` bytes, but not compressed again.
 
-    Raises CorruptRecordError for bytes that are not one whole entry or contradict themselves, BatchTooLargeError, and
-    UnsupportedForMessageFormatError for what no producer may send: control batches, parts of transactions, offsets
-    with holes in a batch of magic 2.
+    Raises CorruptRecordError for bytes that are not one whole and consistent entry, BatchTooLargeError, and
+    UnsupportedForMessageFormatError for entries that no producer may send: control batches, parts of transactions,
+    offset gaps in a batch of magic 2.
     """
     view = memoryview(data)
     entry = parse_entry(view, dialect)

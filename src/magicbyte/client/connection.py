@@ -1,4 +1,4 @@
-"""One connection to a broker: requests out, responses in, many under way at once, each in a version that both know."""
+"""One connection to a broker with pipelined requests, each in a version that both sides support."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
 from magicbyte.protocol.messages.response_header import ResponseHeader
 
 READ_BYTES: Final = 64 << 10
-LARGEST_RESPONSE: Final = 128 << 20  # bytes: more than fetches are asked for
-IN_FLIGHT: Final = 8  # requests on one connection whose responses have not come; more wait for their turn
-SILENCE_MS: Final = 500  # after which a broker may be one of 0.9, and is asked something that those know
+LARGEST_RESPONSE: Final = 128 << 20  # more than the limits of fetches
+IN_FLIGHT: Final = 8  # requests per connection without a response yet; more wait
+SILENCE_MS: Final = 500  # after which a broker may be a 0.9, and is sent a request that it knows
 
 _NAME, _VERSION = "magicbyte", "0.1"
 _TLS_ALERT: Final = b"\x15\x03"
-_RENEWED_AT: Final = 0.85  # of a login's lifetime
+_RENEWED_AT: Final = 0.85  # of an authentication's lifetime
 
 
 class _Answer(NamedTuple):
@@ -46,10 +46,10 @@ class _Waiting(NamedTuple):
 
 
 class Connection:
-    """An open connection whose broker's versions are known. `name` is the broker's, for messages.
+    """An open connection to a broker whose versions are known. `name` is the broker's, for messages.
 
-    Any number of tasks may send. When the connection fails in any way, all of them get a NetworkError, and it is
-    unusable (`is_closed`). Memory: `IN_FLIGHT` requests, and one response of up to `LARGEST_RESPONSE` at a time.
+    Any number of tasks may send. If the connection fails in any way, all of them get a NetworkError, and it is unusable
+    (`is_closed`). Memory: `IN_FLIGHT` requests, and one response of up to `LARGEST_RESPONSE` at a time.
     """
 
     def __init__(self, stream: Stream, *, name: str, client_id: str) -> None:
@@ -70,7 +70,8 @@ class Connection:
         self._alarm: asyncio.TimerHandle | None = None
         self._failure: NetworkError | None = None
         self._writer: asyncio.Task[None] | None = None
-        self._may_ask_more = True  # a broker that is silent to ApiVersions: before a login it would close
+        # to a broker that ignores ApiVersions; before an authentication it would close the connection
+        self._may_ask_more = True
         self._expires: float | None = None
 
     @classmethod
@@ -85,10 +86,10 @@ class Connection:
         network: Network | None = None,
         credentials: Credentials = NO_CREDENTIALS,
     ) -> Self:
-        """Connect, find out which versions the broker takes, and log in. Raises NetworkError, SecurityError.
+        """Connect, negotiate versions, and authenticate. Raises NetworkError, SecurityError.
 
-        A broker that closes the connection when it is asked for its versions is asked once more in the oldest form,
-        and if it does it again, it is taken for one of 0.8.2.
+        If a broker closes the connection at ApiVersions, its oldest version is tried on a new one; if that is closed as
+        well, the broker is assumed to be a 0.8.2.
         """
         for version in (APIS[18].versions[-1], 0, None):
             stream = await (network or SocketNetwork()).connect(host, port, timeout_ms=timeout_ms)
@@ -99,7 +100,7 @@ class Connection:
                     await self.encrypt(credentials, host)
                     self._may_ask_more = credentials.login is None
                     self.versions = RELEASE_0_8_2 if version is None else await self.negotiate(version)
-                    is_told = credentials.login is not None  # what fails from here on is no matter of versions
+                    is_told = credentials.login is not None  # failures from here on are not about versions
                     await self.log_in(credentials)
             except BaseException as error:
                 await stream.aclose()
@@ -114,20 +115,20 @@ class Connection:
         raise AssertionError("the last attempt asks nothing")
 
     async def encrypt(self, credentials: Credentials, host: str) -> None:
-        """Speak TLS, if that is to be, before anything is sent. `open` does it. Raises SecurityError, NetworkError."""
+        """Start TLS, if configured, before anything is sent. `open` calls it. Raises SecurityError, NetworkError."""
         if credentials.context is not None:
             self._stream = tls = TlsStream(self._stream, credentials.context, host=host)
             await tls.handshake()
 
     async def log_in(self, credentials: Credentials) -> None:
-        """Log in, if that is to be, when the versions are known. `open` does it. Raises what `login.log_in` does."""
+        """Authenticate, if configured, when the versions are known. `open` calls it. Raises as `login.log_in` does."""
         if credentials.login is not None:
             lifetime_ms = await log_in(self, credentials.login)
             if lifetime_ms:
                 self._expires = self._loop.time() + lifetime_ms * _RENEWED_AT / 1000
 
     def begin(self) -> None:
-        """Send and receive from now on. `open` does it; others set `versions` before."""
+        """Start sending and receiving. `open` calls it; other callers set `versions` first."""
         self._writer = asyncio.create_task(self._send_all())
         self._stream.listen(self._receive)
 
@@ -138,11 +139,11 @@ class Connection:
 
     @property
     def is_stale(self) -> bool:
-        """Whether its login ends soon: what is asked next needs another connection."""
+        """Whether its authentication expires soon: further requests need another connection."""
         return self._expires is not None and self._loop.time() >= self._expires
 
     async def retire(self) -> None:
-        """Close the connection when whoever waits for a response has it."""
+        """Close the connection after its pending responses."""
         await asyncio.gather(*(each.answer.future for each in self._waiting), return_exceptions=True)
         await self.aclose()
 
@@ -154,12 +155,12 @@ class Connection:
         versions: range | None = None,
         timeout_ms: int = 30_000,
     ) -> Message:
-        """Send a request in the latest version that the broker takes, within `versions`; return the response.
+        """Send a request in the latest version that the broker supports, within `versions`; return the response.
 
-        `response`: the class that it is read as, None: the generated one.
+        `response`: the class to parse it as, None: the generated one.
 
-        Raises UnsupportedVersionError, what writing the request and reading the response do, and NetworkError when the
-        connection fails or the response takes longer than `timeout_ms`: the connection is closed then.
+        Raises UnsupportedVersionError, the errors of writing the request and parsing the response, and NetworkError if
+        the connection fails or the response takes longer than `timeout_ms`: then the connection is closed.
         """
         api = self._api(request)
         version = self._version(api, versions)
@@ -174,7 +175,7 @@ class Connection:
         return await answer
 
     async def send_unanswered(self, request: Message, *, versions: range | None = None) -> None:
-        """Send a request that the broker does not answer: Produce with acks=0. Returns when the system has it."""
+        """Send a request without a response: Produce with acks=0. Returns when the system has it."""
         api = self._api(request)
         version = self._version(api, versions)
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -183,7 +184,7 @@ class Connection:
             await sent
 
     async def aclose(self) -> None:
-        """Close the connection; whoever waits for a response gets a NetworkError."""
+        """Close the connection; pending requests get a NetworkError."""
         self._fail(NetworkError(f"{self.name}: the connection was closed"))
         if self._writer is not None:
             await asyncio.gather(self._writer, return_exceptions=True)
@@ -203,7 +204,7 @@ class Connection:
         return APIS[request.API_KEY]
 
     async def _slot(self, api: Api, deadline: float, timeout_ms: int) -> None:
-        """Wait for a turn."""
+        """Wait for a free slot."""
         if not self._slots.locked():
             await self._slots.acquire()
             return
@@ -223,7 +224,7 @@ class Connection:
         answer: _Answer | None = None,
         sent: asyncio.Future[None] | None = None,
     ) -> None:
-        """Send a request, at once as far as the system takes it: most often that is all."""
+        """Send a request, without waiting as far as the system accepts it, which is usually all of it."""
         if self._failure is not None:
             raise self._failure
         buffers = self._frame(request, version)
@@ -249,13 +250,14 @@ class Connection:
         return write_request(request, version, correlation_id=self._correlation_id, client_id=self._client_id).buffers()
 
     async def _send_all(self) -> None:
-        # In a task of its own: a caller that is cancelled leaves no half request on the connection.
+        # A task of its own sends the rest: the cancellation of a caller must not leave half a request on the
+        # connection.
         try:
             while True:
                 await self._something_to_send.wait()
                 self._something_to_send.clear()
                 while self._outgoing:
-                    buffers, sent = self._outgoing[0]  # where it stays meanwhile: nobody else may write
+                    buffers, sent = self._outgoing[0]  # it stays in the queue meanwhile, so that nobody else writes
                     await self._stream.write(buffers)
                     self._outgoing.popleft()
                     if sent is not None and not sent.done():
@@ -264,7 +266,7 @@ class Connection:
             self._fail(error)
 
     def _receive(self) -> None:
-        """Take what has arrived: a part of a response that has its own place, or some first bytes."""
+        """Receive bytes: a part of a response with its own buffer, or the first bytes of one."""
         try:
             room = self._frames.room()
             count = self._stream.read_now(self._first_bytes if room is None else room)
@@ -283,7 +285,7 @@ class Connection:
             self._fail(NetworkError(f"{self.name}: {error}"))
 
     def _watch(self, deadline: float) -> None:
-        """Look at that time, or before, whether a response is late."""
+        """Check at that time, or earlier, whether a response is late."""
         if self._alarm is not None and self._alarm.when() > deadline:
             self._alarm.cancel()
             self._alarm = None
@@ -314,7 +316,7 @@ class Connection:
             if not answer.done():
                 answer.set_exception(NetworkError(f"{self.name}: responses are out of order"))
             raise ProtocolError("correlation id", expected=waiting.correlation_id, found=found, position=0)
-        if answer.done():  # whoever asked went away
+        if answer.done():  # the caller was cancelled
             return
         try:
             _, response = read_response(frame, waiting.api, waiting.version, waiting.answer.kind)
@@ -332,17 +334,17 @@ class Connection:
         return read_response(frame, self._api(request), version)[1]
 
     async def exchange_raw(self, token: bytes) -> bytes:
-        """Return the frame that answers a frame which is no request, before `begin`. Raises NetworkError."""
+        """Send a frame that is not a request, and return the response frame, before `begin`. Raises NetworkError."""
         await self._stream.write([len(token).to_bytes(4, "big"), token])
         return bytes(await self._next_frame())
 
     async def _next_frame(self) -> memoryview:
-        """Return what comes first, before `_receive` is at work."""
+        """Return the next frame, before `_receive` runs."""
         while not self._arrived:
             data = await self._stream.read(READ_BYTES)
             if not data:
                 raise self._closed()
-            if data.startswith(_TLS_ALERT):  # as a size, it would be one that no response has
+            if data.startswith(_TLS_ALERT):  # as a size, it would be impossible
                 raise SecurityError(
                     f"{self.name}: the broker expects TLS on this port: set security.protocol to SSL or SASL_SSL"
                 )
@@ -358,7 +360,7 @@ class Connection:
         for waiting in self._waiting:
             if not waiting.answer.future.done():
                 waiting.answer.future.set_exception(failure)
-            self._slots.release()  # whoever waits for a turn finds out, one after the other
+            self._slots.release()  # waiters are woken one by one, and fail
         for _, sent in self._outgoing:
             if sent is not None and not sent.done():
                 sent.set_exception(failure)
@@ -368,11 +370,14 @@ class Connection:
         if self._writer is not None and self._writer is not asyncio.current_task():
             self._writer.cancel()
 
-    # ---- which versions the broker takes
+    # ---- version negotiation
 
     async def negotiate(self, version: int) -> BrokerVersions:
-        """Return which versions the broker takes. `open` does it. Raises NetworkError, BrokerError, ProtocolError."""
-        # Before `_receive` is at work: this is the one time when a request may stay without its response.
+        """Return the versions that the broker supports.
+
+        `open` calls it. Raises NetworkError, BrokerError, ProtocolError.
+        """
+        # Before `_receive` runs: only this request may remain without a response.
         response = await self._ask_versions(version)
         if response is not None and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             theirs = [each.max_version for each in response.api_keys if each.api_key == 18]
@@ -384,7 +389,7 @@ class Connection:
         return versions_told(response)
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse | None:
-        """Return the response, which may be an error in version 0, or None if the broker does not know the request."""
+        """Return the response, possibly an error in version 0, or None if the broker does not know the request."""
         request = ApiVersionsRequest()
         if version >= 3:
             request = ApiVersionsRequest(client_software_name=_NAME, client_software_version=_VERSION)
@@ -393,16 +398,14 @@ class Connection:
         reading = asyncio.ensure_future(self._next_frame())
         try:
             await asyncio.wait([reading], timeout=SILENCE_MS / 1000)
-            if (
-                not reading.done() and self._may_ask_more
-            ):  # the network is slow, or the broker ignores what it does not know
+            if not reading.done() and self._may_ask_more:  # the network is slow, or the broker ignores unknown requests
                 await self._stream.write(self._frame(HeartbeatRequest(group_id="magicbyte"), 0))
             frame = await reading
             header, _ = ResponseHeader.read_at(frame, 0, 0)
             if header.correlation_id != asked:
                 return None
             if self._correlation_id != asked:
-                await self._next_frame()  # the answer to what it was asked in vain
+                await self._next_frame()  # the late response to the earlier request
         finally:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError, NetworkError):

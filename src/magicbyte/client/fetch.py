@@ -22,10 +22,10 @@ from magicbyte.records.layout import LOG_OVERHEAD, Dialect
 from magicbyte.records.scan import BatchTable, scan
 from magicbyte.records.transactions import AbortedRange, CommittedFilter, batch_facts
 
-MAX_BYTES: Final = (4 << 20) - (16 << 10)  # of one response: with what is around it, memory of 4 MiB holds it
-LARGEST_SET: Final = 64 << 20  # bytes that one set may have before it is an error
-_VERSIONS = range(13)  # from version 13 on topics have ids in place of names
-_COMMITTED: Final = 4  # the first version that knows of transactions
+MAX_BYTES: Final = (4 << 20) - (16 << 10)  # of a response, so that it fits into 4 MiB with its other fields
+LARGEST_SET: Final = 64 << 20  # of one set, above which it is an error
+_VERSIONS = range(13)  # from version 13 on topics have ids instead of names
+_COMMITTED: Final = 4  # the first version with transactions
 
 
 @dataclass(frozen=True, slots=True)

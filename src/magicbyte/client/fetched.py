@@ -1,4 +1,4 @@
-"""A topic of a running cluster as logs that can be read like those of a folder, from code that is not asynchronous."""
+"""A synchronous view of a topic in a running cluster, with the interface of a partition folder."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ from magicbyte.workers import in_order
 
 SCHEME: Final = "kafka://"
 _LIST_OFFSETS: Final = 2  # API key
-_WITH_TIMES: Final = range(1, 10)  # versions that look at the times of records
+_WITH_TIMES: Final = range(1, 10)  # versions that search by record timestamps
 
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """A partition from its start, `first`, to the high watermark of the moment when it was looked up, `end`.
+    """A partition from its log start offset, `first`, to its high watermark when it was looked up, `end`.
 
-    It is read as `SegmentReader` reads a folder. `path` is the address it was opened by, with the partition's number.
+    It is read as `SegmentReader` reads a folder. `path` is the address by which it was opened, with the partition's
+    number.
     """
 
     path: str
@@ -59,11 +60,11 @@ class FetchedPartition:
 
     @property
     def dialect(self) -> Dialect:
-        """What the brokers send."""
+        """The dialect of the brokers' responses."""
         return self.options.dialect
 
     def tables(self) -> Iterator[BatchTable]:
-        """Yield closed sets, as the brokers store them. Raises what `read_sets` does."""
+        """Yield closed sets, as stored by the brokers. Raises as `read_sets` does."""
         for found in self._sets(self.first, self.end, self.options):
             yield found.table
 
@@ -74,7 +75,7 @@ class FetchedPartition:
         limit: int = DEFAULT_MAX_BATCH_BYTES,
         on_damage: DamageHandler = stop_at_damage,  # noqa: ARG002 (what comes damaged cannot be gone on behind)
     ) -> Iterator[Chunk]:
-        """Yield closed sets from the one that holds offset `first` on; positions are as if all were one file."""
+        """Yield closed sets from the one with offset `first` on; positions count as if all were in one file."""
         position = 0
         options = replace(self.options, largest_set=limit)
         for found in self._sets(max(first, self.first), self.end, options):
@@ -90,9 +91,9 @@ class FetchedPartition:
         on_damage: DamageHandler = stop_at_damage,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Iterator[RecordColumns]:
-        """Yield the selected records in offset order. Damage is told of as the sets are decoded.
+        """Yield the selected records in offset order. Damage is reported as the sets are decoded.
 
-        Raises what `read_sets` does; UnsupportedVersionError for committed records of brokers before 0.11.
+        Raises as `read_sets` does; UnsupportedVersionError for committed records of brokers before 0.11.
         """
         selection = replace(selection, first=self._first_of(selection), end=min(selection.end, self.end))
         committed = selection.isolation is Isolation.READ_COMMITTED
@@ -114,7 +115,7 @@ class FetchedPartition:
                 yield chosen
 
     def _first_of(self, selection: Selection) -> int:
-        """Return the offset to read from: of a time, where brokers know the times of records."""
+        """Return the first offset to read; for a time limit only if brokers can search by record timestamps."""
         first = max(selection.first, self.first)
         if selection.since is None:
             return first
@@ -137,10 +138,10 @@ class FetchedPartition:
 
 @contextlib.contextmanager
 def open_topic(address: str, dialect: Dialect | None = None) -> Iterator[list[FetchedPartition]]:
-    """Connect to `kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION]`, and give the partitions while inside the block.
+    """Connect to `kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION]`, and yield the partitions for the block.
 
-    Nothing is written, and no topic made. `dialect`: of what the brokers send, if it is not Kafka's. Raises ValueError
-    for another address, UnknownTopicError, BrokerError and NetworkError.
+    Nothing is written, and no topic is created. `dialect`: of the brokers' responses, if it is not Kafka's. Raises
+    ValueError for an invalid address, UnknownTopicError, BrokerError and NetworkError.
     """
     bootstrap, _, rest = address.removeprefix(SCHEME).partition("/")
     topic, slash, number = rest.partition("/")
@@ -159,7 +160,7 @@ def open_topic(address: str, dialect: Dialect | None = None) -> Iterator[list[Fe
 
 
 async def _partitions(client: Client, topic: str, number: int | None) -> dict[int, tuple[int, int]]:
-    """Return start and end of each partition, or of the one that is wanted."""
+    """Return start and end of each partition, or of the requested one."""
     found = sorted((await client.existing_topic(topic)).partitions)
     if number is not None and number not in found:
         raise UnknownTopicError(f"partition {number} of {topic!r}: expected one of 0 to {len(found) - 1}")

@@ -1,7 +1,7 @@
-"""Consumer groups from outside: which there are, who is in one and reads what, and taking one away.
+"""Administer consumer groups: list, describe and delete them.
 
-Brokers know groups from 0.9 on. What consumers older than that committed is in ZooKeeper, without a trace of members:
-`groups.committed_offsets` has the offsets of both. Sources: KIP-40, KIP-88, KIP-229, KIP-848.
+Brokers have groups from 0.9 on. Consumers before that commit offsets to ZooKeeper, without a record of members:
+`groups.committed_offsets` returns the offsets of both. Sources: KIP-40, KIP-88, KIP-229, KIP-848.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _NO_SUCH_GROUP: Final = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group. `protocol_type` is what it is for: consumer, connect, "" where it has had no member.
+    """A group. `protocol_type` is consumer, connect, or "" if it never had a member.
 
-    `state` is told by brokers from 2.6 on, `kind` (classic, consumer, share, streams) from 3.8 on; None else.
+    `state` is returned by brokers from 2.6 on, `kind` (classic, consumer, share, streams) from 3.8 on; else None.
     """
 
     name: str
@@ -43,13 +43,13 @@ class ListedGroup:
     kind: str | None
 
     def to_json(self) -> dict[str, str | None]:
-        """Return what `magicbyte groups list --format json` has for a group."""
+        """Return the group as printed by `magicbyte groups list --format json`."""
         return {"group": self.name, "protocolType": self.protocol_type, "kind": self.kind, "state": self.state}
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member and the partitions that are its share. `instance_id` is None unless it is a static member."""
+    """A member and its assigned partitions. `instance_id` is None unless it is a static member."""
 
     id: str
     instance_id: str | None
@@ -60,9 +60,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """A group as its coordinator sees it. `state` is Dead, with no members, for a group that it does not know.
+    """A group as its coordinator returns it. `state` is Dead, without members, for an unknown group.
 
-    `kind`: classic, or consumer for a group of KIP-848's protocol. `assignor` is "" while there is none.
+    `kind`: classic, or consumer for a group of KIP-848's protocol. `assignor` is "" if there is none.
     """
 
     name: str
@@ -75,7 +75,7 @@ class DescribedGroup:
 
     @property
     def is_known(self) -> bool:
-        """Whether the coordinator knows it as more than a name in a request."""
+        """Whether the coordinator knows the group."""
         return self.state != _NO_SUCH_GROUP
 
 
@@ -115,7 +115,7 @@ async def describe_group(client: Client, name: str) -> DescribedGroup:
 
 
 async def _describe_new(client: Client, node: BrokerNode, name: str) -> DescribedGroup | None:
-    """Return a group of KIP-848's protocol, None if it is not one."""
+    """Return a group of KIP-848's protocol, or None if it is of another."""
     request = ConsumerGroupDescribeRequest(group_ids=[name])
     found = only((await client.ask(node, request, ConsumerGroupDescribeResponse)).groups, "groups")
     if found.error_code in _NOT_OF_THE_NEW_PROTOCOL:
@@ -156,7 +156,7 @@ async def _describe_classic(client: Client, node: BrokerNode, name: str) -> Desc
 
 
 def _assigned(data: bytes) -> Iterator[TopicPartition]:
-    """Yield the partitions of an assignment; none while there is none, or where a member wrote something else."""
+    """Yield the partitions of an assignment; none if it is missing or invalid."""
     if not data:
         return
     try:
@@ -169,7 +169,7 @@ def _assigned(data: bytes) -> Iterator[TopicPartition]:
 
 
 async def delete_group(client: Client, name: str) -> None:
-    """Delete a group and its offsets; it must be without members. Needs brokers from 1.1 on. Raises BrokerError."""
+    """Delete a group without members, and its offsets. Needs brokers from 1.1 on. Raises BrokerError."""
 
     async def ask(node: BrokerNode) -> None:
         response = await client.ask(node, DeleteGroupsRequest(groups_names=[name]), DeleteGroupsResponse)

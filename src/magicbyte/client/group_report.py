@@ -1,4 +1,4 @@
-"""Consumer groups as reports have them: how far they are, who reads what, and where they are to go on."""
+"""Reports on consumer groups: lag and members by partition; and resets of their offsets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Json = dict[str, Any]
 Kind = Literal["earliest", "latest", "offset", "datetime", "shift"]
 
 OTHER_KINDS: Final = ("share", "streams")
-_TIMES_KNOWN: Final = 1  # the first version of ListOffsets that looks at the times of records
+_TIMES_KNOWN: Final = 1  # the first version of ListOffsets that searches by record timestamps
 _LIST_OFFSETS = 2  # API key
 
 
 @dataclass(slots=True)
 class ReportedGroup:
-    """What is known of a group. `described` is None where brokers know no members: before 0.9."""
+    """A group. `described` is None with brokers before 0.9, which have no members."""
 
     name: str
     described: DescribedGroup | None
@@ -33,11 +33,11 @@ class ReportedGroup:
 
     @property
     def members(self) -> tuple[GroupMember, ...]:
-        """Its members, none where they are not known."""
+        """Its members, none if they are unknown."""
         return () if self.described is None else self.described.members
 
     def check_empty(self, task: str) -> None:
-        """Raise BrokerError, NON_EMPTY_GROUP, for a group that has members; `task` is what was wanted of it."""
+        """Raise BrokerError, NON_EMPTY_GROUP, for a group with members; `task` names the requested operation."""
         if self.members:
             clients = ", ".join(sorted({f"{each.client_id} at {each.host.lstrip('/')}" for each in self.members}))
             count = "1 member" if len(self.members) == 1 else f"{len(self.members)} members"
@@ -47,7 +47,7 @@ class ReportedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
-    """How far a group is in a partition. `end` is None if it is unknown; `kept_in`: "kafka" or "zookeeper"."""
+    """The position of a group in a partition. `end` is None if it is unknown; `kept_in`: "kafka" or "zookeeper"."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class GroupPlace:
     member: GroupMember | None
 
     def to_json(self) -> Json:
-        """Return what `magicbyte groups describe --format json` has for a partition."""
+        """Return the row of `magicbyte groups describe --format json`."""
         offset = None if self.committed is None else self.committed.offset
         return {
             "topic": self.topic,
@@ -73,13 +73,13 @@ class GroupPlace:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A group with the partitions that it has offsets in, or reads."""
+    """A group with the partitions for which it has offsets or assignments."""
 
     group: ReportedGroup
     places: tuple[GroupPlace, ...]
 
     def to_json(self) -> Json:
-        """Return what `magicbyte groups describe --format json` has for a group."""
+        """Return the group as printed by `magicbyte groups describe --format json`."""
         group, described = self.group, self.group.described
         return {
             "group": group.name,
@@ -103,7 +103,7 @@ class GroupReport:
 
 
 async def report_of(client: Client, group: ReportedGroup) -> GroupReport:
-    """Return how far a group is in each partition. Raises BrokerError and NetworkError."""
+    """Return the group's position in each partition. Raises BrokerError and NetworkError."""
     readers = {place: member for member in group.members for place in member.partitions}
     places = sorted(group.offsets.keys() | group.in_zookeeper.keys() | readers.keys())
     ends = await _ends(client, places)
@@ -116,7 +116,7 @@ async def report_of(client: Client, group: ReportedGroup) -> GroupReport:
 
 
 async def _ends(client: Client, places: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """Return the end of each partition, None for those that are deleted or have no leader."""
+    """Return the end of each partition, None for deleted ones and those without a leader."""
     known = await client.topics()
     found: dict[TopicPartition, int | None] = {}
     for topic, index in places:
@@ -129,7 +129,7 @@ async def _ends(client: Client, places: Iterable[TopicPartition]) -> dict[TopicP
 async def find_groups(
     client: Client, *, zookeeper: bool, on_other_kind: Callable[[str, str], None]
 ) -> list[ReportedGroup]:
-    """Return all groups that there are; those of other kinds are left out, after a call with their name and kind."""
+    """Return all groups, without those of other kinds, for which the callback gets name and kind."""
     found = []
     for each in await list_groups(client):
         if each.kind in OTHER_KINDS:
@@ -138,7 +138,7 @@ async def find_groups(
         try:
             found.append(await find_group(client, each.name, zookeeper=zookeeper))
         except BrokerError as error:
-            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # it has gone meanwhile
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # deleted meanwhile
                 raise
     return found
 
@@ -146,7 +146,7 @@ async def find_groups(
 async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> ReportedGroup:
     """Return a group. Raises BrokerError, GROUP_ID_NOT_FOUND, for one that has neither members nor offsets.
 
-    The brokers look in ZooKeeper partition by partition: only if they must, or if `zookeeper` says so.
+    The brokers look up ZooKeeper partition by partition, so this is done only if needed, or with `zookeeper`.
     """
     try:
         described = await describe_group(client, name)
@@ -173,12 +173,12 @@ async def _not_found(client: Client, name: str) -> NoReturn:
     raise BrokerError(f"group {name!r}", ErrorCode.GROUP_ID_NOT_FOUND, broker="the cluster", detail=detail)
 
 
-# ---- where groups are to go on
+# ---- offset resets
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetTarget:
-    """Where a group is to go on: `number` is an offset, a time in ms, or how many records further on."""
+    """The target of a reset: `number` is an offset, a time in ms, or a shift by a number of records."""
 
     kind: Kind
     number: int = 0
@@ -186,7 +186,7 @@ class OffsetTarget:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Where a group goes on in a partition. `wanted`: before it was brought to between `start` and `end`."""
+    """The reset of a group in a partition. `wanted`: the offset before it was clamped to `start` and `end`."""
 
     topic: str
     partition: int
@@ -197,11 +197,11 @@ class Reset:
 
     @property
     def offset(self) -> int:
-        """Where it goes on."""
+        """The new offset."""
         return min(max(self.wanted, self.start), self.end)
 
     def to_json(self) -> Json:
-        """Return what `magicbyte groups reset-offsets --format json` has for a partition."""
+        """Return the row of `magicbyte groups reset-offsets --format json`."""
         return {"topic": self.topic, "partition": self.partition, "was": self.was, "offset": self.offset,
                 "start": self.start, "end": self.end, "lag": self.end - self.offset}  # fmt: skip
 
@@ -212,8 +212,8 @@ async def reset_offsets(
 ) -> list[Reset]:  # fmt: skip
     """Reset the offsets of a group without members and return them; a `dry_run` changes nothing.
 
-    `topics`: partitions by topic, none for all of it; where there are no topics, those that the group has offsets for.
-    Raises BrokerError for a group that is not there or has members, UnknownTopicError and NetworkError.
+    `topics`: partitions by topic, an empty list for all of it; without topics, those for which the group has offsets.
+    Raises BrokerError for an unknown group or one with members, UnknownTopicError and NetworkError.
     """
     task = f"reset offsets of group {name}"
     group = await _group_to_reset(client, name, wanted=bool(topics), zookeeper=zookeeper)
@@ -244,7 +244,7 @@ async def reset_offsets(
 
 
 async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> ReportedGroup:
-    """Return a group; one that is not there is made by its first offsets if topics are named (`wanted`)."""
+    """Return a group; an unknown one is created by its first offsets if topics are given (`wanted`)."""
     try:
         return await find_group(client, name, zookeeper=zookeeper)
     except BrokerError as error:
@@ -254,7 +254,7 @@ async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper:
 
 
 async def _chosen(client: Client, topics: Mapping[str, list[int]]) -> list[TopicPartition]:
-    """Return the partitions that were named. Raises UnknownTopicError."""
+    """Return the requested partitions. Raises UnknownTopicError."""
     found: list[TopicPartition] = []
     for topic, numbers in topics.items():
         known = sorted((await client.existing_topic(topic)).partitions)

@@ -1,4 +1,4 @@
-"""Groups by offset: what a consumer group has committed, read and written without being a member of it."""
+"""Read and write the committed offsets of groups without being a member."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetF
 
 TopicPartition: TypeAlias = tuple[str, int]
 
-_FETCH: Final = range(1, 8)  # version 0 is ZooKeeper's; from 8 on many groups are asked for at once
+_FETCH: Final = range(1, 8)  # version 0 is ZooKeeper's; from 8 on a request has many groups
 _FETCH_ALL: Final = range(2, 8)
-STABLE: Final = range(7, 8)  # versions of OffsetFetch that tell of transactions that are open
-_COMMIT: Final = range(1, 10)  # from version 10 on topics have ids in place of names
+STABLE: Final = range(7, 8)  # versions of OffsetFetch that report open transactions
+_COMMIT: Final = range(1, 10)  # from version 10 on topics have ids instead of names
 _ZOOKEEPER: Final = range(1)
 _OFFSET_FETCH: Final = 9  # API key
 
 
 class Committed(NamedTuple):
-    """A group's place in a partition: the offset of the next record to read. `leader_epoch` -1: not known."""
+    """A committed offset, that of the next record to read. `leader_epoch` -1: unknown."""
 
     offset: int
     metadata: str = ""
@@ -42,12 +42,12 @@ async def committed_offsets(
     zookeeper: bool = False,
     stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """Return what a group has committed for `partitions`, without those for which it has nothing; None: for all.
+    """Return a group's committed offsets for `partitions`, without those that have none; None: for all.
 
-    `stable`: wait for transactions with offsets of the group to end, which brokers from 2.5 on tell.
+    `stable`: wait for transactions with offsets of the group to end, which brokers from 2.5 on report.
 
-    `zookeeper`: what old consumers committed to ZooKeeper, of which brokers before 4.0 tell. Brokers before 0.10.2 are
-    asked for every partition that there is where `partitions` is None. Raises BrokerError.
+    `zookeeper`: the offsets that old consumers committed to ZooKeeper, which brokers before 4.0 return. If `partitions`
+    is None, brokers before 0.10.2 are asked for every existing partition. Raises BrokerError.
     """
     if partitions is None and (zookeeper or not await _tells_all(client, group)):
         partitions = [(name, index) for name, topic in (await client.topics()).items() for index in topic.partitions]
@@ -67,7 +67,7 @@ async def committed_offsets(
         found = {}
         for topic in response.topics:
             for each in topic.partitions:
-                # What is not committed is an error in ZooKeeper, and of 0.8.2 for partitions that are not there.
+                # A missing offset is an error for ZooKeeper, and from 0.8.2 for unknown partitions.
                 if each.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                     what = f"offset of group {group} in {topic.name}-{each.partition_index}"
                     raise BrokerError(what, each.error_code, broker=str(node))
@@ -80,13 +80,13 @@ async def committed_offsets(
 
 
 async def zookeeper_offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:
-    """Return what a group's old consumers committed to ZooKeeper; {} where brokers have none. Raises BrokerError."""
+    """Return a group's offsets in ZooKeeper; {} if brokers have none. Raises BrokerError."""
     try:
         return await committed_offsets(client, group, None, zookeeper=True)
     except UnsupportedVersionError:
         return {}
     except BrokerError as error:
-        if error.code is ErrorCode.UNSUPPORTED_VERSION:  # of KRaft, before 4.0
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:  # KRaft, before 4.0
             return {}
         raise
 
@@ -94,9 +94,9 @@ async def zookeeper_offsets(client: Client, group: str) -> dict[TopicPartition, 
 async def commit_offsets(
     client: Client, group: str, offsets: Mapping[TopicPartition, Committed], *, zookeeper: bool = False
 ) -> None:
-    """Commit a group's places as a consumer that assigns partitions to itself. The group must have no members.
+    """Commit offsets of a group, which must have no members, as a consumer that assigns partitions itself.
 
-    All or, when BrokerError is raised, some of them. `zookeeper`: as old consumers do.
+    If it raises BrokerError, some of them may be committed. `zookeeper`: as old consumers do.
     """
     versions = _ZOOKEEPER if zookeeper else _COMMIT
 
@@ -128,7 +128,7 @@ async def commit_offsets(
 
 
 async def _tells_all(client: Client, group: str) -> bool:
-    """Whether a group's coordinator tells of all offsets without being asked for each partition."""
+    """Return whether a group's coordinator returns all offsets without a list of partitions."""
 
     async def look(node: BrokerNode) -> bool:
         return (await client.connection(node)).versions.latest(APIS[_OFFSET_FETCH], _FETCH_ALL) is not None
@@ -137,7 +137,7 @@ async def _tells_all(client: Client, group: str) -> bool:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the numbers of partitions by their topics."""
+    """Return the numbers of partitions by topic."""
     found: dict[str, list[int]] = {}
     for topic, index in partitions:
         found.setdefault(topic, []).append(index)

@@ -1,4 +1,4 @@
-"""A client's login at a broker: SaslHandshake, then tokens, in requests or, for brokers before 1.0, as they are."""
+"""A client's authentication: SaslHandshake, then tokens, in requests or, for brokers before 1.0, without headers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HANDSHAKE, _AUTHENTICATE = 17, 36
 
 
 class Credentials(NamedTuple):
-    """What connections are opened with: a TLS context and a login, None where there is none."""
+    """The credentials of connections: a TLS context and a login, or None."""
 
     context: ssl.SSLContext | None
     login: Login | None
 
     @classmethod
     def of(cls, security: ClientSecurity | None) -> Credentials:
-        """Return what settings stand for. Reads files. Raises InvalidConfigError."""
+        """Return the credentials of settings. Reads files. Raises InvalidConfigError."""
         return NO_CREDENTIALS if security is None else cls(security.context(), security.login)
 
 
@@ -36,7 +36,7 @@ NO_CREDENTIALS: Final = Credentials(None, None)
 
 
 class LoginChannel(Protocol):
-    """The connection to log in on."""
+    """The connection to authenticate."""
 
     @property
     def name(self) -> str:
@@ -44,19 +44,19 @@ class LoginChannel(Protocol):
 
     @property
     def versions(self) -> BrokerVersions:
-        """What the broker answers."""
+        """The versions that the broker supports."""
 
     async def exchange(self, request: Message, version: int) -> Message:
         """Send a request; return its response."""
 
     async def exchange_raw(self, token: bytes) -> bytes:
-        """Send a token without a header; return the broker's, as brokers before 1.0 have it."""
+        """Send a token without a header; return the broker's token, as with brokers before 1.0."""
 
 
 async def log_in(connection: LoginChannel, login: Login) -> int:
-    """Log in on a connection whose versions are known; return for how many ms that holds, 0: for ever.
+    """Authenticate a connection whose versions are known; return its lifetime in ms, 0: unlimited.
 
-    Raises SecurityError where the broker refuses it, or does not prove to know the password, NetworkError.
+    Raises SecurityError if the broker refuses, or does not prove that it knows the password, NetworkError.
     """
     name, versions = connection.name, connection.versions
     handshake, authenticate = versions.latest(APIS[_HANDSHAKE]), versions.latest(APIS[_AUTHENTICATE])
@@ -84,7 +84,7 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
         if handshake == 0:
             try:
                 challenge = await connection.exchange_raw(token)
-            except NetworkError as error:  # how such brokers refuse
+            except NetworkError as error:  # such brokers refuse by closing the connection
                 why = "brokers before 1.0 do that for a wrong user or password"
                 raise SecurityError(
                     f"{name}: the broker ended the login by {login.mechanism} ({why}): {error}"
@@ -100,7 +100,7 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
 
 
 def _token_fault(message: str) -> str:
-    """Return why a broker refuses a bearer token, of the JSON that it says; other messages as they are."""
+    """Return why a broker refuses a bearer token, from its JSON response; other messages are returned unchanged."""
     try:
         found = json.loads(message)
     except ValueError:

@@ -19,7 +19,7 @@ from magicbyte.protocol.messages.list_offsets import (
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3  # brokers from 3.0 on
+MAX_TIMESTAMP: Final = -3  # needs brokers from 3.0 on
 
 _VERSIONS = range(10)  # later ones let the broker wait for remote storage
 

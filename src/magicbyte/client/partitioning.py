@@ -1,4 +1,4 @@
-"""Which partition a key goes to: that of Kafka's own producers, so that records of one key stay together."""
+"""The partition of a key, chosen as by Kafka's own producers, so that records of one key stay together."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _POSITIVE: Final = 0x7FFF_FFFF
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key among so many. Source: the default partitioner of Kafka's Java producer."""
+    """Return the partition of a key. Source: the default partitioner of Kafka's Java producer."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
 def partitions_of(keys: BytesColumn, partitions: int) -> np.ndarray[Any, Any]:
-    """Return the partition of each key as `partition_of` does, -1 where there is none. Shape: (n,) int64."""
+    """Return the partition of each key as `partition_of` does, -1 for null. Shape: (n,) int64."""
     import numpy as np
 
     length = np.asarray(keys.length, np.int64)

@@ -24,14 +24,15 @@ from magicbyte.records.scan import scan
 if TYPE_CHECKING:
     from magicbyte.ports import Clock
 
-BATCH_BYTES: Final = 512 << 10  # of records before they are compressed; brokers take sets of about 1 MB
+BATCH_BYTES: Final = 512 << 10  # of uncompressed records per set; brokers accept sets of about 1 MB
 ACKS_ALL: Final = -1
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 """Permanent refusals of a set, which the target has not stored."""
 
-_MAGIC_2, _MAGIC_1, _MAGIC_0 = range(3, 13), range(2, 3), range(2)  # by version of the request; 13 wants topic ids
+_MAGIC_2, _MAGIC_1, _MAGIC_0 = range(3, 13), range(2, 3), range(2)  # by version of the request; 13 requires topic ids
 _ZSTD = range(7, 13)
-_TRANSACTIONAL: Final = 12  # of versions from here on a partition joins a transaction without being added (KIP-890)
+# versions before this one: from it on, producing adds the partition to the transaction (KIP-890)
+_TRANSACTIONAL: Final = 12
 _OLD = range(3)
 _PRODUCER_ID = range(6)
 

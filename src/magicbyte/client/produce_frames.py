@@ -1,7 +1,8 @@
-"""Produce requests of sets as they are, and the answers: the bytes of the generated messages, in a third of the time.
+"""Produce requests of encoded sets, and their responses: the same bytes as the generated messages, in a third of the
+time.
 
-A mirror sends hundreds of thousands of sets, and the generated classes make two objects for each of them. These make
-none on the way out, and one tuple on the way back. Whatever is not plain is left to the generated classes.
+A mirror sends hundreds of thousands of sets, and the generated classes create two objects for each. These create none
+for a request, and one tuple for a response. Unusual cases are left to the generated classes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from magicbyte.protocol.messages.produce import PartitionProduceResponse, Produc
 
 _PARTITION: Final = struct.Struct(">i")
 _HOW: Final = struct.Struct(">hi")
-_FIRST_PLAIN: Final = 5  # the first version with all of these five numbers; then, from 8 on, errors, a message, tags
+_FIRST_PLAIN: Final = 5  # the first version with all of these five numbers; from 8 on errors, a message and tags follow
 _LEAST_ANSWER: Final = 30
 _BARE: Final = struct.Struct(">ihqqq0s"), b""
 _ANSWERS: Final = {5: _BARE, 6: _BARE, 7: _BARE, 8: (struct.Struct(">ihqqq6s"), b"\0\0\0\0\xff\xff")}
@@ -32,15 +33,15 @@ _THROTTLE_BYTES: Final = 4
 
 
 class IsAddressed(Protocol):
-    """A set that is a producer's already, and the partition that it is for."""
+    """An encoded set with a producer's fields, and its partition."""
 
     @property
     def topic(self) -> str:
-        """Where the set goes."""
+        """The topic of the set."""
 
     @property
     def partition(self) -> int:
-        """Where the set goes."""
+        """The partition of the set."""
 
     @property
     def data(self) -> Records:
@@ -48,9 +49,9 @@ class IsAddressed(Protocol):
 
 
 class Produced(NamedTuple):
-    """What the broker says of one set. `base_offset` is that of its first record, -1 with acks=0.
+    """The response for one set. `base_offset` is that of its first record, -1 with acks=0.
 
-    `log_append_time_ms` is -1 unless the topic has LogAppendTime; `log_start_offset` -1 before 1.0.
+    `log_append_time_ms` is -1 unless the topic has LogAppendTime; `log_start_offset` is -1 before 1.0.
     """
 
     base_offset: int
@@ -59,11 +60,11 @@ class Produced(NamedTuple):
 
 
 class SetsRequest(Message):
-    """A ProduceRequest of sets of one transaction, or of none, in any order of topics, one for a partition."""
+    """A ProduceRequest of sets of one transaction, or of none, in any order of topics, one per partition."""
 
     __slots__ = ("acks", "sets", "timeout_ms", "transactional_id")
     API_KEY: ClassVar[int | None] = 0
-    VALID_VERSIONS: ClassVar[range] = range(13)  # from version 13 on topics have ids in place of names
+    VALID_VERSIONS: ClassVar[range] = range(13)  # from version 13 on topics have ids instead of names
     FLEXIBLE_VERSIONS: ClassVar[range] = ProduceRequest.FLEXIBLE_VERSIONS
 
     def __init__(
@@ -91,7 +92,7 @@ class SetsRequest(Message):
                 data = each.data
                 if isinstance(data, list) and len(data) == 2 and len(data[0]) < COPIED <= len(data[1]):
                     write_length(buffer, len(data[0]) + len(data[1]), flexible)
-                    buffer += data[0]  # a header, and the records behind it, which are not copied
+                    buffer += data[0]  # a header, followed by the records, which are not copied
                     out.attached.append((len(buffer), data[1]))
                     out.attached_bytes += len(data[1])
                 else:
@@ -105,7 +106,7 @@ class SetsRequest(Message):
 
 
 class SetsResponse(Message):
-    """A ProduceResponse. `answers`: by topic and partition; with an error, or more to tell, as the generated class."""
+    """A ProduceResponse. `answers`: by topic and partition; those with errors or other data as the generated class."""
 
     __slots__ = ("answers",)
     VALID_VERSIONS: ClassVar[range] = SetsRequest.VALID_VERSIONS
@@ -125,7 +126,7 @@ class SetsResponse(Message):
 
 
 def _plain(data: memoryview, at: int, version: int) -> tuple[SetsResponse, int] | None:
-    """Read a response without any error, where all partitions look alike; None if it is another."""
+    """Parse a response without errors whose partitions all have the same form; return None for others."""
     flexible = version in SetsRequest.FLEXIBLE_VERSIONS
     answer, plain = _TAGGED if flexible else _ANSWERS[version]
     answers: dict[tuple[str, int], Produced | PartitionProduceResponse] = {}

@@ -1,7 +1,7 @@
-"""A reassignment of partitions from plan to end: Kafka's file of it, the moves, throttles, how far it is.
+"""Reassign partitions: Kafka's JSON file, the moves, throttles, and progress.
 
-The file and the settings of throttles are those of Kafka's own `kafka-reassign-partitions`, which may go on with what
-was begun here, and the other way round. Sources: KIP-73 (throttles), KIP-455.
+The file and the throttle settings are those of Kafka's own `kafka-reassign-partitions`; each tool can continue what the
+other began. Sources: KIP-73 (throttles), KIP-455.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _LEADER_RATE, _FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.re
 _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 _LIST: Final = 46  # API key
 _STALE_LOOKS: Final = 10
-"""How often to look again at metadata that do not agree with the controller: brokers hear of a completed move later."""
+"""How often to read metadata that disagrees with the controller: brokers hear of a completed move later."""
 
 
 # ---- Kafka's file
 
 
 def parse_plan(data: bytes | str) -> Assignment:
-    """Return the replicas that a file of kafka-reassign-partitions has for each partition.
+    """Parse a file of kafka-reassign-partitions into the replicas of each partition.
 
-    Raises InvalidReplicaAssignmentError: it is no such file, or contradicts itself.
+    Raises InvalidReplicaAssignmentError for an invalid or contradictory file.
     """
     try:
         plan = json.loads(data)
@@ -89,7 +89,7 @@ def dump_plan(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition, its replicas before it moves (`current`), and those that it is to have (`target`)."""
+    """A partition, its replicas before the move (`current`), and afterwards (`target`)."""
 
     partition: TopicPartition
     current: tuple[int, ...]
@@ -97,20 +97,17 @@ class Move:
 
     @property
     def adding(self) -> tuple[int, ...]:
-        """The brokers that the partition is copied to."""
+        """The brokers to which the partition is copied."""
         return tuple(each for each in self.target if each not in self.current)
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """The brokers that delete their replica in the end."""
+        """The brokers that delete their replica at the end."""
         return tuple(each for each in self.current if each not in self.target)
 
 
 async def assignment_of(client: Client, topics: Iterable[str]) -> Assignment:
-    """Return the replicas of all partitions of topics, without those that a move under way is adding.
-
-    Raises UnknownTopicError.
-    """
+    """Return the replicas of all partitions of topics, without those that a move in progress is adding."""
     found = {
         TopicPartition(name, index): partition.replicas
         for name in dict.fromkeys(topics)
@@ -122,7 +119,7 @@ async def assignment_of(client: Client, topics: Iterable[str]) -> Assignment:
 
 
 async def moves_of(client: Client, target: Assignment) -> list[Move]:
-    """Return the moves that lead to `target`. Raises UnknownTopicError for a partition or broker that is not there."""
+    """Return the moves that lead to `target`. Raises UnknownTopicError for an unknown partition or broker."""
     current = await assignment_of(client, [each.topic for each in target])
     for each in target:
         if each not in current:
@@ -133,14 +130,14 @@ async def moves_of(client: Client, target: Assignment) -> list[Move]:
 
 
 def check_brokers(client: Client, brokers: Collection[int]) -> None:
-    """Raise UnknownTopicError unless all brokers are in the cluster, which has been asked for."""
+    """Raise UnknownTopicError unless all brokers are in the cluster's cached metadata."""
     if unknown := sorted(set(brokers) - set(client.cluster.brokers)):
         known = ", ".join(map(str, sorted(client.cluster.brokers)))
         raise UnknownTopicError(f"broker {unknown[0]}: expected one of {known}, the brokers that are alive")
 
 
 async def _under_way(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Reassignment]:
-    """Return the moves under way, none where brokers are too old to tell."""
+    """Return the moves in progress, none if brokers are too old to report them."""
     connection = await client.any_connection()
     wanted = list(partitions)
     if not wanted or connection.versions.latest(APIS[_LIST]) is None:
@@ -149,7 +146,7 @@ async def _under_way(client: Client, partitions: Iterable[TopicPartition]) -> di
 
 
 async def sizes_of(client: Client, partitions: Iterable[TopicPartition]) -> dict[tuple[TopicPartition, int], int]:
-    """Return the bytes of each replica of partitions, by partition and broker, of brokers that are alive."""
+    """Return the bytes of each replica of partitions, by partition and broker, for live brokers."""
     wanted = list(partitions)
     found: dict[tuple[TopicPartition, int], int] = {}
     for broker in sorted(client.cluster.brokers):
@@ -164,9 +161,9 @@ async def sizes_of(client: Client, partitions: Iterable[TopicPartition]) -> dict
 
 
 async def throttle(client: Client, moves: Sequence[Move], bytes_per_second: int) -> None:
-    """Let the brokers of `moves` copy no more than so many bytes per second, each as a leader and as a follower.
+    """Limit the copying for `moves` to `bytes_per_second` per broker, separately as a leader and as a follower.
 
-    `unthrottle` takes it back. Other replication than that of the moves goes on at full speed.
+    `unthrottle` removes the limit. Other replication continues at full speed.
     """
     rate = str(bytes_per_second)
     for broker in sorted({broker for each in moves for broker in (*each.current, *each.target)}):
@@ -181,7 +178,10 @@ async def throttle(client: Client, moves: Sequence[Move], bytes_per_second: int)
 
 
 async def unthrottle(client: Client, topics: Iterable[str]) -> bool:
-    """Take throttles back: those of topics and, unless other moves are under way, of brokers. Say if there were any."""
+    """Remove the throttles of topics and, unless other moves are in progress, of brokers.
+
+    Return whether there were any.
+    """
     resources = [(ConfigResource.TOPIC, topic, (_LEADERS, _FOLLOWERS)) for topic in sorted(set(topics))]
     if not await list_reassignments(client):
         brokers = sorted(client.cluster.brokers)
@@ -196,14 +196,14 @@ async def unthrottle(client: Client, topics: Iterable[str]) -> bool:
     return found
 
 
-# ---- how far it is
+# ---- progress
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentProgress:
-    """How far moves are: partitions that have their target, that still move, and that do neither.
+    """The progress of moves: partitions that have their target, that are moving, and that are neither.
 
-    `copied` of `to_copy` bytes are on the brokers that are being added: those of the moves under way.
+    `copied` of `to_copy` bytes are on the brokers being added, for the moves in progress.
     """
 
     completed: tuple[TopicPartition, ...]
@@ -213,7 +213,7 @@ class ReassignmentProgress:
     to_copy: int
 
     def to_json(self, target: Assignment) -> dict[str, Any]:
-        """Return it as JSON has it, beside the assignment that it leads to."""
+        """Return the JSON form, with the assignment that it leads to."""
         states = [(each, "complete", target[each], target[each]) for each in self.completed]
         states += [(each, "moving", move.replicas, move.target) for each, move in self.moving.items()]
         states += [(each, "differs", replicas, target[each]) for each, replicas in self.differing.items()]
@@ -234,7 +234,7 @@ class ReassignmentProgress:
 
 
 async def progress_of(client: Client, target: Assignment) -> ReassignmentProgress:
-    """Return how far a reassignment is. Raises UnknownTopicError for a topic that is not there any more."""
+    """Return the progress of a reassignment. Raises UnknownTopicError for a deleted topic."""
     moving = await list_reassignments(client, target)
     topics = await client.topics()
     completed, differing = [], {}
@@ -261,7 +261,7 @@ async def progress_of(client: Client, target: Assignment) -> ReassignmentProgres
 async def follow(
     client: Client, target: Assignment, report: Callable[[ReassignmentProgress], None], *, interval_ms: int = 1000
 ) -> ReassignmentProgress:
-    """Wait until no partition of `target` moves any more; `report` each look, and return the last one."""
+    """Wait until no partition of `target` moves any more; `report` each poll, and return the last progress."""
     stale = 0
     while True:
         found = await progress_of(client, target)

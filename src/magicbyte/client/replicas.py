@@ -1,7 +1,7 @@
-"""Replicas from outside: elect leaders, move replicas to other brokers, and what each broker has on its disks.
+"""Administer replicas: elect leaders, move replicas to other brokers, and describe brokers' log directories.
 
-Before brokers had requests for it, tools asked the controller through nodes in ZooKeeper. Sources: KIP-183, KIP-460
-(elections: 2.2, unclean ones 2.4), KIP-455 (reassignment: 2.4), KIP-113 and KIP-827 (log directories: 1.0).
+Before brokers had requests for it, tools used nodes in ZooKeeper. Sources: KIP-183, KIP-460 (elections: 2.2, unclean
+ones 2.4), KIP-455 (reassignment: 2.4), KIP-113 and KIP-827 (log directories: 1.0).
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from magicbyte.protocol.messages.list_partition_reassignments import (
 )
 from magicbyte.replication.election import ElectionType
 
-TIMEOUT_MS: Final = 30_000  # that the controller may take
+TIMEOUT_MS: Final = 30_000  # for the controller
 _WITH_ELECTION_TYPE: Final = range(1, 3)  # versions of ElectLeaders
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What the controller answered about one partition: `error` is None if it did what was asked for."""
+    """The controller's result for one partition: `error` is None if the request succeeded."""
 
     partition: TopicPartition
     error: BrokerError | None
 
     @property
     def failure(self) -> BrokerError | None:
-        """Why it was not done; None also where there was nothing to do."""
+        """The error; None also if there was nothing to do."""
         is_needed = self.error is not None and self.error.code is not ErrorCode.ELECTION_NOT_NEEDED
         return self.error if is_needed else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the outcome of an election as JSON has it."""
+        """Return the JSON form of an election's outcome."""
         return {
             "topic": self.partition.topic,
             "partition": self.partition.partition,
@@ -62,7 +62,7 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A reassignment under way: the present replicas of a partition, and those that are added and removed."""
+    """A reassignment in progress: the current replicas of a partition, and those being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -76,7 +76,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOnDisk:
-    """A replica of a broker. `offset_lag` is behind the high watermark; that of a future one behind the present one.
+    """A replica of a broker. `offset_lag` is behind the high watermark, or for a future replica behind the current one.
 
     A future replica is being copied from another log directory of the same broker.
     """
@@ -100,7 +100,7 @@ class DescribedLogDir:
 async def elect_leaders(
     client: Client, election: ElectionType, partitions: Iterable[TopicPartition] | None
 ) -> list[PartitionOutcome]:
-    """Elect leaders of partitions, of all if None; return the outcomes, for all only of those that needed one.
+    """Elect leaders of partitions, of all if None; return the outcomes, for all only of those that needed an election.
 
     Needs brokers from 2.2 on, for unclean elections from 2.4 on. Raises BrokerError and NetworkError.
     """
@@ -128,9 +128,9 @@ async def elect_leaders(
 async def alter_reassignments(
     client: Client, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> list[PartitionOutcome]:
-    """Start to move partitions to other replicas, the preferred leader first; None cancels a move under way.
+    """Start to move partitions to other replicas, the preferred leader first; None cancels a move in progress.
 
-    The outcomes say whether a move has started. Needs brokers from 2.4 on. Raises BrokerError and NetworkError.
+    The outcomes tell whether a move has started. Needs brokers from 2.4 on. Raises BrokerError and NetworkError.
     """
     topics = [
         ReassignableTopic(
@@ -160,10 +160,7 @@ async def alter_reassignments(
 async def list_reassignments(
     client: Client, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, Reassignment]:
-    """Return the reassignments under way: of some partitions, of all if None.
-
-    Needs brokers from 2.4 on. Raises BrokerError and NetworkError.
-    """
+    """Return the reassignments in progress, of some partitions or of all."""
     topics = None
     if partitions is not None:
         topics = [
@@ -189,10 +186,7 @@ async def list_reassignments(
 async def describe_log_dirs(
     client: Client, broker_id: int, partitions: Iterable[TopicPartition] | None = None
 ) -> list[DescribedLogDir]:
-    """Return the log directories of a broker, with its replicas of some partitions, of all if None.
-
-    Needs brokers from 1.0 on. Raises BrokerError and NetworkError.
-    """
+    """Return the log directories of a broker, with its replicas of some partitions, or of all."""
     topics = None
     if partitions is not None:
         topics = [DescribableLogDirTopic(topic=name, partitions=tuple(of)) for name, of in by_topic(partitions).items()]
@@ -221,7 +215,7 @@ async def describe_log_dirs(
 
 
 def _outcome(task: str, topic: str, index: int, code: int, detail: str | None, node: BrokerNode) -> PartitionOutcome:
-    """Return the outcome for one partition. Raises BrokerError where the broker says that it is not the controller."""
+    """Return the outcome for one partition. Raises BrokerError if the broker is not the controller."""
     partition = TopicPartition(topic, index)
     error = BrokerError(f"{task} {partition}", code, broker=str(node), detail=detail or None) if code else None
     if error is not None and error.code is ErrorCode.NOT_CONTROLLER:

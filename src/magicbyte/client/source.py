@@ -1,4 +1,4 @@
-"""What records are read from: brokers, or whatever answers the same few questions."""
+"""The interface of a source of records: a cluster, or anything else that answers the same few requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Message)
 class Source(Protocol):
     """A cluster to read from: a `Client`, or log directories (`mirror/log_source.py`).
 
-    It answers Fetch and ListOffsets; `read_sets`, `list_offset` and mirrors need no more.
+    It answers Fetch and ListOffsets, which suffices for `read_sets`, `list_offset` and mirrors.
     """
 
     cluster: ClusterMetadata
@@ -25,21 +25,21 @@ class Source(Protocol):
         """Return topics by name, all if `names` is None."""
 
     async def versions(self) -> BrokerVersions:
-        """Return the request versions that it answers; of several brokers those of one."""
+        """Return the request versions that it supports; of several brokers those of one."""
 
     async def leader(self, topic: str, partition: int) -> BrokerNode:
         """Return the leader of a partition. Raises BrokerError and NetworkError."""
 
     def forget(self, topic: str) -> None:
-        """Ask for the leaders of a topic again when they are needed next."""
+        """Invalidate the cached leaders of a topic."""
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what `attempt` returns; try again as long as it fails in a way that may pass."""
+        """Return the result of `attempt`, retrying it after transient failures."""
 
     async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:
-        """Return what `attempt` returns for the leader of a partition. Raises BrokerError and NetworkError."""
+        """Return the result of `attempt` for the leader of a partition. Raises BrokerError and NetworkError."""
 
     async def ask(
         self, node: BrokerNode, request: Message, response: type[M], *, versions: range | None = None, wait_ms: int = 0
     ) -> M:
-        """Return the response to a request. `wait_ms`: what the broker may take by itself."""
+        """Return the response to a request. `wait_ms`: how long the broker may wait, by the request itself."""

@@ -1,4 +1,4 @@
-"""How the partitions of a cluster are: leaders, replicas in sync and offline, moves under way, offsets."""
+"""Reports on partitions: leaders, in-sync and offline replicas, reassignments, offsets."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from magicbyte.ports import TopicPartition
 _NOT_TOLD: Final = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ErrorCode.NOT_CONTROLLER,
-    ErrorCode.UNSUPPORTED_VERSION,  # of a controller, before 0.10
+    ErrorCode.UNSUPPORTED_VERSION,  # of a controller before 0.10
 )
 _STILL: Final = Reassignment((), (), ())
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """A partition as the cluster sees it. `leader` is None while none is alive.
+    """A partition as the cluster sees it. `leader` is None if none is alive.
 
-    `start` and `end` are None where its leader does not tell them.
+    `start` and `end` are None if its leader does not return them.
 
-    `leader_epoch` is told by brokers from 2.1 on. `adding` and `removing`: of a reassignment under way.
+    `leader_epoch` is returned by brokers from 2.1 on. `adding` and `removing`: of a reassignment in progress.
     """
 
     topic: str
@@ -43,7 +43,7 @@ class PartitionReport:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync. Those that a reassignment is adding do not count."""
+        """Whether a replica is not in sync, apart from those that a reassignment is adding."""
         return len(set(self.replicas) - set(self.adding)) > len(self.in_sync)
 
     @property
@@ -60,7 +60,7 @@ class PartitionReport:
         return ", ".join(words) or "ok"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte topics describe --format json` has for a partition."""
+        """Return the row of `magicbyte topics describe --format json`."""
         return {
             "partition": self.partition,
             "leader": self.leader,
@@ -77,9 +77,9 @@ class PartitionReport:
 
 
 async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[PartitionReport]:
-    """Report all partitions of topics that `Client.topics` has just given, without offsets.
+    """Report all partitions of topics just returned by `Client.topics`, without offsets.
 
-    Moves are left out where brokers are too old to tell, or the caller may not ask, or there is no controller now.
+    Reassignments are omitted if brokers are too old, the caller is not authorized, or there is no controller.
     """
     found = [
         (TopicPartition(topic.name, index), partition)
@@ -90,7 +90,8 @@ async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[Par
     if found:
         try:
             moves = await list_reassignments(client)
-        except (NetworkError, UnsupportedVersionError):  # the controller's release counts, not that of any broker
+        # the release of the controller matters, not that of any other broker
+        except (NetworkError, UnsupportedVersionError):
             pass
         except BrokerError as error:
             if error.code not in _NOT_TOLD:
@@ -115,7 +116,7 @@ def _report(client: Client, name: TopicPartition, partition: Partition, move: Re
 
 
 async def with_offsets(client: Client, reports: Sequence[PartitionReport]) -> list[PartitionReport]:
-    """Return the reports with the offsets of those partitions whose leader tells them now."""
+    """Return the reports with the offsets of those partitions whose leader responds."""
     led = [(each.topic, each.partition) for each in reports if each.leader is not None]
     starts, ends = [await offsets_now(client, led, timestamp) for timestamp in (EARLIEST, LATEST)]
     names = [(each.topic, each.partition) for each in reports]

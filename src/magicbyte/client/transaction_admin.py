@@ -1,8 +1,8 @@
-"""Transactions from outside: list and describe them, find those that nobody will end, and end them.
+"""Administer transactions: list and describe them, find hanging ones, and abort them.
 
-A transaction *hangs* in a partition when its coordinator does not know of it, as after a Produce request that came
-late: nobody will write its marker, and the last stable offset stays in front of it. Sources: KIP-664; Kafka's
-TransactionsCommand. Needs brokers from 3.0 on: those of 2.8 tell of producers only, earlier ones of nothing.
+A transaction *hangs* in a partition if its coordinator does not know of it, for instance after a late Produce request:
+nobody will write its marker, and the last stable offset remains before it. Sources: KIP-664; Kafka's
+TransactionsCommand. Needs brokers from 3.0 on: those of 2.8 report producers only, earlier ones nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from magicbyte.protocol.messages.write_txn_markers import (
 Json = dict[str, Any]
 
 _LIST = 66  # API key
-_MARKERS = range(2)  # version 2 refuses the epoch of the open transaction, which is the one to end
+_MARKERS = range(2)  # version 2 refuses the epoch of the open transaction, which must be used here
 
 MAX_TIMEOUT_MS: Final = 900_000
 """Kafka's default of `transaction.max.timeout.ms`: no coordinator keeps a transaction open for longer."""
@@ -44,7 +44,7 @@ MAX_TIMEOUT_MS: Final = 900_000
 
 @dataclass(frozen=True, slots=True)
 class ListedTransaction:
-    """A transactional id, the state of its latest transaction, and the broker that coordinates it."""
+    """A transactional id, the state of its latest transaction, and its coordinator."""
 
     transactional_id: str
     coordinator: int
@@ -52,7 +52,7 @@ class ListedTransaction:
     state: str
 
     def to_json(self) -> Json:
-        """Return what `magicbyte transactions list --format json` has for a transactional id."""
+        """Return the row of `magicbyte transactions list --format json`."""
         return {
             "transactionalId": self.transactional_id,
             "coordinator": self.coordinator,
@@ -63,9 +63,9 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DescribedTransaction:
-    """A transactional id as its coordinator sees it. `start_ms` is -1 while no transaction is open.
+    """A transactional id as its coordinator returns it. `start_ms` is -1 if no transaction is open.
 
-    `partitions`: those that have no marker of the latest transaction yet.
+    `partitions`: those without a marker of the latest transaction so far.
     """
 
     transactional_id: str
@@ -78,7 +78,7 @@ class DescribedTransaction:
     partitions: tuple[TopicPartition, ...]
 
     def to_json(self) -> Json:
-        """Return what `magicbyte transactions describe --format json` has for a transactional id."""
+        """Return the transactional id as printed by `magicbyte transactions describe --format json`."""
         return {
             "transactionalId": self.transactional_id,
             "coordinator": self.coordinator,
@@ -93,7 +93,7 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTransaction:
-    """A transaction that is open in a partition, by the state that the partition's leader keeps of its producers."""
+    """An open transaction in a partition, by the producer state of the partition's leader."""
 
     topic: str
     partition: int
@@ -104,7 +104,7 @@ class PartitionTransaction:
     last_timestamp: int
 
     def to_json(self) -> Json:
-        """Return what `magicbyte transactions find-hanging --format json` has for a transaction."""
+        """Return the row of `magicbyte transactions find-hanging --format json`."""
         return {
             "topic": self.topic,
             "partition": self.partition,
@@ -118,7 +118,7 @@ class PartitionTransaction:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransactions:
-    """Transactions that nobody will end, and why some partitions could not be asked."""
+    """Hanging transactions, and the reasons why some partitions could not be asked."""
 
     found: list[PartitionTransaction]
     unasked: list[str]
@@ -129,7 +129,7 @@ async def list_transactions(
 ) -> list[ListedTransaction]:
     """Return the transactional ids of all brokers, by name: all, or those in these states and of these producers.
 
-    Raises BrokerError, also for a state that the brokers do not know, NetworkError and UnsupportedVersionError.
+    Raises BrokerError, also for a state unknown to the brokers, NetworkError and UnsupportedVersionError.
     """
     connection = await client.any_connection()
     connection.versions.choose(APIS[_LIST], None, connection.name)
@@ -157,7 +157,7 @@ async def _listed_at(client: Client, node: BrokerNode, request: ListTransactions
 
 
 async def describe_transaction(client: Client, transactional_id: str) -> DescribedTransaction:
-    """Return what the coordinator of a transactional id knows of it. Raises BrokerError and NetworkError."""
+    """Return a transactional id's state at its coordinator. Raises BrokerError and NetworkError."""
 
     async def ask(node: BrokerNode) -> DescribedTransaction:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -184,7 +184,7 @@ async def describe_transaction(client: Client, transactional_id: str) -> Describ
 
 
 async def open_transactions(client: Client, topic: str, partition: int) -> list[PartitionTransaction]:
-    """Return the transactions that are open in a partition. Raises BrokerError and NetworkError."""
+    """Return the open transactions in a partition. Raises BrokerError and NetworkError."""
 
     async def ask(node: BrokerNode) -> list[PartitionTransaction]:
         (code, message, found) = (await _open_at(client, node, [(topic, partition)]))[topic, partition]
@@ -224,11 +224,11 @@ async def _open_at(
 async def find_hanging(
     client: Client, topics: Collection[str] | None = None, idle_ms: int = MAX_TIMEOUT_MS
 ) -> HangingTransactions:
-    """Return the transactions in partitions that no coordinator will end, of all topics if `topics` is None.
+    """Return the hanging transactions in the partitions of `topics`, of all topics if None.
 
-    Those whose producer wrote to the partition within `idle_ms` are left out: they may have begun, or ended, since the
-    coordinators were asked. Raises BrokerError, NetworkError and UnsupportedVersionError; a partition that has no
-    leader, or whose leader does not answer, is no error but is in `unasked`.
+    Those whose producer wrote to the partition within `idle_ms` are skipped: they may have begun, or ended, since the
+    coordinators were asked. Raises BrokerError, NetworkError and UnsupportedVersionError; a partition without a leader,
+    or whose leader does not respond, is no error but is in `unasked`.
     """
     connection = await client.any_connection()
     connection.versions.choose(APIS[_LIST], None, connection.name)
@@ -254,13 +254,13 @@ async def find_hanging(
             if code:
                 unasked.append(str(BrokerError(f"producers of {name}-{index}", code, broker=str(node), detail=message)))
             suspects += transactions
-    today = client.clock.now_ms()  # a date, as the timestamps of records are
+    today = client.clock.now_ms()  # a date, as record timestamps are dates
     idle = [each for each in suspects if today - each.last_timestamp > idle_ms]
     return HangingTransactions(await _without_coordinator(client, idle), unasked)
 
 
 async def _without_coordinator(client: Client, suspects: list[PartitionTransaction]) -> list[PartitionTransaction]:
-    """Return the transactions of partitions whose coordinator, if there is one, will not write a marker there."""
+    """Return the transactions whose coordinator, if there is one, will not write a marker to their partition."""
     if not suspects:
         return []
     listed = await list_transactions(client, producer_ids=sorted({each.producer_id for each in suspects}))
@@ -269,7 +269,7 @@ async def _without_coordinator(client: Client, suspects: list[PartitionTransacti
         try:
             described = await describe_transaction(client, each.transactional_id)
         except BrokerError as error:
-            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # else it has expired since
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:  # otherwise it has expired since
                 raise
         else:
             expected.setdefault(described.producer_id, set()).update(described.partitions)
@@ -298,7 +298,7 @@ async def hanging_at(client: Client, topic: str, partition: int, start_offset: i
 
 
 async def abort_transaction(client: Client, transaction: PartitionTransaction) -> None:
-    """End a transaction in its partition by an ABORT marker. Raises BrokerError and NetworkError."""
+    """Abort a transaction in its partition by an ABORT marker. Raises BrokerError and NetworkError."""
     topic, partition = transaction.topic, transaction.partition
     marker = WritableTxnMarker(
         producer_id=transaction.producer_id,

@@ -1,11 +1,11 @@
-"""Transactions: records of any partitions and offsets of any groups that become visible together, or not at all.
+"""The transactional producer: records of any partitions and offsets of any groups become visible atomically.
 
-Protocol 1 (KIP-98, KIP-360), which brokers from 0.11 to 4.x take, so all requests keep to versions without KIP-890's
-protocol 2. Sources: docs/protocol; Kafka's TransactionManager.
+It uses protocol 1 (KIP-98, KIP-360), which brokers from 0.11 to 4.x support, so all requests use versions without
+KIP-890's protocol 2. Sources: docs/protocol; Kafka's TransactionManager.
 
-What Kafka's producers do and this one does not: end a transaction under the epoch of the next one after an EndTxn whose
-answer was lost. A copy of that request that arrives late would end the next transaction (KAFKA-17754), so the next one
-begins with an epoch of its own, at brokers that can give it one (2.5 and later).
+One difference to Kafka's producers: after an EndTxn whose response was lost, they begin the next transaction in the
+same epoch. A late copy of that request would end the next transaction (KAFKA-17754), so here the next one begins with a
+new epoch, if brokers can raise it (2.5 and later).
 """
 
 from __future__ import annotations
@@ -58,19 +58,21 @@ from magicbyte.records.encode import BatchHeader, Format
 from magicbyte.records.layout import NO_PRODUCER_ID
 
 TIMEOUT_MS: Final = 60_000
-"""Default of `transaction.timeout.ms` of Kafka's producers."""
+"""The default of `transaction.timeout.ms` in Kafka's producers."""
 
-_INIT, _ADD, _ADD_OFFSETS, _OFFSETS, _END = range(6), range(4), range(4), range(5), range(5)  # without protocol 2
-_KEEPS_PAIR: Final = 3  # the first version of InitProducerId that tells a producer from the successor that fenced it
+# versions without protocol 2
+_INIT, _ADD, _ADD_OFFSETS, _OFFSETS, _END = range(6), range(4), range(4), range(5), range(5)
+# the first version of InitProducerId that distinguishes a producer from the successor that fenced it
+_KEEPS_PAIR: Final = 3
 _GONE: Final = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
-)  # what ends the producer, and its open transaction with it
+)  # errors that end the producer, and its open transaction
 _REFUSED: Final = _GONE | {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}  # answers to EndTxn that say that nothing was done
+}  # errors of EndTxn after which nothing was done
 
 _FENCED: Final = (
     "another producer began with this transactional id, or the transaction was open for longer than its timeout of "
@@ -94,16 +96,16 @@ _ADVICE: Final = {
 
 
 class TransactionalProducer:
-    """Produces records and commits offsets of groups in transactions of one transactional id, one after the other.
+    """Produce records and commit offsets of groups in transactions of one transactional id, one after the other.
 
         producer = await TransactionalProducer.begin(client, "orders-1")
         async with producer.transaction():
             await producer.send("orders", 0, records)
             await producer.commit_offsets("group", {("input", 0): Committed(17)})
 
-    Calls may be made from several tasks of a loop; records of a partition are in the order of the calls. Faults that
-    may pass are tried again for the client's `retry_ms`: each record is in the partition once. After any other failure
-    the transaction can only be aborted. `commit` and `abort` are for when no other call is under way.
+    Several tasks of a loop may call it; records of a partition are in the order of the calls. Transient failures are
+    retried for the client's `retry_ms`, and each record is stored exactly once. After any other failure the transaction
+    can only be aborted. `commit` and `abort` must not overlap with other calls.
     """
 
     def __init__(self, client: Client, transactional_id: str, timeout_ms: int) -> None:
@@ -113,22 +115,22 @@ class TransactionalProducer:
         self._producer_id, self._epoch = NO_PRODUCER_ID, -1
         self._sequences: dict[TopicPartition, int] = {}
         self._turns: dict[TopicPartition, asyncio.Lock] = {}
-        self._joining = asyncio.Lock()  # coordinators answer a second request of an id with CONCURRENT_TRANSACTIONS
+        self._joining = asyncio.Lock()  # coordinators answer a concurrent request of an id with CONCURRENT_TRANSACTIONS
         self._wanted = set[TopicPartition]()
         self._partitions = set[TopicPartition]()
         self._groups = set[str]()
-        self._is_open = False  # or may be: something was asked to be added
+        self._is_open = False  # or may be open: the addition of a partition was requested
         self._failed = False
-        self._must_renew = False  # as sequence numbers are not known any more
-        self._should_renew = False  # as a copy of a request may still arrive
+        self._must_renew = False  # because sequence numbers are unknown
+        self._should_renew = False  # because a copy of a request may still arrive
         self._finished: MagicbyteError | None = None
 
     @classmethod
     async def begin(cls, client: Client, transactional_id: str, *, timeout_ms: int = TIMEOUT_MS) -> Self:
-        """Return a producer, and fence all others that have its id; what these left open is aborted.
+        """Return a producer, and fence all others of its id; their open transaction is aborted.
 
         `timeout_ms`: after which coordinators abort a transaction. Raises BrokerError, NetworkError, and
-        UnsupportedVersionError of brokers before 0.11.
+        UnsupportedVersionError with brokers before 0.11.
         """
         producer = cls(client, transactional_id, timeout_ms)
         await producer._initialise(_INIT)
@@ -136,7 +138,7 @@ class TransactionalProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Commit what is done inside the block at its end, or abort it where an exception leaves the block."""
+        """Commit the transaction at the end of the block, or abort it if the block raises an exception."""
         try:
             yield self
         except BaseException as failure:
@@ -154,10 +156,7 @@ class TransactionalProducer:
         records: RecordColumns | Iterable[Record],
         options: ProduceOptions = DEFAULT_PRODUCE,
     ) -> list[Produced]:
-        """Produce records to a partition, as `produce.send` does, in format 2 and for all replicas in sync.
-
-        Raises BrokerError, NetworkError, and what `encode` does.
-        """
+        """Produce records to a partition, as `produce.send` does, in format 2 with acks=all."""
         options = replace(options, format=Format.V2, acks=ACKS_ALL)
         columns = numbered(records, self._client.clock)
 
@@ -169,9 +168,9 @@ class TransactionalProducer:
     async def send_made(
         self, topic: str, partition: int, make: Callable[[BatchHeader], tuple[Records, int]], codec: Codec
     ) -> Produced:
-        """Produce one batch to a partition: `make` makes it from what its header is to say, and counts its records.
+        """Produce one batch to a partition: `make` encodes it with the given header, and returns its record count.
 
-        Raises BrokerError and NetworkError, and what `make` does. A batch that is too large is refused and does not end
+        Raises BrokerError and NetworkError, and the errors of `make`. A refused batch that is too large does not end
         the transaction.
         """
 
@@ -189,7 +188,7 @@ class TransactionalProducer:
         options: ProduceOptions,
         harmless: frozenset[ErrorCode] = frozenset(),
     ) -> list[Produced]:
-        """Produce sets to a partition, behind those that were sent to it before."""
+        """Produce sets to a partition, after those sent to it before."""
         await self._prepare()
         async with self._turns.setdefault(place, asyncio.Lock()):
             with self._failing(harmless):
@@ -210,25 +209,22 @@ class TransactionalProducer:
                 return answers
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Commit a group's places with the transaction. The group must have no members.
-
-        Raises BrokerError and NetworkError.
-        """
+        """Commit offsets of a group, which must have no members, with the transaction."""
         await self._prepare()
         with self._failing():
             await self._join_group(group)
             await self._client.at_coordinator(group, lambda node: self._commit_offsets(node, group, offsets))
 
     async def commit(self) -> None:
-        """Make all of the transaction visible. Once it returns that is decided, and stored by the coordinator.
+        """Commit the transaction. When it returns, the decision is stored by the coordinator.
 
-        Raises BrokerError and NetworkError; the producer is unusable then.
+        Raises BrokerError and NetworkError; then the producer is unusable.
         """
         self._check()
         await self._end(commit=True)
 
     async def abort(self) -> None:
-        """Give the transaction up: nothing of it becomes visible. Raises BrokerError and NetworkError."""
+        """Abort the transaction: nothing of it becomes visible. Raises BrokerError and NetworkError."""
         if self._finished is None:
             await self._end(commit=False)
 
@@ -246,7 +242,7 @@ class TransactionalProducer:
 
     @contextlib.contextmanager
     def _failing(self, harmless: frozenset[ErrorCode] = frozenset()) -> Iterator[None]:
-        """Have the transaction aborted if the block fails with other than harmless codes, or is cancelled."""
+        """Mark the transaction as failed if the block raises anything but harmless codes, or is cancelled."""
         try:
             with self._advising():
                 yield
@@ -256,7 +252,7 @@ class TransactionalProducer:
 
     @contextlib.contextmanager
     def _advising(self) -> Iterator[None]:
-        """Say of a broker's refusal what to do about it."""
+        """Add advice to a broker's refusal."""
         try:
             yield
         except BrokerError as error:
@@ -269,7 +265,7 @@ class TransactionalProducer:
     # ---- requests
 
     async def _prepare(self) -> None:
-        """See that the transaction can go on, or that another can begin, in an epoch of its own if that must be."""
+        """Ensure that the transaction can continue, or begin another, in a new epoch if necessary."""
         self._check()
         async with self._joining:
             if self._is_open or not (self._must_renew or self._should_renew):
@@ -289,7 +285,7 @@ class TransactionalProducer:
             self._must_renew = self._should_renew = False
 
     async def _initialise(self, versions: range) -> None:
-        """Get a producer id and epoch, or the next epoch."""
+        """Request a producer id and epoch, or the next epoch."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
             transaction_timeout_ms=self._timeout_ms,
@@ -309,7 +305,7 @@ class TransactionalProducer:
         await self._client.at_coordinator(self.transactional_id, ask, TRANSACTION)
 
     async def _join(self, place: TopicPartition) -> None:
-        """Add a partition to the transaction, with all others that are waiting for it, unless it is in it."""
+        """Add a partition to the transaction, with all others that are waiting, unless it is in it already."""
         self._wanted.add(place)
         async with self._joining:
             if place in self._partitions:
@@ -335,7 +331,7 @@ class TransactionalProducer:
                 }
                 if added.keys() != set(wanted):
                     raise ProtocolError("partitions", expected=f"the {len(wanted)} of the request", found=len(added))
-                # One that is refused keeps the others out: what is wrong is said of that one alone.
+                # A refused partition keeps the others out: report the error of that one only.
                 refused = sorted(added.items(), key=lambda item: item[1] == ErrorCode.OPERATION_NOT_ATTEMPTED)
                 for (topic, index), code in refused:
                     _check(f"add {topic}-{index} to the transaction of {self.transactional_id}", code, node)
@@ -394,14 +390,14 @@ class TransactionalProducer:
                 _check(what, each.error_code, node)
 
     async def _end(self, *, commit: bool) -> None:
-        """End the transaction, if it has begun at a broker. After an error the producer is unusable."""
+        """End the transaction, if any broker knows of it. After an error the producer is unusable."""
         if self._is_open:
             try:
                 with self._advising():
                     await self._ask_for_end(commit=commit)
             except BrokerError as error:
                 self._finished = error
-                if commit or error.code not in _GONE:  # else it is aborted already
+                if commit or error.code not in _GONE:  # otherwise it has been aborted already
                     raise
             except BaseException as error:
                 what = f"transaction of {self.transactional_id}: its end was cut off"
@@ -421,13 +417,14 @@ class TransactionalProducer:
             producer_epoch=self._epoch,
             committed=commit,
         )
-        lost = False  # the answer of an attempt that may have been performed, or may be yet
+        lost = False  # the response to an attempt that may have been, or may still be, performed
 
         async def ask(node: BrokerNode) -> None:
             nonlocal lost
             try:
                 response = await self._client.ask(node, request, EndTxnResponse, versions=_END)
-                if commit or response.error_code != ErrorCode.INVALID_TXN_STATE:  # nothing is open: nothing to abort
+                # no transaction is open: nothing to abort
+                if commit or response.error_code != ErrorCode.INVALID_TXN_STATE:
                     _check(what, response.error_code, node)
             except (BrokerError, NetworkError) as error:
                 lost |= error.code not in _REFUSED

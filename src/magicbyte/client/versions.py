@@ -1,7 +1,7 @@
-"""Which versions of the APIs a broker takes: what it says itself (KIP-35), or what its release took before that.
+"""The API versions of a broker: from ApiVersions (KIP-35), or by its release before that.
 
-Brokers from 0.10.0 on answer ApiVersions. Those of 0.9 ignore a request that they do not know, those of 0.8.2 close
-the connection. Sources: broker protocol of these releases; KIP-35, KIP-511 (how a version that is too new is answered).
+Brokers from 0.10.0 on answer ApiVersions. A 0.9 ignores unknown requests, a 0.8.2 closes the connection. Sources:
+broker protocol of these releases; KIP-35, KIP-511 (the response to a version that is too new).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ FIRST_FETCH_WITH_BATCHES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersions:
-    """The versions that a broker takes, by API key. `release` is its name where it does not tell them itself."""
+    """The versions that a broker supports, by API key. `release` is set if they follow from it."""
 
     ranges: dict[int, range]
     release: str | None = None
 
     def latest(self, api: Api, wanted: range | None = None) -> int | None:
-        """Return the latest version that the broker and we know, within `wanted`; None if there is none."""
+        """Return the latest version that both the broker and we support, within `wanted`; None if there is none."""
         theirs = self.ranges.get(api.key, range(0))
         ranges = [theirs, api.versions] + ([] if wanted is None else [wanted])
         if not all(ranges):
@@ -34,7 +34,7 @@ class BrokerVersions:
         return highest if lowest <= highest else None
 
     def choose(self, api: Api, wanted: range | None, broker: str) -> int:
-        """Return what `latest` does. Raises UnsupportedVersionError with the broker's name instead of None."""
+        """Return the latest common version. Raises UnsupportedVersionError with the broker's name if there is none."""
         version = self.latest(api, wanted)
         if version is None:
             asked = (api.versions if wanted is None else wanted) or range(1)
@@ -44,9 +44,9 @@ class BrokerVersions:
 
 
 def versions_told(response: ApiVersionsResponse) -> BrokerVersions:
-    """Return what a broker says of itself.
+    """Return the versions in a broker's response.
 
-    Brokers from 4.0 on name Produce 0 to 2 for the sake of librdkafka, but refuse them: they are left out.
+    Brokers from 4.0 on list Produce 0 to 2 for librdkafka's sake, but refuse them: these are left out.
     """
     ranges = {
         each.api_key: range(each.min_version, each.max_version + 1)

@@ -1,1 +1,1 @@
-"""Copies topics from cluster to cluster: closed sets, unopened, wherever the target stores what the source has."""
+"""Mirror topics from cluster to cluster, without decompression if the target stores the source's format."""

@@ -1,10 +1,10 @@
-"""Copies one partition, and goes on where it stopped, however it was stopped.
+"""Copy one partition, and resume after any interruption.
 
-It goes to one partition of the target, or, where keys decide, to all of them: each of these is a *lane*. A place
-(progress.py) is kept before the first set is sent, and then now and then. After a crash the target may hold more than
-the last place says. With a producer id it is found out: the headers of the target's sets from there on tell how many
-records of ours arrived in each lane, and so many are skipped. A request that was still on its way then carries the same
-sequence numbers as its successor, of which the target takes one. Without producer ids those sets are copied twice.
+A partition is copied to one partition of the target or, if keys decide, to all of them: each of these is a *lane*. A
+position (progress.py) is stored before the first set is sent, and periodically afterwards. After a crash the target may
+hold more than the last stored position. With a producer id, the headers of the target's sets after that position tell
+how many of our records arrived in each lane, and these are skipped. A request that was still in flight has the same
+sequence numbers as its successor, so the target stores only one. Without producer ids those sets are copied twice.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from magicbyte.printable import logger
 log = logger(__name__)
 
 FETCH_BYTES: Final = MAX_BYTES // 2  # up to three such responses of a partition are in memory
-SAVE_BYTES: Final = 32 << 20  # that are sent until the place is kept again
+SAVE_BYTES: Final = 32 << 20  # sent between two stored positions
 SAVE_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
 class Copied:
-    """What was copied: bytes of sets that stayed closed, and of those that were opened; records of each.
+    """Counts of what was copied: bytes of closed sets and of decompressed ones; records of each.
 
-    `records` counts what headers tell: the ones in closed wrappers of magic 0 and 1 are not among them. `lost`: offsets
-    that the source had deleted before they were copied. `lag`: offsets that were still to come when it was last asked.
-    `parked`: sets, or records of some, that were put aside, since the target does not take them.
+    `records` is the count of headers, without those in closed wrappers of magic 0 and 1. `lost`: offsets that the
+    source had deleted before they were copied. `lag`: offsets still to copy at the last request. `parked`: sets, or
+    single records, that the target does not accept and that were put aside.
     """
 
     closed_sets: int = 0
@@ -70,13 +70,13 @@ class Copied:
     parked: int = 0
 
     def add(self, parcel: Parcel, made: Sequence[Made]) -> None:
-        """Count a parcel, and what of it was sent: nothing where all was there already."""
+        """Count a parcel and what was sent of it: nothing if all had arrived before."""
         if made:
             records = sum(max(each.records, 0) for each in made)
             self.count(records, len(parcel.data), 1, is_closed=parcel.why is None)
 
     def count(self, records: int, size: int, sets: int, *, is_closed: bool) -> None:
-        """Count sets of so many bytes of which so many records were sent, -1: it is not known how many."""
+        """Count sets of `size` bytes with `records` sent records, -1: unknown."""
         if is_closed:
             self.closed_sets += sets
             self.closed_bytes += size
@@ -89,10 +89,9 @@ class Copied:
 
 @dataclass(slots=True)
 class _Sent:
-    """What became of a parcel: the sets that were sent, and what the target does not take; whether it was split.
+    """The result of sending a parcel: the sent sets, those that the target does not accept, and whether it was split.
 
-    `offsets`: where the sets are at the target, those too that were there. `is_single`: there is nothing beside what is
-    being sent.
+    `offsets`: positions of the sets at the target, including earlier ones. `is_single`: no other set is being sent.
     """
 
     made: list[Made] = field(default_factory=list)
@@ -104,15 +103,15 @@ class _Sent:
 
 
 class _SeveralError(Exception):
-    """Something is too large, and there are others beside it that have to be sent in the order of offsets now."""
+    """A set is too large, and the others with it must now be sent in the order of offsets."""
 
 
 @dataclass(slots=True)
 class _Arrivals:
-    """Neighbouring sets that arrived since the place was moved last, from the offset `first` on, at `start`.
+    """Adjacent sets that arrived since the position was last advanced, from the offset `first` on, at `start`.
 
-    They end in front of `next_offset`, and at the target of `target`; all in front of `following` is copied. Where they
-    are more than one they have no holes.
+    They end before `next_offset`, and at the target before `target`; everything before `following` is copied. If there
+    are several, they have no gaps.
     """
 
     first: int
@@ -126,7 +125,7 @@ class _Arrivals:
     sets: int = 0
 
     def take(self, each: Sending, offset: int) -> bool:
-        """Take a set at `offset` of the target if it is the first, or the next one and all is without holes."""
+        """Add a set at `offset` of the target, if it is the first, or adjacent to the others without gaps."""
         if self.sets and (
             offset != self.target
             or each.first != self.next_offset
@@ -144,7 +143,7 @@ class _Arrivals:
 
 
 class PartitionCopier:
-    """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the set at hand."""
+    """Copy a partition in rounds; `copied` grows meanwhile. Setting `stop` ends it after the current set."""
 
     def __init__(self, route: Route, stop: asyncio.Event, copied: Copied) -> None:
         self.copied = copied
@@ -154,14 +153,14 @@ class PartitionCopier:
 
     @property
     def saved(self) -> MirrorPlace | None:
-        """The place that is kept at the target; None before the first one."""
+        """The position stored at the target; None before the first one."""
         return None if self._copying is None else self._copying.saved
 
     async def catch_up(self, outboxes: Outboxes) -> None:
-        """Copy what the source has now, and keep the place. The first call finds out where to go on.
+        """Copy what the source has now, and store the position. The first call resumes.
 
-        Raises MirrorError where going on would lose records or copy some twice, CorruptRecordError for damage at the
-        source, BrokerError and NetworkError.
+        Raises MirrorError if continuing would lose or duplicate records, CorruptRecordError for damage at the source,
+        BrokerError and NetworkError.
         """
         try:
             if self._copying is None:
@@ -183,7 +182,7 @@ class PartitionCopier:
 
 
 class _Copying:
-    """A partition that is being copied, from the place on that it was resumed at."""
+    """A partition being copied, from the position on at which it was resumed."""
 
     def __init__(self, route: Route, stop: asyncio.Event, copied: Copied, resumed: Resumed, parked: set[int]) -> None:
         self.copied = copied
@@ -191,24 +190,24 @@ class _Copying:
         self.saved = self._place = resumed.place
         self._track = Track()
         self._stop = stop
-        self._skip = resumed.skip  # by lane: records that are there already
-        self._parked = parked  # offsets of what was put aside before, as far as it is still to come
+        self._skip = resumed.skip  # by lane: records that have arrived already
+        self._parked = parked  # offsets put aside before that are not passed yet
         self._flow: Flow | None = None
         self._arrivals: _Arrivals | None = None
-        self._reached = 0  # at the source; what is under way lies between the place and here
+        self._reached = 0  # at the source; sets in flight are between the position and here
         self._at_boundary = resumed.at_boundary
         self._unsaved_bytes = 0
         self._saved_at = 0.0
 
     async def catch_up(self, outboxes: Outboxes) -> None:
-        """Copy what the source has now, and keep the place. Raises as PartitionCopier.catch_up does."""
+        """Copy what the source has now, and store the position. Raises as PartitionCopier.catch_up does."""
         place = self._place
         await self._copy(place, outboxes)
         if self._place != place:
             await self.save()
 
     async def _copy(self, place: MirrorPlace, outboxes: Outboxes) -> None:
-        """Send what the source has from a place on."""
+        """Send the source's records from a position on."""
         route, self._reached = self.route, place.offset
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
@@ -218,7 +217,7 @@ class _Copying:
         async with aclosing(ahead(sets)) as each:
             async for found in each:
                 if len(found.data) >= FETCH_BYTES // 2:
-                    expect(WORTH_LOADING)  # as the broker had more, and the kernels pay
+                    expect(WORTH_LOADING)  # because the broker had more, and the kernels are worth loading
                 await self._send_all(found, end, outboxes)
                 if self._stop.is_set():
                     break
@@ -233,7 +232,7 @@ class _Copying:
             )
 
     async def _send_all(self, found: ClosedSets, end: int, outboxes: Outboxes) -> None:
-        """Send what is to be sent of some sets, and go on behind them: behind markers, aborted and empty ones, too."""
+        """Send the records of some sets, and advance past them, including markers, aborted and empty sets."""
         if not self._skip and len(self._place.lanes) < len(self.route.targets):
             await self._widen(self._place)
         if self.route.lanes or self._skip or self._parked:
@@ -268,14 +267,14 @@ class _Copying:
         await self._settle()
 
     def _arrived(self, each: Sending, offset: int) -> None:
-        """Hear that a set is at the target, from this offset on."""
+        """Handle a set that arrived at the target, at this offset."""
         if self._arrivals is None or not self._arrivals.take(each, offset):
             self._take_arrivals()
             self._arrivals = _Arrivals(each.first, offset, each.why is None, each.first, offset, each.following)
             self._arrivals.take(each, offset)
 
     def _take_arrivals(self) -> None:
-        """Count what arrived, and move the place behind it. Not done for each set: it is much of what one costs."""
+        """Count arrived sets, and advance the position past them; batched, because it is costly per set."""
         each, self._arrivals = self._arrivals, None
         if each is None:
             return
@@ -288,7 +287,9 @@ class _Copying:
         self._place = replace(place, offset=each.following, lanes={partition: lane})
 
     async def _settle(self) -> None:
-        """If something failed, see what arrived nevertheless, and send the others one by one: some faults may pass."""
+        """After a failure, determine which sets arrived nevertheless, and send the others one by one, as it may be
+        transient.
+        """
         route, flow = self.route, self._flow
         assert flow is not None, "there was one"
         if flow.failure is None and flow.damage is None:
@@ -309,7 +310,7 @@ class _Copying:
             raise flow.damage
 
     def _loads(self, found: ClosedSets) -> Iterator[ParcelLoad]:
-        """Yield what is to be sent of some sets, and to which partitions."""
+        """Yield the loads of some sets, with their target partitions."""
         lanes = len(self._place.lanes)
         loads = self.route.loads(found, self._reached, lanes, at_boundary=self._at_boundary)
         return without(loads, self._parked) if self._parked else loads
@@ -318,9 +319,10 @@ class _Copying:
         self.copied.lag = max(end - self._place.offset, 0)
 
     async def _widen(self, place: MirrorPlace) -> None:
-        """Let the place have lanes for partitions that were added at the target.
+        """Add lanes to the position for partitions that were added at the target.
 
-        Not before all is skipped that has to be: till then records go where they went when that was sent.
+        Only after all records to skip have been skipped: until then records must go where they went when they were
+        sent.
         """
         route, lanes = self.route, dict(place.lanes)
         identity = next(iter(lanes.values())).identity
@@ -332,14 +334,14 @@ class _Copying:
         await self.save()
 
     async def _send(self, load: ParcelLoad) -> None:
-        """Send a parcel to the partitions that it is for."""
+        """Send a parcel to its partitions."""
         parcel, sent = load.parcel, _Sent()
         await self._deliver_all(load, sent)
         self.copied.add(replace(parcel, why=parcel.why or LARGE) if sent.is_split else parcel, sent.made)
         self._note_offsets(parcel, sent)
         self._place = replace(self._place, offset=parcel.next_offset)
         self._unsaved_bytes += len(parcel.data)
-        if sent.parked:  # so that it need not be met again
+        if sent.parked:  # so that it need not be handled again
             await self.save()
         await self._save_if_due()
 
@@ -350,11 +352,11 @@ class _Copying:
             self._track.copied(first_of(parcel), parcel.next_offset, sent.records, offset, together=together)
 
     async def _deliver_all(self, load: ParcelLoad, sent: _Sent) -> None:
-        """Send what is not there yet of all portions.
+        """Send the missing records of all portions.
 
-        What is put aside has to be so in the order of offsets, and before what follows is sent: after a crash nothing
-        else tells that it did not arrive. So, if anything of a load for several partitions is too large, it is taken
-        from its beginning again, in halves; what was sent of it is skipped.
+        Records must be put aside in the order of offsets, and before later ones are sent: after a crash nothing else
+        shows that they did not arrive. So if a record of a load for several partitions is too large, the load is
+        restarted from its beginning in halves, skipping what has been sent.
         """
         before, skips, delivered = self._place, dict(self._skip), dict[int, int]()
         sent.is_single = is_single(load)
@@ -375,11 +377,11 @@ class _Copying:
         self.copied.parked += 1
 
     async def _deliver(self, parcel: Parcel, portion: Portion, sent: _Sent) -> None:
-        """Send what is not there yet of a portion."""
+        """Send the missing records of a portion."""
         route, place, partition = self.route, self._place, portion.partition
         lane, skip = place.lanes[partition], self._skip.get(partition, 0)
         if skip and portion.records is None and route.on_oversize is OnOversize.SPLIT:
-            portion = portion._replace(records=records_of(parcel))  # a part of it may be there
+            portion = portion._replace(records=records_of(parcel))  # a part of it may have arrived
         try:
             made = forward(parcel, route.storage, lane.identity.behind(skip), skip, portion.records)
         except UnsupportedForMessageFormatError as error:
@@ -406,7 +408,7 @@ class _Copying:
         self._place = replace(place, lanes={**place.lanes, partition: lane})
 
     async def _deliver_less(self, parcel: Parcel, portion: Portion, sent: _Sent, error: BrokerError) -> None:
-        """Send a portion that the target refused as too large in parts, or let it be put aside."""
+        """Send a portion that the target refused as too large in parts, or put it aside."""
         less = smaller(parcel, portion, self.route.on_oversize)
         if less is None:
             size = len(parcel.data)
@@ -429,7 +431,7 @@ class _Copying:
             await self.save()
 
     async def save(self) -> None:
-        """Keep the place at the target, and what was noted of offsets."""
+        """Store the position, and the collected offset map, at the target."""
         route, place = self.route, self._place
         runs = self._track.take()
         if runs and route.has_map and not route.lanes:

@@ -1,8 +1,8 @@
-"""The parcels of one partition on their way to the target, several at a time, each behind the one in front of it.
+"""The parcels of one partition in flight to the target, several at a time, in order.
 
-With a producer id up to five sets are under way: the target takes none of them before those in front of it. Without one
-a set that is refused could be overtaken, so there is one at a time. The first set goes alone in any case: only a target
-that has one of a producer's sets refuses those with a gap before them.
+With a producer id up to five sets are in flight: the target accepts none of them before its predecessors. Without one,
+a refused set could be overtaken, so there is one at a time. The first set always goes alone: only a target that has a
+set of the producer refuses those after a gap.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _KINDS: Final = [goes_with(2, codec) for codec in Codec]
 
 
 class Flow:
-    """Sends sets to one partition. `arrived` hears of each, in order, and the offset that it got.
+    """Send sets to one partition. `arrived` is called for each, in order, with its offset at the target.
 
-    After a failure nothing more is sent; `unsent` is then what is not known to have arrived, and what was not sent.
-    `damage` is what ended the sets early. A set that cannot be made is a failure, and is among the unsent.
+    After a failure nothing more is sent; `unsent` then yields sets that may not have arrived, and those that were not
+    sent. `damage` is the error that ended the sets early. A set that cannot be encoded is a failure, and is among the
+    unsent.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class Flow:
         self._awaited: asyncio.Future[None] | None = None
 
     async def send(self, found: ClosedSets, start: int, outbox: Outbox, *, at_boundary: bool) -> None:
-        """Take what is to be sent of some sets, as `parcels` gives it.
+        """Send the records of some sets, as `parcels` yields them.
 
-        Returns when the last one is on its way, or nothing more will be taken.
+        Returns when the last one is in flight, or when nothing more will be sent.
         """
         self._rest = pieces(found, start, self._storage, at_boundary=at_boundary, whose=lambda: self._identity)
         self._dialect, self._is_empty = found.table.dialect, False
@@ -77,18 +78,18 @@ class Flow:
             await self._change()
 
     async def arrive(self) -> None:
-        """Return when nothing is under way, or after a failure nothing more can become of it."""
+        """Return when nothing is in flight, or after a failure when no pending set can arrive any more."""
         while self._flying:
             await self._change()
 
     def reach(self, following: int) -> bool:
-        """Say that all in front of an offset is copied with the last set; False: nothing is under way."""
+        """Mark everything before an offset as copied with the last set; False: nothing is in flight."""
         if self._under_way:
             self._under_way[-1] = self._under_way[-1]._replace(following=following)
         return bool(self._under_way)
 
     def unsent(self) -> Iterator[Parcel]:
-        """Yield what is not known to have arrived, and what was not sent. Raises CorruptRecordError."""
+        """Yield the sets that may not have arrived, and those that were not sent. Raises CorruptRecordError."""
         yield from map(self._parcel, chain(self._under_way, self._ready))
         for each in self._rest:
             if isinstance(each, Forwarded):
@@ -96,10 +97,10 @@ class Flow:
             else:
                 yield each
 
-    # ---- what the outbox asks and tells
+    # ---- the interface for the outbox
 
     def waiting(self) -> Sending | None:
-        """Return the next set, unless so many are under way that it may not go now."""
+        """Return the next set, unless too many are in flight."""
         if self._flying >= self._depth:
             return None
         if self._stop.is_set():
@@ -110,12 +111,12 @@ class Flow:
         return self._ready[0] if self._ready else None
 
     def sent(self) -> None:
-        """Hear that the next set is on its way."""
+        """Mark the next set as in flight."""
         self._under_way.append(self._ready.popleft())
         self._flying += 1
 
     def answered(self, answer: Produced | MagicbyteError) -> None:
-        """Hear what became of the first set under way."""
+        """Handle the response for the oldest set in flight."""
         self._flying -= 1
         if self.failure is None and isinstance(answer, Produced):
             self._arrived(self._under_way.popleft(), answer.base_offset)
@@ -126,10 +127,10 @@ class Flow:
         if not self._flying:
             self._wake()
 
-    # ---- making them
+    # ---- encoding
 
     def _make(self) -> None:
-        """Make the next set, or some of them."""
+        """Encode the next set, or several."""
         each = None
         try:
             each = next(self._rest, None)
@@ -160,7 +161,7 @@ class Flow:
         )  # fmt: skip
 
     def _closed(self, found: Forwarded) -> Iterator[Sending]:
-        """Yield batches that were made many at a time."""
+        """Yield batches that were rewritten together."""
         topic, partition, data, heads = self._topic, self._partition, found.data, found.heads
         head = 0
         for position, size, first, following, records, codec in found.rows:
@@ -181,7 +182,7 @@ class Flow:
         self._wake()
 
     def _fail(self, failure: MagicbyteError) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self.failure, self._depth = failure, 0
         self._wake()
 
@@ -198,7 +199,7 @@ class Flow:
 
 
 async def ahead(found: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Yield what `found` does; what comes next is asked for already."""
+    """Yield the items of `found`, requesting each next one in advance."""
     following = asyncio.ensure_future(anext(found, None))
     try:
         while (each := await following) is not None:
@@ -210,6 +211,6 @@ async def ahead(found: AsyncIterator[T]) -> AsyncGenerator[T, None]:
 
 
 def first_of(parcel: Parcel) -> int:
-    """Return the offset of the first record of a parcel, as far as headers tell; else the one behind what is before."""
+    """Return the offset of the first record of a parcel by its header, or else the offset after the previous entry."""
     entry = parcel.entry
     return max(parcel.first, entry.base_offset) if isinstance(entry, RecordBatch) else parcel.first

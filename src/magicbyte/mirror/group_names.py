@@ -1,4 +1,4 @@
-"""Which groups of a cluster may have offsets: those that its brokers list, and those that old ones do not list."""
+"""Find the groups of a cluster that may have offsets, including those that old brokers do not list."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ _KEYS: Final = DecodeOptions(values=False, headers=False)
 
 
 class GroupNames:
-    """Finds the names of a cluster's groups, again and again.
+    """Find the names of a cluster's groups, repeatedly.
 
-    Brokers before 0.10.1 list groups with members alone, those before 0.9 none: there the names of all that ever
-    committed an offset are read from `__consumer_offsets`, each record once. `untold` says why that cannot be done.
+    Brokers before 0.10.1 list only groups with members, those before 0.9 none: there the names of all groups that ever
+    committed an offset are read from `__consumer_offsets`, each record once. `untold` is the reason if that is
+    impossible.
     """
 
     def __init__(self, client: Client) -> None:
         self.untold: str | None = None
         self._client = client
         self._read: set[str] = set()
-        self._next: dict[int, int] = {}  # by partition: the offset to read from
+        self._next: dict[int, int] = {}  # by partition: the next offset to read
 
     async def find(self) -> dict[str, str]:
-        """Return the groups with their protocol types, "" where that is not told. Raises BrokerError, NetworkError."""
+        """Return the groups with their protocol types, "" if unknown. Raises BrokerError, NetworkError."""
         versions = (await self._client.any_connection()).versions
         listed = [] if versions.latest(APIS[_LIST_GROUPS]) is None else await list_groups(self._client)
         found = {each.name: each.protocol_type for each in listed}

@@ -1,7 +1,7 @@
-"""Consumer groups of the source at the target: their offsets translated, so that they go on there where they were.
+"""Synchronize consumer groups: translate their offsets, so that they can continue at the target.
 
-A group's offset is written only where the group has no members at the target, and never moves back: from the first
-consumer that runs there on, the target's own offsets count.
+A group's offset is written only if the group has no members at the target, and never decreases: from the first consumer
+at the target on, the target's own offsets count.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ TopicPartition: TypeAlias = tuple[str, int]
 
 IDLE: Final = frozenset({"Empty", "Dead"})  # states of groups without members
 JOINED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
-"""What a commit from outside gets as soon as a group has members."""
+"""Errors of a commit from outside as soon as a group has members."""
 HAS_MEMBERS: Final = "it has members at the target"
 _MOST_NAMED: Final = 3
 _SHARE: Final = "share"
-_CONSUMERS: Final = frozenset({"", "consumer"})  # the protocol types of groups that commit offsets for themselves
+_CONSUMERS: Final = frozenset({"", "consumer"})  # protocol types of groups whose members commit offsets
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """A group's place in a partition of the source, and where that is at the target."""
+    """A group's offset in a partition of the source, and its translation for the target."""
 
     group: str
     source: TopicPartition
@@ -44,9 +44,9 @@ class GroupOffset:
 async def translate_groups(
     source: Client, reaches: Mapping[TopicPartition, Reach], names: Iterable[str]
 ) -> list[GroupOffset]:
-    """Return where groups of the source are at the target, for all mirrored partitions in which they have a place.
+    """Return the translated offsets of groups, for all mirrored partitions in which they have one.
 
-    The places of mirrors that copy to the source are none of readers.
+    Groups that are themselves progress of mirrors to the source are skipped.
     """
     found = []
     for name in names:
@@ -61,9 +61,9 @@ def _of_readers(places: Mapping[TopicPartition, Committed]) -> dict[TopicPartiti
 def offsets_at(
     name: str, places: Mapping[TopicPartition, Committed], reaches: Mapping[TopicPartition, Reach]
 ) -> list[GroupOffset]:
-    """Return where a group with these places at the source goes on, in partitions that are copied.
+    """Return the translated offsets of a group with these offsets at the source.
 
-    The places of mirrors are none of readers.
+    Groups that are themselves progress of mirrors are skipped.
     """
     return [
         GroupOffset(
@@ -77,9 +77,9 @@ def offsets_at(
 async def saved_reaches(
     target: Client, group: str, prefix: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Reach]:
-    """Return what the target knows of partitions that a mirror copies, whether or not it runs; others are left out.
+    """Return the target's stored state of partitions that a mirror copies, running or not; others are left out.
 
-    Those whose records go where keys decide have no map. Raises MirrorError, BrokerError and NetworkError.
+    Partitions whose records are spread by key have no map. Raises MirrorError, BrokerError and NetworkError.
     """
     maps, found = KnownMaps(group), {}
     await maps.refresh(target)
@@ -92,19 +92,19 @@ async def saved_reaches(
 
 @dataclass(slots=True)
 class Synced:
-    """What was written of groups, and by group why others were left out, or some of their partitions."""
+    """The written offsets, and by group the reasons why it was skipped, or some of its partitions."""
 
     written: list[GroupOffset] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def leave_out(self, group: str, why: str) -> None:
-        """Note a reason, beside others that there are."""
+        """Add a reason to those of a group."""
         before = self.left_out.get(group)
         self.left_out[group] = why if before is None else f"{before}; {why}"
 
 
 async def write_groups(target: Client, offsets: Iterable[GroupOffset], synced: Synced) -> None:
-    """Commit translated offsets at the target, where that is not a step back; note what was done."""
+    """Commit translated offsets at the target, unless that would decrease them; record the results."""
     by_group: dict[str, list[GroupOffset]] = {}
     for each in offsets:
         by_group.setdefault(each.group, []).append(each)
@@ -130,7 +130,7 @@ async def write_groups(target: Client, offsets: Iterable[GroupOffset], synced: S
 
 
 def _named(partitions: Sequence[TopicPartition]) -> str:
-    """Return some partitions by name, and how many others there are."""
+    """Return the first partitions by name, and the number of the others."""
     names = ", ".join(f"{topic}-{partition}" for topic, partition in partitions[:_MOST_NAMED])
     others = len(partitions) - _MOST_NAMED
     return names if others <= 0 else f"{names} and {others} others"
@@ -141,7 +141,7 @@ def _place(committed: Committed | None) -> int:
 
 
 class GroupSync:
-    """Takes the groups of the source along, again and again. `group` is the mirror's."""
+    """Synchronize the groups of the source, repeatedly. `group` is the mirror's."""
 
     def __init__(self, source: Client, target: Client, group: str) -> None:
         self._source = source
@@ -154,10 +154,10 @@ class GroupSync:
         places: Mapping[TopicPartition, tuple[TopicPartition, MirrorPlace]],
         without_place: Mapping[TopicPartition, str],
     ) -> Synced:
-        """Write where groups are by now; return what was written and left out.
+        """Write the current offsets of groups; return what was written and skipped.
 
-        `places`: of partitions of the source, as saved, behind the partition of the target. `without_place`: why other
-        partitions that are mirrored have none. Raises MirrorError, BrokerError and NetworkError.
+        `places`: the stored positions of partitions of the source, each with the partition of the target.
+        `without_place`: why other mirrored partitions have none. Raises MirrorError, BrokerError and NetworkError.
         """
         synced = Synced()
         if not places and not without_place:
@@ -166,7 +166,7 @@ class GroupSync:
         reaches = {partition: self._maps.reach(target, place) for partition, (target, place) in places.items()}
         offsets = list[GroupOffset]()
         for name, kind in (await self._names.find()).items():
-            if kind == _SHARE:  # it has no offsets to ask for
+            if kind == _SHARE:  # it has no committed offsets
                 synced.leave_out(name, "a share group has no offsets")
                 continue
             found = await committed_offsets(self._source, name, [*places, *without_place])

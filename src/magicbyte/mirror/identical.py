@@ -1,7 +1,7 @@
-"""Copies that keep offsets and bytes: holes, markers and aborted batches, as a follower has them.
+"""Copy partitions with identical offsets and bytes, including gaps, markers and aborted batches, as followers do.
 
-The copy itself tells how far it has come: it ends where the source is to be read from. So nothing comes twice, whatever
-fails. docs/decisions/0009 has how brokers of ours take such sets.
+The copy itself holds the progress: its end is the next offset to read at the source. So nothing is duplicated, whatever
+fails. docs/decisions/0009 describes how our brokers store such sets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from magicbyte.mirror.progress import Book, Lane, MirrorPlace
 from magicbyte.mirror.rewrite import behind_all
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
 
-SAVE_BYTES: Final = 64 << 20  # that are copied until they are made durable
+SAVE_BYTES: Final = 64 << 20  # copied between two syncs
 
 
 class Replica(Protocol):
@@ -36,13 +36,13 @@ class Replica(Protocol):
     partition: int
 
     async def end(self) -> int:
-        """Return the offset that it ends at. Raises MirrorError where it is not one of this source."""
+        """Return its end offset. Raises MirrorError if it is not a copy of this source."""
 
     async def append(self, found: ClosedSets) -> None:
-        """Append sets as they are."""
+        """Append sets unchanged."""
 
     async def start_at(self, offset: int) -> None:
-        """Let the copy start at an offset: what is below it was deleted at the source."""
+        """Start the copy at an offset: records below it were deleted at the source."""
 
     async def keep(self) -> None:
         """Sync the log."""
@@ -65,15 +65,15 @@ class FolderReplica:
         return self._log
 
     async def end(self) -> int:
-        """Return the offset that it ends at. Raises MirrorError for the log of a topic of another id."""
+        """Return its end offset. Raises MirrorError for the log of a topic with another id."""
         return self._opened().log_end_offset
 
     async def append(self, found: ClosedSets) -> None:
-        """Append sets as they are, in a thread. Raises CorruptRecordError, LogDirectoryOfflineError."""
+        """Append sets unchanged, in a thread. Raises CorruptRecordError, LogDirectoryOfflineError."""
         await asyncio.to_thread(self._target.append, self._opened(), found.data)
 
     async def start_at(self, offset: int) -> None:
-        """Let the log start at an offset."""
+        """Start the log at an offset."""
         self._opened().delete_records(offset)
 
     async def keep(self) -> None:
@@ -82,7 +82,7 @@ class FolderReplica:
 
 
 class TopicReplica:
-    """A copy in a topic of brokers of ours that stores what comes with its offsets (`mirror.identical`)."""
+    """A copy in a topic of our brokers that stores sets with their offsets (`mirror.identical`)."""
 
     def __init__(self, wanted: TopicMirrorPlan, partition: int, target: Client, group: str) -> None:
         self.wanted = wanted
@@ -96,7 +96,7 @@ class TopicReplica:
         return Book(self._group, self.wanted.to, self.partition)
 
     async def end(self) -> int:
-        """Return the offset that it ends at. Raises MirrorError where others wrote, or for another source."""
+        """Return its end offset. Raises MirrorError if others wrote to it, or if it is a copy of another source."""
         _, end = await bounds(self._target, self.wanted.to, self.partition)
         if self._kept is None:
             known, what = await self._book.load(self._target, 0), f"{self.wanted.name}-{self.partition}"
@@ -110,17 +110,17 @@ class TopicReplica:
         return end
 
     async def append(self, found: ClosedSets) -> None:
-        """Append sets as they are. Raises BrokerError and NetworkError."""
+        """Append sets unchanged. Raises BrokerError and NetworkError."""
         try:
             await send_made(self._target, self.wanted.to, self.partition, found.data, 2, Codec.NONE)
         except BrokerError as error:
-            # What was sent again, since no answer came, may have been there.
+            # A set that was resent after a lost response may have been stored before.
             _, end = await bounds(self._target, self.wanted.to, self.partition)
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or end < behind_all(found):
                 raise
 
     async def start_at(self, offset: int) -> None:
-        """Let the partition start at an offset, unless it is compacted: then the offsets below are a hole."""
+        """Start the partition at an offset, unless it is compacted: then the offsets below are a gap."""
         try:
             await admin.delete_records(self._target, self.wanted.to, self.partition, offset)
         except BrokerError as error:
@@ -128,7 +128,7 @@ class TopicReplica:
                 raise
 
     async def keep(self) -> None:
-        """Note how far the copy is: the group shows it."""
+        """Commit the progress of the copy in the mirror's group, where it can be seen."""
         _, end = await bounds(self._target, self.wanted.to, self.partition)
         if end != self._kept:
             await self._save(end)
@@ -139,7 +139,7 @@ class TopicReplica:
 
 
 class IdenticalCopier:
-    """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the sets at hand."""
+    """Copy a partition in rounds; `copied` grows meanwhile. Setting `stop` ends it after the current sets."""
 
     def __init__(self, source: Source, replica: Replica, stop: asyncio.Event, copied: Copied) -> None:
         self.copied = copied
@@ -150,7 +150,7 @@ class IdenticalCopier:
     async def catch_up(self) -> None:
         """Copy what the source has now.
 
-        Raises MirrorError where the copy is not one of this source, CorruptRecordError for damage there, BrokerError,
+        Raises MirrorError if the copy is not one of this source, CorruptRecordError for damage there, BrokerError,
         NetworkError, LogDirectoryOfflineError.
         """
         what = f"{self.replica.wanted.name}-{self.replica.partition}"
@@ -168,7 +168,7 @@ class IdenticalCopier:
         await self.replica.keep()
 
     async def _copy(self, at: int, start: int, end: int, *, is_first: bool) -> None:
-        """Copy from the offset `at` on. `start` is where the source starts."""
+        """Copy from the offset `at` on. `start` is the log start offset of the source."""
         wanted, unsaved = self.replica.wanted, 0
         options = FetchOptions(dialect=wanted.dialect)
         self.copied.lag = end - at
@@ -190,7 +190,7 @@ class IdenticalCopier:
 
 
 class IdenticalMirror(Rounds):
-    """Copies topics, offsets and bytes as they are, to a cluster of ours or into a log directory of this machine."""
+    """Copy topics with identical offsets and bytes, to a cluster of ours or into a local log directory."""
 
     def __init__(self, source: Source, target: Client | LogTarget, choice: Choice) -> None:
         super().__init__(source)
@@ -199,7 +199,7 @@ class IdenticalMirror(Rounds):
         self._copiers: dict[tuple[str, int], IdenticalCopier] = {}
 
     async def plan(self) -> list[TopicMirrorPlan]:
-        """Return what would be done, and do nothing. Raises what `plan` and `plan_folder` of plan.py do."""
+        """Return what would be done, without changes. Raises as `plan` and `plan_folder` of plan.py do."""
         if isinstance(self._target, LogTarget):
             return await plan_folder(self._source, self._target.path, self._choice)
         return await plan(self._source, self._target, self._choice)

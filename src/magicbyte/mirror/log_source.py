@@ -1,7 +1,7 @@
-"""A log directory as the source of a mirror: it answers the questions that mirrors ask a cluster, from files.
+"""A log directory as the source of a mirror: answers a mirror's requests from files.
 
-What is asked goes through no socket; nothing is written, and no broker need run. A partition has all that is in its
-files when it is first looked at, up to the last whole entry.
+It uses no socket, writes nothing, and needs no broker. A partition has the content of its files when it is first used,
+up to the last whole entry.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NO_TRANSACTIONS: Final = TransactionScan([], 0, {})
 
 @dataclass(slots=True)
 class _Served:
-    """One partition. `at`: the offset that `walk` goes on with, for readers that go forward."""
+    """One partition. `at`: the next offset of `walk`, for sequential readers."""
 
     reader: SegmentReader | None = None
     first: int = 0
@@ -77,7 +77,7 @@ class _Served:
         return min(self.found.last_stable_offset, self.end) if self.found.open else self.end
 
     def read(self, offset: int) -> memoryview:
-        """Return some whole entries, the first one that reaches `offset` among them."""
+        """Return some whole entries, including the first one that reaches `offset`."""
         assert self.reader is not None, "one without a folder has nothing"
         if self.walk is None or self.at != offset:
             self.walk = self.reader.chunks(first=offset, on_damage=_whole)
@@ -93,18 +93,18 @@ _NOTHING: Final = _Served()
 
 
 def _whole(error: CorruptRecordError) -> None:
-    """Let pass a last entry that is cut off; raise other damage."""
+    """Ignore an incomplete last entry; raise other damage."""
     if not isinstance(error, TruncatedLogError):
         raise error
 
 
 class LogSource:
-    """The cluster of some partition folders, a `Source`. Raises what it meets in them as CorruptRecordError."""
+    """The cluster of some partition folders, a `Source`. Raises damage in them as CorruptRecordError."""
 
     def __init__(self, partitions: Iterable[PartitionDirectory], cluster_id: str | None = None) -> None:
-        """Know the partitions; each is opened when it is asked for. Raises MirrorError for one without a name.
+        """Register the partitions; each is opened at its first use. Raises MirrorError for one without a name.
 
-        `cluster_id` stands in place of what the `meta.properties` of the partitions says.
+        `cluster_id` overrides that in the `meta.properties` of the partitions.
         """
         folders = list(partitions)
         self._folders: dict[TopicPartition, PartitionDirectory] = {}
@@ -121,10 +121,10 @@ class LogSource:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is held open between two questions."""
+        """Do nothing: no file stays open between requests."""
 
     async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
-        """Return the topics, with as many partitions as the highest number tells: those without a folder are empty."""
+        """Return the topics, with partitions up to the highest number: those without a folder are empty."""
         found: dict[str, Topic] = {}
         for key, folder in sorted(self._folders.items()):
             if names is None or key.topic in names:
@@ -136,22 +136,22 @@ class LogSource:
         return found
 
     async def versions(self) -> BrokerVersions:
-        """Return the versions of the requests that are answered."""
+        """Return the supported request versions."""
         return _VERSIONS
 
     async def leader(self, topic: str, partition: int) -> BrokerNode:  # noqa: ARG002 (it leads all of them)
-        """Return this one."""
+        """Return the only node."""
         return HERE
 
     def forget(self, topic: str) -> None:
-        """Nothing is remembered of leaders."""
+        """Do nothing: no leader is cached."""
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Return what `attempt` returns: what fails in files does not pass."""
+        """Return the result of `attempt`: failures of files are not transient."""
         return await attempt()
 
     async def at_leader(self, topic: str, partition: int, attempt: Callable[[BrokerNode], Awaitable[T]]) -> T:  # noqa: ARG002
-        """Return what `attempt` does: this is the leader."""
+        """Return the result of `attempt` for the only node."""
         return await attempt(HERE)
 
     async def ask(
@@ -163,7 +163,7 @@ class LogSource:
         versions: range | None = None,  # noqa: ARG002 (nothing is encoded)
         wait_ms: int = 0,  # noqa: ARG002 (there is no waiting)
     ) -> M:
-        """Answer what mirrors ask: for offsets and for sets."""
+        """Answer a Fetch or ListOffsets request."""
         if isinstance(request, ListOffsetsRequest):
             found: Message = self._offsets(request)
         else:

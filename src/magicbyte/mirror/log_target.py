@@ -1,7 +1,7 @@
-"""A log directory of this machine that sets go into as they are: the offsets of the source, its bytes, its holes.
+"""A local log directory that stores sets unchanged, with the source's offsets, bytes and gaps.
 
-Where identical mirrors copy to, and where sets are parked that a target does not take. It is a broker's log directory:
-commands read it, and a broker can be started on it.
+It is the target of identical mirrors, and stores sets that another target does not accept. It is a broker's log
+directory: commands can read it, and a broker can be started on it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,16 @@ _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
 
 
 class LogTarget:
-    """An open log directory: nobody else writes to it. As a context it is closed at the end, all of it durable."""
+    """An open log directory, locked against other writers.
+
+    As a context manager it is closed at the end, all of it durable.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Open the directory, made if need be. Raises LogDirectoryError where another process has it, or it is none."""
+        """Open the directory, creating it if needed.
+
+        Raises LogDirectoryError if another process has it, or if it is none.
+        """
         if any(each.suffix == LOG and each.stem.isdecimal() for each in directory.glob("*")):
             raise LogDirectoryError(
                 f"{directory}: expected a log directory, found a partition folder: give that above it"
@@ -68,7 +74,10 @@ class LogTarget:
     def log(
         self, topic: str, partition: int, topic_id: uuid.UUID | None = None, dialect: Dialect = Dialect.KAFKA
     ) -> PartitionLog:
-        """Return the log of a partition, made if need be. Raises MirrorError for one of another topic or dialect."""
+        """Return the log of a partition, created if needed.
+
+        Raises MirrorError for one of another topic id or dialect.
+        """
         key = TopicPartition(topic, partition)
         found = self._logs.logs.get(key)
         if found is None:
@@ -84,10 +93,10 @@ class LogTarget:
         return found
 
     def append(self, log: PartitionLog, data: memoryview) -> int:
-        """Append whole sets as they are, without those that lie below the log's end; return how many bytes there were.
+        """Append whole sets unchanged, without those below the log end offset; return the number of bytes.
 
-        An empty log begins with them. Raises CorruptRecordError for damage and offsets that do not ascend,
-        LogDirectoryOfflineError.
+        An empty log begins with their first offset. Raises CorruptRecordError for damage and offsets that do not
+        ascend, LogDirectoryOfflineError.
         """
         at = 0
         for position, entry in entries(data, log.config.dialect):
@@ -104,11 +113,11 @@ class LogTarget:
         return len(taken.data)
 
     def flush(self, log: PartitionLog) -> None:
-        """Make a log durable. May run in a thread, while nothing is appended to it."""
+        """Sync a log. May run in a thread, while nothing is appended to it."""
         log.flush(_CLOCK.monotonic_ms())
 
     def offsets(self, topic: str, partition: int, start: int) -> set[int]:
-        """Return the offsets from `start` on that the log of a partition holds records of."""
+        """Return the offsets from `start` on of the records in the log of a partition."""
         log, found = self._logs.logs.get(TopicPartition(topic, partition)), set[int]()
         at = start if log is None else max(start, log.log_start_offset)
         while log is not None and at < log.log_end_offset and (part := log.read(at, _READ_BYTES)) is not None:
@@ -120,6 +129,6 @@ class LogTarget:
 
 
 def _first_offset(data: memoryview, dialect: Dialect) -> int:
-    """Return the offset that sets begin with; a wrapper of magic 0 or 1 has to be opened for it."""
+    """Return the first offset of sets; a wrapper of magic 0 or 1 must be decompressed for it."""
     _, entry = next(entries(data, dialect))
     return first_offset(scan(data), 0) if entry.base_offset is None else entry.base_offset

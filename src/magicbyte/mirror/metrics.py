@@ -1,4 +1,4 @@
-"""Numbers of a mirror for Prometheus, each by topic of the source."""
+"""Metrics of a mirror for Prometheus, by topic of the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magicbyte.net.exposition import Family, counter, gauge
 
 
 def families(copied: Mapping[str, Copied], saved: Mapping[str, float]) -> list[Family]:
-    """Return the numbers as they stand now; `saved`: CPU seconds by topic."""
+    """Return the current metrics; `saved`: CPU seconds by topic."""
     sets = counter("magicbyte_mirror_sets", "Sets that were copied, by whether they stayed closed.")
     size = counter(
         "magicbyte_mirror_bytes", "Bytes of the source's sets that were copied, by whether they stayed closed."

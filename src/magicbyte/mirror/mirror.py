@@ -1,4 +1,4 @@
-"""A mirror: all chosen topics of a cluster, partition by partition, once or again and again."""
+"""A mirror copies all chosen topics of a cluster, partition by partition, once or continuously."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from magicbyte.printable import logger
 
 log = logger(__name__)
 
-GROUP_SECONDS: Final = 10.0  # until groups of the source are looked for again
+GROUP_SECONDS: Final = 10.0  # between two synchronizations of groups
 KEYS_DECIDE: Final = "records go where their keys decide"
 NOTHING_COPIED: Final = "nothing is copied yet"
 
 
 class Mirror(Rounds):
-    """Copies the chosen topics from a cluster to another. Setting `stop` ends it: what was copied is kept in mind."""
+    """Copy the chosen topics from a cluster to another. Setting `stop` ends it, with the progress stored."""
 
     def __init__(self, source: Source, target: Client, choice: Choice) -> None:
         super().__init__(source)
@@ -44,7 +44,7 @@ class Mirror(Rounds):
         self._copiers: dict[tuple[str, int], PartitionCopier | TransactionalCopier] = {}
 
     async def plan(self) -> list[TopicMirrorPlan]:
-        """Return what would be done, and do nothing. Raises what `plan` of plan.py does."""
+        """Return what would be done, without changes. Raises as `plan` of plan.py does."""
         return await plan(self._source, self._target, self._choice)
 
     def _begun(self, group: asyncio.TaskGroup) -> Copy:
@@ -63,14 +63,14 @@ class Mirror(Rounds):
         return self._copiers
 
     async def catch_up(self) -> None:
-        """Copy what the source has now, and take its groups along if that is wanted. Raises as Rounds.catch_up does."""
+        """Copy what the source has now, and synchronize its groups if configured. Raises as Rounds.catch_up does."""
         await super().catch_up()
         if time.monotonic() >= self._groups_again_at:
             await self._sync_groups()
             self._groups_again_at = time.monotonic() + GROUP_SECONDS
 
     async def _sync_groups(self) -> None:
-        """Take the groups of the source along, if that is wanted."""
+        """Synchronize the groups of the source, if configured."""
         if self._groups is None:
             return
         places, without_place = {}, {}
@@ -93,7 +93,7 @@ class Mirror(Rounds):
         self.groups_left_out = synced.left_out
 
     async def _made(self) -> list[TopicMirrorPlan]:
-        """Return the plan, whose topics are all there now."""
+        """Return the plan, with all topics created."""
         planned = await make_topics(self._target, self.plan, self.stop)
         if self._choice.transactional_id is None:
             self._has_map = bool(planned) and (self._has_map or await make_offset_topic(self._target))
@@ -105,7 +105,7 @@ class Mirror(Rounds):
         await self._sync_groups()
 
     def _copier(self, wanted: TopicMirrorPlan, partition: int) -> PartitionCopier | TransactionalCopier:
-        """Return who copies a partition: the one there is, unless the way has changed since."""
+        """Return the copier of a partition: the existing one, unless its route has changed."""
         key, mirror_id = (wanted.name, partition), self._choice.transactional_id
         route = Route(
             self._source,

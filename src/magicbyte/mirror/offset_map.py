@@ -1,12 +1,11 @@
-"""Which offset of the source became which at the target, in as few numbers as say it: a run for each hole.
+"""Map offsets of the source to those of the target, with one run per gap.
 
-A target numbers what it gets without holes. So an `OffsetRun` holds until the source has a hole: the record at
-`source`, or the first one behind it, is at `target`, the next at `target` + 1, and so on. Where the records of a set
-were not counted, because it stayed closed, or have holes between them, its run is not `exact`: all of it stands at its
-first record.
+A target assigns offsets without gaps. So an `OffsetRun` holds until the source has a gap: the record at `source`, or
+the first one after it, is at `target`, the next at `target` + 1, and so on. If the records of a set were not counted,
+because it stayed closed, or have gaps between them, its run is not `exact`: all of it maps to its first record.
 
-On the disk, a run is a line of JSON: {"topic": "t", "partition": 0, "source": 17, "target": 12, "exact": true}, in
-any order; of two with the same source the later one holds. offset_topic.py keeps the same in a topic.
+On disk, a run is a line of JSON: {"topic": "t", "partition": 0, "source": 17, "target": 12, "exact": true}, in any
+order; of two with the same source the later one counts. offset_topic.py stores the same in a topic.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from magicbyte.errors import MirrorError
 
 
 class OffsetRun(NamedTuple):
-    """From the offset `source` on the records are at `target` and behind it. `exact`: one behind the other."""
+    """From the offset `source` on the records are at `target` and after it. `exact`: without gaps."""
 
     source: int
     target: int
@@ -28,9 +27,9 @@ class OffsetRun(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """Where a reader goes on at the target. Unless this is `exact` it may see records again there.
+    """Where a consumer continues at the target. Unless this is `exact` it may see records again there.
 
-    `copied`: the record that it wants is there, or there is a later one.
+    `copied`: the record at its offset is there, or a later one.
     """
 
     offset: int
@@ -51,12 +50,12 @@ class MirrorOffsetMap:
         return len(self._runs)
 
     def add(self, run: OffsetRun) -> None:
-        """Take a run, in place of one with the same source."""
+        """Add a run, replacing one with the same source."""
         self._runs[run.source] = run
         self._sources = None
 
     def remove(self, source: int) -> None:
-        """Take a run away, if there is one with this source."""
+        """Remove a run, if there is one with this source."""
         if self._runs.pop(source, None) is not None:
             self._sources = None
 
@@ -65,16 +64,16 @@ class MirrorOffsetMap:
         return [self._runs[each] for each in self._sorted()]
 
     def translate(self, offset: int, end: OffsetRun) -> Translation:
-        """Return where a reader that wants `offset` of the source next goes on. `end`: how far all is copied.
+        """Return where a consumer at `offset` of the source continues. `end`: the end of the copied records.
 
-        Never behind a record that the reader has not seen. What is not copied yet becomes the end.
+        Never after a record that the consumer has not seen. Offsets that are not copied yet map to the end.
         """
         if offset >= end.source:
             return Translation(end.target, exact=offset == end.source, copied=False)
         sources = self._sorted()
         at = bisect_right(sources, offset)
         limit = min(self._runs[sources[at]].target, end.target) if at < len(sources) else end.target
-        if not at:  # what was deleted at the source before it was copied
+        if not at:  # records that the source deleted before they were copied
             return Translation(limit, exact=True, copied=True)
         run = self._runs[sources[at - 1]]
         if run.exact:
@@ -88,21 +87,21 @@ class MirrorOffsetMap:
 
 
 class Track:
-    """Follows what is copied of a partition, and finds the runs that its map needs.
+    """Follow the copying of a partition, and collect the runs for its map.
 
-    The first set gives one in any case: a mirror need not know what was noted before it was started.
+    The first set always makes a run, because a mirror does not know what was stored before it started.
     """
 
     def __init__(self) -> None:
         self._noted: list[OffsetRun] = []
         self._run: OffsetRun | None = None
-        self._uncounted: OffsetRun | None = None  # the last set, if the one behind it is to tell whether it has holes
-        self._doubted = False  # whether the map says that it has
+        self._uncounted: OffsetRun | None = None  # the last set, if only the next one tells whether it has gaps
+        self._doubted = False  # whether the map already says that it has
 
     def copied(self, first: int, following: int, records: int, target: int, *, together: bool = True) -> None:
-        """Hear that a set with offsets from `first` to before `following` is at `target`. `records` -1: not counted.
+        """Record that a set with offsets from `first` to before `following` is at `target`. `records` -1: not counted.
 
-        `together`: its records follow each other there; else more may be between them.
+        `together`: its records are adjacent there; else others may be between them.
         """
         run, before = self._run, self._uncounted
         if run is not None and run.exact and run.target + first - run.source == target:
@@ -120,7 +119,7 @@ class Track:
             self._note(OffsetRun(following, target + records))
 
     def take(self) -> list[OffsetRun]:
-        """Return the runs that were found since the last call; with them the map holds for all that was copied."""
+        """Return the runs since the last call; with them the map covers everything that was copied."""
         if self._uncounted is not None and not self._doubted:
             self._noted.append(self._uncounted._replace(exact=False))
             self._doubted = True
@@ -135,12 +134,12 @@ class Track:
 
 
 def line(topic: str, partition: int, run: OffsetRun) -> str:
-    """Return a run as a line of a file, without its end."""
+    """Return a run as a line of a file, without the line end."""
     return json.dumps({"topic": topic, "partition": partition} | run._asdict())
 
 
 def read_lines(lines: Iterable[str]) -> dict[tuple[str, int], MirrorOffsetMap]:
-    """Return the maps in the lines of a file, by topic and partition. Raises MirrorError for other lines."""
+    """Parse the maps in the lines of a file, by topic and partition. Raises MirrorError for invalid lines."""
     found: dict[tuple[str, int], MirrorOffsetMap] = {}
     for number, each in enumerate(lines, 1):
         try:
@@ -154,7 +153,7 @@ def read_lines(lines: Iterable[str]) -> dict[tuple[str, int], MirrorOffsetMap]:
 
 
 def run_told(told: Mapping[str, Any]) -> OffsetRun:
-    """Return the run that an object of JSON is. Raises ValueError, KeyError and TypeError for another one."""
+    """Parse a run in JSON. Raises ValueError, KeyError and TypeError for another object."""
     source, target, exact = told["source"], told["target"], told["exact"]
     if type(source) is not int or type(target) is not int or type(exact) is not bool or min(source, target) < 0:
         raise ValueError(told)

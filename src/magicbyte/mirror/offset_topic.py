@@ -1,7 +1,7 @@
-"""The offset maps of mirrors, kept in a compacted topic of the target: one record for each run.
+"""Store the offset maps of mirrors in a compacted topic of the target: one record for each run.
 
-Keys are JSON, {"group": "magicbyte-mirror", "topic": "t", "partition": 0, "source": 17}, values, too: {"target": 12,
-"exact": true}. `topic` is the target's. A record without a value takes its run away.
+Keys are JSON, {"group": "magicbyte-mirror", "topic": "t", "partition": 0, "source": 17}, and so are values: {"target":
+12, "exact": true}. `topic` is the target's. A tombstone removes its run.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from magicbyte.records.layout import NO_TIMESTAMP
 OFFSET_TOPIC: Final = "__magicbyte_mirror_offsets"
 MOST_REPLICAS: Final = 3
 _CREATE_TOPICS: Final = 19
-_OPTIONS: Final = ProduceOptions(codec=Codec.GZIP)  # which brokers of every era know
+_OPTIONS: Final = ProduceOptions(codec=Codec.GZIP)  # a codec of brokers of every era
 
 TopicPartition: TypeAlias = tuple[str, int]
 
 
 async def make_offset_topic(client: Client) -> bool:
-    """Make the topic if it is not there; say whether it is then. Brokers before 0.10.1 make none for clients."""
+    """Create the topic if needed; return whether it exists. Brokers before 0.10.1 cannot create it for clients."""
     if OFFSET_TOPIC in await client.topics():
         return True
     connection = await client.any_connection()
@@ -60,14 +60,14 @@ async def note(client: Client, group: str, topic: str, partition: int, runs: Ite
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What is known of a mirrored partition: its name at the target, the map, and how far all is copied."""
+    """A mirrored partition: its name at the target, the map, and the end of the copied records."""
 
     target: TopicPartition
     known: MirrorOffsetMap
     end: OffsetRun
 
     def translate(self, offset: int) -> Translation:
-        """Return where a reader that wants `offset` of the source next goes on at the target."""
+        """Return where a consumer at `offset` of the source continues at the target."""
         return self.known.translate(offset, self.end)
 
 
@@ -80,7 +80,7 @@ class KnownMaps:
     _position: int = 0
 
     async def refresh(self, client: Client) -> None:
-        """Read what the topic has more. Raises MirrorError for what is no run, BrokerError and NetworkError."""
+        """Read new records of the topic. Raises MirrorError for an invalid run, BrokerError and NetworkError."""
         if OFFSET_TOPIC not in await client.topics():
             return
         start, end = await bounds(client, OFFSET_TOPIC, 0)
@@ -90,7 +90,7 @@ class KnownMaps:
         self._position = end
 
     def reach(self, partition: TopicPartition, place: MirrorPlace) -> Reach:
-        """Return what is known of a partition of the target, to which the one of this place goes."""
+        """Return the state of a partition of the target, for the stored position of its source."""
         end = OffsetRun(place.offset, place.lanes[partition[1]].target)
         return Reach(partition, self.maps.get(partition) or MirrorOffsetMap(), end)
 

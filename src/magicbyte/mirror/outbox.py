@@ -1,7 +1,7 @@
-"""Sets on their way to one broker of the target: many partitions in a request, several requests at a time.
+"""Sets in flight to one broker of the target: many partitions per request, several requests at a time.
 
-Who has sets is a `Sender`; it is asked for the next one when there is room, and told what became of each, in the order
-in which it gave them. A request holds one set of a partition at most, as brokers want it.
+A `Sender` provides sets; it is asked for the next one when there is room, and gets the responses in order. A request
+has at most one set per partition, as brokers require.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from magicbyte.client.produce_frames import Produced
 from magicbyte.errors import BrokerError, MagicbyteError
 from magicbyte.protocol.message import Records
 
-AT_ONCE: Final = 5  # requests on their way: of so many sets a broker remembers what it has of a producer
-MOST_BYTES: Final = 1 << 20  # of a request, more only for a single set that is larger
+AT_ONCE: Final = 5  # requests in flight: brokers remember as many batches of a producer
+MOST_BYTES: Final = 1 << 20  # of a request, more only for a single larger set
 
 
 class Sending(NamedTuple):
-    """A set on its way to a partition of the target, made of `source`. Those of one `kind` go together.
+    """A set for a partition of the target, made from `source`. Sets of the same `kind` can share a request.
 
-    Its first record is the one at the offset `first` of the source, or behind it; `records` -1: it is not known how
-    many it has. All in front of `next_offset` is in it or in those before; once it has arrived, all in front of
-    `following` is copied. `why` it was opened; None: it stayed closed.
+    Its first record is at the offset `first` of the source, or after it; `records` -1: unknown. Everything before
+    `next_offset` is in it or in earlier ones; once it has arrived, everything before `following` is copied. `why` it
+    was decompressed; None: it stayed closed.
     """
 
     topic: str
@@ -42,20 +42,20 @@ class Sending(NamedTuple):
 
 
 class Sender(Protocol):
-    """Who has sets for one partition of the target."""
+    """A provider of sets for one partition of the target."""
 
     def waiting(self) -> Sending | None:
-        """Return the set that is to go next, None while there is none or it may not go now. Does not raise."""
+        """Return the next set, None if there is none or it must wait. Does not raise."""
 
     def sent(self) -> None:
-        """Hear that the set that was waiting is on its way."""
+        """Mark the next set as in flight."""
 
     def answered(self, answer: Produced | MagicbyteError) -> None:
-        """Hear what became of the first set on its way. Does not raise."""
+        """Handle the response for the oldest set in flight. Does not raise."""
 
 
 class Outboxes:
-    """An outbox for each broker of the target. Whatever ends one of their tasks ends the group of tasks."""
+    """An outbox for each broker of the target. A failure of one of their tasks ends the task group."""
 
     def __init__(self, client: Client, tasks: asyncio.TaskGroup) -> None:
         self._client = client
@@ -63,7 +63,7 @@ class Outboxes:
         self._outboxes: dict[BrokerNode, Outbox] = {}
 
     async def of_leader(self, topic: str, partition: int) -> Outbox:
-        """Return the outbox of the broker that leads a partition. Raises BrokerError and NetworkError."""
+        """Return the outbox of a partition's leader. Raises BrokerError and NetworkError."""
 
         async def look(node: BrokerNode) -> Outbox:
             return self._outboxes.get(node) or self._outboxes.setdefault(node, Outbox(self._client, node, self._tasks))
@@ -72,7 +72,7 @@ class Outboxes:
 
 
 class Outbox:
-    """Sends to one broker what senders have. `offer` says that there is something to take."""
+    """Send the sets of senders to one broker. `offer` announces a sender with sets."""
 
     def __init__(self, client: Client, node: BrokerNode, tasks: asyncio.TaskGroup) -> None:
         self._client = client
@@ -83,19 +83,19 @@ class Outbox:
         self._at_work = 0
 
     def offer(self, sender: Sender) -> None:
-        """Take from this sender, until it has no more."""
+        """Take sets from this sender, until it has no more."""
         self._ready.setdefault(sender)
         self._fill()
 
     def _fill(self) -> None:
-        """Have as many at work as there are requests to send."""
+        """Start as many workers as there are requests to send."""
         while self._ready and self._at_work < AT_ONCE and (row := self._row()):
             self._rows.append(row)
             self._at_work += 1
             self._tasks.create_task(self._work())
 
     async def _work(self) -> None:
-        """Send a request, and then the next one, as long as there are any: always the one that was filled first."""
+        """Send requests as long as there are any, in the order in which they were filled."""
         while self._rows:
             await self._send(self._rows.popleft())
             if row := self._row():
@@ -104,7 +104,7 @@ class Outbox:
         self._fill()
 
     def _row(self) -> list[tuple[Sender, Sending]]:
-        """Take a set of each sender, as many as go in one request. Who gave one comes last the next time."""
+        """Take one set of each sender, as many as fit into a request. These senders come last next time."""
         row: list[tuple[Sender, Sending]] = []
         size, kind = 0, range(0)
         for sender in list(self._ready):
@@ -131,6 +131,6 @@ class Outbox:
             sender.answered(answer)
             if isinstance(answer, Produced):
                 self._ready.setdefault(sender)
-            else:  # whoever leads the partition now may be another broker
+            else:  # the leader may be another broker now
                 self._ready.pop(sender, None)
         self._fill()

@@ -1,7 +1,7 @@
-"""Sets that are larger than the target takes: an error, or split, or put aside.
+"""Handle sets that are too large for the target: fail, split, or put aside (park).
 
-Sets that were opened in any case are always split: it is their new form that is too large. What is put aside lies in a
-log directory (log_target.py), by topic and partition of the source, with its offsets there.
+Sets that must be decompressed anyway are always split: their new form is too large. Parked sets are stored in a log
+directory (log_target.py), by topic and partition of the source, with its offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGE: Final = "it is larger than the target takes"
 
 
 class OnOversize(enum.Enum):
-    """What becomes of a set of the source that the target does not take."""
+    """The treatment of a source's set that the target does not accept."""
 
     STOP = "stop"
     SPLIT = "split"
@@ -37,14 +37,14 @@ class OnOversize(enum.Enum):
 
 
 class Parked(NamedTuple):
-    """What is to be put aside, from the offset `first` on: a set, as the source has it, or one record of it."""
+    """A set of the source, or one record of it, to be put aside, from the offset `first` on."""
 
     first: int
     data: memoryview
 
 
 def smaller(parcel: Parcel, portion: Portion, policy: OnOversize) -> list[Portion] | Parked | None:
-    """Return what to do with a portion that is too large: send it as several, put it aside, or None: give up."""
+    """Return the treatment of a portion that is too large: several portions, a parked set, or None: fail."""
     is_one_set = portion.records is None and parcel.why is None and parcel.entry.size == len(parcel.data)
     if is_one_set and policy is not OnOversize.SPLIT:
         return Parked(parcel.first, parcel.data) if policy is OnOversize.PARK else None
@@ -57,13 +57,13 @@ def smaller(parcel: Parcel, portion: Portion, policy: OnOversize) -> list[Portio
 
 
 def is_single(load: ParcelLoad) -> bool:
-    """Say whether a load is one closed set, or one record."""
+    """Return whether a load is one closed set, or one record."""
     records = _opened(load)
     return not records or sum(len(each) for _, each in records) == 1
 
 
 def halves(load: ParcelLoad) -> list[ParcelLoad]:
-    """Return a load of two records or more as two: the lower offsets, and the higher ones."""
+    """Split a load of at least two records in two: the lower and the higher offsets."""
     records = _opened(load)
     offsets = [np.asarray(each.offset) for _, each in records]
     together = np.sort(np.concatenate(offsets))
@@ -87,7 +87,7 @@ def _alone(parcel: Parcel, record: RecordColumns) -> memoryview:
 
 
 def without(loads: Iterable[ParcelLoad], parked: Collection[int]) -> Iterator[ParcelLoad]:
-    """Yield loads without the records whose offsets are given: those were put aside before."""
+    """Yield loads without the records at the given offsets, which were parked before."""
     gone = np.fromiter(parked, np.int64)
     for load in loads:
         parcel = load.parcel
@@ -103,20 +103,20 @@ def without(loads: Iterable[ParcelLoad], parked: Collection[int]) -> Iterator[Pa
 
 
 class Park:
-    """Where sets are put aside: a log directory, made for the first of them, open only as long as it is needed."""
+    """The log directory of parked sets, created for the first of them, and open only while needed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._lock = threading.Lock()
 
     def add(self, topic: str, partition: int, parked: Parked, dialect: Dialect) -> None:
-        """Put a set of a partition aside, durably, behind those that are there; once, however often it comes."""
+        """Park a set of a partition, durably and only once, however often it is added."""
         with self._lock, LogTarget(self.directory) as target:
             target.append(target.log(topic, partition, dialect=dialect), parked.data)
         log.warning("%s-%d, offset %d: put aside in %s", topic, partition, parked.first, self.directory)
 
     def offsets(self, topic: str, partition: int, start: int) -> set[int]:
-        """Return the offsets from `start` on of what was put aside."""
+        """Return the offsets of parked records from `start` on."""
         if not self.directory.exists():
             return set()
         with self._lock, LogTarget(self.directory) as target:

@@ -1,4 +1,4 @@
-"""Which topics are mirrored and how: looked up at both clusters, changed at neither."""
+"""Plan which topics are mirrored and how, from metadata of both clusters, without changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from magicbyte.records.layout import Dialect
 from magicbyte.releases import MAGIC_AS_RELEASE
 
 OFFSETS: Final = "__consumer_offsets"
-INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC})  # brokers before 0.10 do not say which are
+# brokers before 0.10 do not flag internal topics
+INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC})
 IDENTICAL: Final = "mirror.identical"
 NOT_COPIED: Final = frozenset(
     {
@@ -39,21 +40,21 @@ NOT_COPIED: Final = frozenset(
         "unclean.leader.election.enable", "message.downconversion.enable", "remote.storage.enable", IDENTICAL,
     }
 )  # fmt: skip
-"""Settings of a topic that speak of its cluster, not of what is in it."""
+"""Topic settings about the source cluster, not about the content."""
 OURS: Final = frozenset(
     {"enriched.append.mode", "log.flush.policy", "log.head.truncation", "max.decompressed.message.bytes"}
 )
-"""Settings of a topic that Kafka's brokers do not know."""
-HEARD_SECONDS: Final = 30.0  # until all brokers have heard of a topic
+"""Topic settings that Kafka's brokers do not have."""
+HEARD_SECONDS: Final = 30.0  # until all brokers know a new topic
 _HEARD_AGAIN_SECONDS: Final = 0.1
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Settings of a topic that is made for files: nothing says how long their records were to be kept."""
+"""Settings of a topic created for files, whose retention is unknown."""
 _FORMAT: Final = "message.format.version"
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _DIFFERENCES: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 _LEAST_SEGMENT: Final = 1 << 20  # bytes
 _SPOKEN: Final = "inter.broker.protocol.version"
-_ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic says
+_ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic's setting
 _OFFSET_FETCH: Final = 9
 _PRODUCE, _FETCH, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 0, 1, 19, 22, 32, 37
 _OLD_PRODUCE, _ZSTD, _COMMITTED = range(3), range(7, 13), range(4, 13)
@@ -61,7 +62,7 @@ _PEEK: Final = FetchOptions(max_bytes=1 << 16, max_wait_ms=0)
 
 
 class Mode(enum.Enum):
-    """What happens to the sets of a topic; the value is what is printed."""
+    """The treatment of a topic's sets; the value is printed."""
 
     CLOSED = "closed"
     CONVERTED = "converted"
@@ -72,10 +73,10 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to mirror: topics whose whole name matches. `group` keeps the progress at the target.
+    """The topics to mirror: those whose whole name matches. `group` stores the progress at the target.
 
-    `prefix` is put in front of each name at the target. `park`: the log directory for what is put aside. `from_dialect`
-    and `to_dialect`: what the listeners at both ends exchange for topics that are enriched there.
+    `prefix` is prepended to each name at the target. `park`: the log directory for parked sets. `from_dialect` and
+    `to_dialect`: the dialect used by the listeners at both ends for topics that are enriched there.
     """
 
     topics: re.Pattern[str]
@@ -86,24 +87,22 @@ class Choice:
     from_dialect: Dialect = Dialect.KAFKA
     to_dialect: Dialect = Dialect.KAFKA
     merge: bool = False
-    """Whether topics of the target may hold records of others when a mirror of them begins."""
+    """Whether topics of the target may already contain other records when mirroring begins."""
     identical: bool = False
-    """Whether the target, brokers of ours, is to get the bytes of the source with their offsets."""
+    """Whether the target, brokers of ours, gets the source's bytes with their offsets."""
     sync_groups: bool = False
     """Whether offsets of the source's consumer groups are synchronized."""
     transactional_id: str | None = None
-    """What the ids of transactions begin with, one for each partition, that hold records and progress. None: there are
-    none.
-    """
+    """The prefix of transactional ids, one for each partition, for records and progress. None: no transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMirrorPlan:
-    """How a topic is mirrored. `configs` and `replicas` are for the one that is made where the target lacks it.
+    """The plan for a topic. `configs` and `replicas` are used if the target's topic must be created.
 
-    `to` is its name at the target, `origin` what a place tells of the source, `dialect` what the source gives. `once`:
-    nothing is copied twice, whatever fails; else what was sent last may be, after a failure. `committed`: what was
-    aborted is left out. `mode` and `why` go by the formats at the two ends of each partition.
+    `to` is its name at the target, `origin` the identity of the source, `dialect` that of the source's responses.
+    `once`: nothing is duplicated, whatever fails; else the last sets may be, after a failure. `committed`: aborted
+    records are left out. `mode` and `why` follow from the formats at the two ends of each partition.
     """
 
     name: str
@@ -121,7 +120,7 @@ class TopicMirrorPlan:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     def explain(self) -> str:
-        """Return it as a line of text."""
+        """Return the plan as a line of text."""
         if self.mode is Mode.LEFT_OUT:
             return f"{self.name}: {self.mode.value}: {self.why}"
         count = f"{self.partitions} partition" + "s" * (self.partitions != 1)
@@ -134,21 +133,21 @@ class TopicMirrorPlan:
 
     @property
     def lanes(self) -> int:
-        """How many partitions of the target keys decide between; 0: each goes to the partition of the same number."""
+        """How many partitions of the target are chosen by key; 0: each goes to the partition of the same number."""
         return (self.target_partitions or self.partitions) if self.mode is Mode.KEYED else 0
 
     @property
     def grows_from(self) -> int | None:
-        """How many partitions the target has, where it is to get more; None: there are enough."""
+        """The number of partitions of the target, if it must be increased; else None."""
         if self.mode is Mode.KEYED or self.target_partitions is None or self.target_partitions >= self.partitions:
             return None
         return self.target_partitions
 
 
 async def plan(source: Source, target: Client, choice: Choice) -> list[TopicMirrorPlan]:
-    """Return how each topic that is chosen is mirrored, by name; Kafka's own topics never are.
+    """Return the plan of each chosen topic, by name; Kafka's internal topics are never mirrored.
 
-    Raises MirrorError if both are one cluster, or for a circle; BrokerError and NetworkError.
+    Raises MirrorError if both are one cluster, or for a cycle; BrokerError and NetworkError.
     """
     here, there = await source.topics(), await target.topics()
     known = source.cluster.cluster_id
@@ -166,7 +165,7 @@ async def plan(source: Source, target: Client, choice: Choice) -> list[TopicMirr
         await source.versions(),
         versions,
         await _broker_settings(target, versions),
-        # Where groups never committed, asking for one would make the topic that they are kept in.
+        # If no group ever committed, a request for offsets would create the offsets topic.
         await begun(source, choice.group, _sizes(here, names))
         if OFFSETS in here and isinstance(source, Client)
         else {},
@@ -176,9 +175,9 @@ async def plan(source: Source, target: Client, choice: Choice) -> list[TopicMirr
 
 
 async def plan_folder(source: Source, folder: Path, choice: Choice) -> list[TopicMirrorPlan]:
-    """Return how each topic that is chosen is copied into a log directory, by name; nothing is made.
+    """Return the plan of each chosen topic for a copy into a log directory, by name, without changes.
 
-    Raises MirrorError for an enriched topic by a listener that converts it, BrokerError and NetworkError.
+    Raises MirrorError for an enriched topic through a listener that converts it, BrokerError and NetworkError.
     """
     chosen = _chosen(await source.topics(), choice)
     _check_told(chosen)
@@ -200,7 +199,7 @@ def _chosen(here: Mapping[str, Topic], choice: Choice) -> list[Topic]:
 
 
 def _check_told(topics: Iterable[Topic]) -> None:
-    """Raise BrokerError for a topic without partitions: brokers tell them when they know them, after their start."""
+    """Raise BrokerError for a topic without partitions, which brokers return until they know them after a start."""
     for topic in topics:
         if not topic.partitions:
             code = topic.error or ErrorCode.LEADER_NOT_AVAILABLE
@@ -210,7 +209,7 @@ def _check_told(topics: Iterable[Topic]) -> None:
 def _identical(
     topic: Topic, to: str, there: int | None, origin: Origin, choice: Choice, configs: Mapping[str, str]
 ) -> TopicMirrorPlan:
-    """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the source would convert it."""
+    """Return the plan of an identical copy. Raises MirrorError if the source would convert it."""
     is_enriched = configs.get(_FORMAT) == Format.ENRICHED.value
     if is_enriched and choice.from_dialect is Dialect.KAFKA:
         raise MirrorError(f"{topic.name}: enriched: only a listener of the enriched dialect returns its bytes")
@@ -242,7 +241,7 @@ def _sizes(topics: Mapping[str, Topic], names: Iterable[str]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _MirrorPlanner:
-    """What is known of both ends: versions of their brokers, and by name what is mirrored into each already.
+    """The metadata of both ends: broker versions, and by name the sources mirrored into each topic.
 
     `settings` are those of a broker of the target.
     """
@@ -257,7 +256,7 @@ class _MirrorPlanner:
     begun_there: Mapping[str, BegunTopic]
 
     async def plan(self, topic: Topic, to: str, there: Topic | None) -> TopicMirrorPlan:
-        """Return how a topic is mirrored."""
+        """Return the plan of a topic."""
         theirs, ours = self.theirs, self.ours
         configs = await _configs(self.source, topic.name, ours)
         origin = self._origin(topic, there)
@@ -275,7 +274,7 @@ class _MirrorPlanner:
             configs = _from_4_0_on(configs)
         stored = await self._format(to, configs, exists=there is not None)
         if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
-            stored = Format.V1  # its brokers convert it; magic 2 could have headers, which would be lost
+            stored = Format.V1  # brokers convert it; magic 2 could have headers, which would be lost
         storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
         self._check_transactions(to, storage)
         mode, why = await self._mode(topic, to, there, storage, origin, dialect)
@@ -297,7 +296,7 @@ class _MirrorPlanner:
         )
 
     def _check_transactions(self, to: str, storage: Storage) -> None:
-        """Raise MirrorError where transactions are asked for and the target cannot hold them."""
+        """Raise MirrorError if transactions are requested and the target does not support them."""
         if self.choice.transactional_id is None:
             return
         if self.theirs.latest(APIS[_OFFSET_FETCH], STABLE) is None:
@@ -311,7 +310,7 @@ class _MirrorPlanner:
             )
 
     def _origin(self, topic: Topic, there: Topic | None) -> Origin:
-        """Return where a topic comes from: the source, and the clusters that it is mirrored from there."""
+        """Return the origin of a topic: the source, and the clusters from which it is mirrored there."""
         known = self.begun_here.get(topic.name)
         before = [] if known is None else [known.origin.cluster, *known.origin.via]
         via = tuple(each for each in before if each is not None)
@@ -320,7 +319,7 @@ class _MirrorPlanner:
     async def _plan_identical(
         self, topic: Topic, to: str, there: Topic | None, origin: Origin, configs: Mapping[str, str]
     ) -> TopicMirrorPlan:
-        """Return the plan of a topic whose bytes and offsets stay. Raises MirrorError where the target has no place."""
+        """Return the plan of an identical copy. Raises MirrorError if the target cannot hold it."""
         if not self._is_ours:
             raise MirrorError(f"{to}: only magicbyte's brokers and log directories keep offsets")
         if there is not None:
@@ -336,11 +335,11 @@ class _MirrorPlanner:
 
     @property
     def _is_ours(self) -> bool:
-        """Whether the brokers of the target are ours: they tell a setting that Kafka does not have."""
+        """Return whether the brokers of the target are ours: they return a setting that Kafka does not have."""
         return not OURS.isdisjoint(self.settings)
 
     async def _format(self, topic: str, configs: Mapping[str, str], *, exists: bool) -> Format:
-        """Return the format that a topic of the target stores, or will once it is made with `configs`."""
+        """Return the format that a topic of the target stores, or will store once it is created with `configs`."""
         newest = newest_format(self.theirs)
         if not self.settings or self.theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
             return newest
@@ -403,7 +402,7 @@ async def _closed(source: Source, topic: Topic, storage: Storage) -> tuple[Mode,
 
 
 async def _configs(source: Source, topic: str, versions: BrokerVersions) -> dict[str, str]:
-    """Return a topic's own settings, as far as they say something about its records; none before 0.11."""
+    """Return a topic's own settings that concern its records; none before 0.11."""
     if not isinstance(source, Client):
         return dict(KEEP_ALL)
     if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
@@ -417,9 +416,9 @@ async def _configs(source: Source, topic: str, versions: BrokerVersions) -> dict
 
 
 def _from_4_0_on(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return a topic's settings as brokers from 4.0 on take them.
+    """Convert a topic's settings for brokers from 4.0 on.
 
-    There is one format alone, segments have a least size, and how far times may be off has a setting for each side.
+    These have one format only, a minimum segment size, and separate limits of timestamps before and after.
     """
     found = {name: value for name, value in configs.items() if name not in (_FORMAT, _DIFFERENCE)}
     if "segment.bytes" in found:
@@ -439,10 +438,10 @@ async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str
 async def make_topics(
     client: Client, look: Callable[[], Awaitable[list[TopicMirrorPlan]]], stop: asyncio.Event
 ) -> list[TopicMirrorPlan]:
-    """Return what `look` plans to mirror, once all topics of it are there; after `stop` is set none is made.
+    """Return the plan from `look`, once all of its topics exist; after `stop` is set none is created.
 
-    A topic that was created in between is looked up again, until brokers tell of it: they may hear of it later than
-    their controller does. Raises what `look` and `make_topic` do.
+    A topic that was just created is looked up again until brokers return it: they learn of it after their controller.
+    Raises as `look` and `make_topic` do.
     """
     end = time.monotonic() + HEARD_SECONDS
     while True:
@@ -460,9 +459,9 @@ async def make_topics(
 
 
 async def make_topic(client: Client, wanted: TopicMirrorPlan) -> None:
-    """Make a planned topic at the target, or add the partitions that it lacks.
+    """Create a planned topic at the target, or add missing partitions.
 
-    Raises BrokerError, and MirrorError where brokers are too old for it.
+    Raises BrokerError, and MirrorError if brokers are too old for it.
     """
     versions = await client.versions()
     if wanted.target_partitions is None:

@@ -1,9 +1,9 @@
-"""How far a mirror has come, kept at the target: offsets of consumer groups. docs/decisions/0006 has the reasons.
+"""The progress of a mirror, stored at the target as offsets of consumer groups. docs/decisions/0006 has the reasons.
 
-A partition of the source that goes to the partition of the same number has one offset, in the mirror's group. One
-whose records go to several has a group of its own, with an offset for each of these. The committed offset is where to
-go on at the source. Its metadata say from which offset on the target may hold more than that, and as whom it was
-produced: see copier.py for what is made of it.
+A partition of the source that is copied to the partition of the same number has one offset, in the mirror's group. One
+whose records are spread has a group of its own, with an offset for each target partition. The committed offset is the
+next one to read at the source. Its metadata tell from which offset on the target may hold more than that, and by which
+producer it was written: copier.py uses both.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _VERSION: Final = 1
 
 
 class Lane(NamedTuple):
-    """Where a mirror is in a partition of the target: what it sent up to its place lies below the offset `target`.
+    """A mirror's position in a partition of the target: what was sent before the position lies below the offset
+    `target`.
 
-    `identity`: as whom, and with which sequence number, the next record is produced.
+    `identity`: producer and sequence number of the next record.
     """
 
     target: int
@@ -34,10 +35,10 @@ class Lane(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What is mirrored. `cluster`: its id, None where it has none (before 0.10.1); `topic_id`: before 2.8 None.
+    """The source. `cluster`: its id, None if it has none (before 0.10.1); `topic_id`: None before 2.8.
 
-    `via`: the clusters that the cluster itself mirrors this topic from, the nearest first. `target_id`: of the topic
-    that it goes to, None while it is not there, and before 2.8.
+    `via`: the clusters from which the source itself mirrors this topic, the nearest first. `target_id`: of the target's
+    topic, None while it does not exist, and before 2.8.
     """
 
     cluster: str | None = None
@@ -46,7 +47,7 @@ class Origin(NamedTuple):
     target_id: str | None = None
 
     def check(self, known: Origin, what: str, group: str) -> None:
-        """Raise MirrorError unless a place that is `known` is one of this source."""
+        """Raise MirrorError unless a stored position with the origin `known` belongs to this source."""
         if known.cluster != self.cluster:
             raise MirrorError(f"{what}: group {group} mirrors cluster {known.cluster}, not {self.cluster}")
         if None not in (known.topic_id, self.topic_id) and known.topic_id != self.topic_id:
@@ -59,14 +60,14 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MirrorPlace:
-    """Where a mirror is in a partition of the source: all records below `offset` are in the lanes, by partition."""
+    """A mirror's position in a partition of the source: all records below `offset` are in the lanes, by partition."""
 
     offset: int
     lanes: Mapping[int, Lane]
     origin: Origin = field(default_factory=Origin)
 
     def metadata(self, partition: int) -> str:
-        """Return all that is to be known of a lane, but the offset, as text."""
+        """Return the metadata of a lane, everything but the offset, as text."""
         lane, origin = self.lanes[partition], self.origin
         told = {"magicbyte-mirror": _VERSION, "target": lane.target, "as": list(lane.identity), "of": len(self.lanes)}
         of = {"source": origin.cluster, "topic": origin.topic_id, "via": list(origin.via), "to": origin.target_id}
@@ -75,7 +76,7 @@ class MirrorPlace:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Where the place of a partition of the source is kept. `topic` is the target's; `keyed`: with several lanes."""
+    """The stored position of a partition of the source. `topic` is the target's; `keyed`: with several lanes."""
 
     group: str
     topic: str
@@ -88,35 +89,35 @@ class Book:
         return f"{self.group}.keyed-{self.partition}" if self.keyed else self.group
 
     async def load(self, client: Client, partitions: int, *, stable: bool = False) -> MirrorPlace | None:
-        """Return the place, None where there is none yet. `partitions`: how many the topic has at the target.
+        """Return the position, None if there is none yet. `partitions`: the target topic's number of partitions.
 
-        `stable`: it is committed in transactions. Raises MirrorError for what others committed, or a place of which a
-        part is missing.
+        `stable`: it is committed in transactions. Raises MirrorError for offsets committed by others, or an incomplete
+        position.
         """
         lanes = range(partitions) if self.keyed else [self.partition]
         found = await committed_offsets(client, self.name, [(self.topic, each) for each in lanes], stable=stable)
         return _place(found, f"group {self.name}, {self.topic}-{self.partition}") if found else None
 
     async def save(self, client: Client, place: MirrorPlace) -> None:
-        """Keep the place, all of it at once. Raises BrokerError and NetworkError."""
+        """Store the position, atomically. Raises BrokerError and NetworkError."""
         await commit_offsets(client, self.name, self.offsets(place))
 
     def offsets(self, place: MirrorPlace) -> dict[tuple[str, int], Committed]:
-        """Return the offsets that keep a place."""
+        """Return the offsets that represent a position."""
         return {(self.topic, each): Committed(place.offset, place.metadata(each)) for each in place.lanes}
 
 
 class BegunTopic(NamedTuple):
-    """That a topic is mirrored already: `keyed` tells whether keys decide where its records go."""
+    """A topic that is already mirrored: `keyed` tells whether records are spread by key."""
 
     keyed: bool
     origin: Origin
 
 
 async def begun(client: Client, group: str, topics: Mapping[str, int]) -> dict[str, BegunTopic]:
-    """Return what is mirrored into a cluster of `topics`, their numbers of partitions by name, by name.
+    """Return the topics that are already mirrored into a cluster of `topics` (partition counts by name), by name.
 
-    Offsets of other groups of this name are not looked at. Raises BrokerError and NetworkError.
+    Offsets of other groups with this prefix are ignored. Raises BrokerError and NetworkError.
     """
     partitions = [(topic, each) for topic, count in topics.items() for each in range(count)]
     found = {}

@@ -1,6 +1,6 @@
-"""Where the copy of a partition goes on, however it was stopped.
+"""Determine where the copy of a partition continues after any interruption.
 
-A place (progress.py) is kept at the target; after a crash the target may hold more than the last place says.
+A position (progress.py) is stored at the target; after a crash the target may hold more than the last one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from magicbyte.records.batch import RecordBatch
 
 @dataclass(slots=True)
 class Resumed:
-    """Where to go on.
+    """The position to continue at.
 
-    `skip`: by lane, how many records of ours the target holds beyond the place. `lost`: offsets that the source deleted
-    before they were copied. `at_boundary`: whether a set begins at the place.
+    `skip`: by lane, how many of our records the target holds after the position. `lost`: offsets that the source
+    deleted before they were copied. `at_boundary`: whether a set begins at the position.
     """
 
     place: MirrorPlace
@@ -32,9 +32,9 @@ class Resumed:
 
 
 async def resume(route: Route) -> Resumed:
-    """Find out where to go on, with a producer id for what comes. Nothing is written.
+    """Determine where to continue, with a producer id for the next records. Nothing is written.
 
-    Raises MirrorError where going on would lose records or copy some twice, BrokerError and NetworkError.
+    Raises MirrorError if continuing would lose or duplicate records, BrokerError and NetworkError.
     """
     stable = route.transactional_id is not None
     known = await route.book(route.partition).load(route.target, route.lanes, stable=stable)
@@ -46,13 +46,13 @@ async def resume(route: Route) -> Resumed:
         if known.offset > end:
             raise MirrorError(f"{route}: at offset {known.offset} of a source that ends at {end}: was it recreated?")
         found = await _catch_up_with_target(route, known, start)
-    # The log's start may be inside a set, and be where nothing was sent from yet; what was sent ended with a set.
+    # The log start offset may be inside a set, if nothing was sent from there yet; sent records end with a set.
     found.at_boundary = not found.place.offset or found.place.offset > start
     return found
 
 
 async def _begin(route: Route, start: int) -> MirrorPlace:
-    """Return the first place. Others than mirrors of this topic must not have written to the target."""
+    """Return the first position. The target must contain no records, except from mirrors of this topic."""
     ends = {each: (await bounds(route.target, route.to, each))[1] for each in route.targets}
     if any(ends.values()) and not route.merge and not (route.lanes and await _has_begun_elsewhere(route)):
         raise MirrorError(
@@ -63,7 +63,7 @@ async def _begin(route: Route, start: int) -> MirrorPlace:
 
 
 async def _has_begun_elsewhere(route: Route) -> bool:
-    """Say whether another partition of the topic has a place, so that what is at the target may be of it."""
+    """Return whether another partition of the topic has a position, so that existing records may be its own."""
     others = (each for each in range(route.partitions) if each != route.partition)
     for each in others:
         if await route.book(each).load(route.target, route.lanes) is not None:
@@ -76,7 +76,7 @@ async def _identity(route: Route) -> ProducerIdentity:
 
 
 async def _catch_up_with_target(route: Route, known: MirrorPlace, start: int) -> Resumed:
-    """Return the place with what the target holds of ours beyond it, which is then to be skipped."""
+    """Return the position, with the number of our records at the target after it, which must be skipped."""
     lanes, skips = dict(known.lanes), dict[int, int]()
     identity = next(iter(lanes.values())).identity
     fresh = identity if identity != NOBODY else await _identity(route)
@@ -85,7 +85,7 @@ async def _catch_up_with_target(route: Route, known: MirrorPlace, start: int) ->
         if lane.identity == NOBODY:
             lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1], fresh)
         elif skip:
-            # The lane is kept as it was: after another crash it has to be counted from the same record again.
+            # The lane keeps its old state: after another crash the count must start from the same record again.
             skips[partition] = skip
     if known.offset < start and skips:
         raise MirrorError(f"{route}: the source begins at {start}, after {known.offset}, where a crash was")
@@ -94,9 +94,9 @@ async def _catch_up_with_target(route: Route, known: MirrorPlace, start: int) ->
 
 
 async def count_ahead(route: Route, partition: int, lane: Lane) -> int:
-    """Return how many records of ours a lane holds beyond its place; 0 where that is not told.
+    """Return how many of our records a lane holds after its position; 0 if that is unknown.
 
-    Headers alone are looked at. Raises MirrorError where the target has less than the place says.
+    Reads headers only. Raises MirrorError if the target has less than the position.
     """
     following = lane.identity.sequence
     start, end = await bounds(route.target, route.to, partition)

@@ -1,9 +1,9 @@
-"""Sets on their way to another cluster: closed, with another header around the same compressed bytes, or opened.
+"""Rewrite sets for another cluster: closed, with a new header around the same compressed bytes, or decompressed.
 
-A set stays closed where the target stores its format and its header alone says enough. Headers are made a producer's:
-offsets from 0, no leader epoch, no transaction, time of creation, producer id and sequence of the mirror. What is
-damaged does not get a checksum that holds: either it is verified before another is computed, or the new one follows
-from the old one (records/forward.py), and the target finds out. Sources: Enriched Message Metadata, shallow mirroring;
+A set stays closed if the target stores its format and its header contains everything needed. Headers become a
+producer's: offsets from 0, no leader epoch, no transaction, CreateTime, the mirror's producer id and sequence. Damaged
+data never gets a valid checksum: either it is verified before a new one is computed, or the new one is derived from the
+old one (records/forward.py), and the target detects the damage. Sources: Enriched Message Metadata, shallow mirroring;
 Kafka's LogValidator.
 """
 
@@ -33,27 +33,27 @@ from magicbyte.records.transactions import CommittedFilter, batch_facts
 from magicbyte.wire.checksum import crc32c
 
 _BEFORE: Final = struct.Struct(">qiibI")  # offset, length, leader epoch, magic, CRC
-_COVERED: Final = struct.Struct(">hiqqqhii")  # by the CRC, in front of the records
+_COVERED: Final = struct.Struct(">hiqqqhii")  # the header fields covered by the CRC
 _CODECS: Final = (1 << len(Codec)) - 1
-_NOT_CLOSED: Final = CONTROL_BIT | DELETE_HORIZON_BIT  # batches with one of these are opened, or left out
-RUN_BYTES: Final = 512 << 10  # of plain messages that go in one request
+_NOT_CLOSED: Final = CONTROL_BIT | DELETE_HORIZON_BIT  # batches with one of these bits are decompressed, or left out
+RUN_BYTES: Final = 512 << 10  # of plain messages in one request
 
 
 class ProducerIdentity(NamedTuple):
-    """As whom batches are produced, and the sequence number of the next record."""
+    """The producer id and epoch of batches, and the sequence number of the next record."""
 
     producer_id: int = -1
     epoch: int = -1
     sequence: int = -1
 
     def behind(self, records: int) -> ProducerIdentity:
-        """Return the identity for what follows so many records; after 2147483647 comes 0."""
+        """Return the identity after `records` more records; the sequence wraps from 2147483647 to 0."""
         if self.producer_id < 0:
             return self
         return ProducerIdentity(self.producer_id, self.epoch, self.sequence + records & 0x7FFFFFFF)
 
     def begun(self) -> ProducerIdentity:
-        """Return the identity for a partition that nothing was sent to yet."""
+        """Return the identity for a partition without sent records."""
         return self if self.producer_id < 0 else self._replace(sequence=0)
 
 
@@ -61,7 +61,7 @@ NOBODY: Final = ProducerIdentity()
 
 
 class Storage(NamedTuple):
-    """What a topic of the target stores: sets of this format, and zstd if it knows that."""
+    """The format that a topic of the target stores, and whether it supports zstd."""
 
     format: Format
     zstd: bool = True
@@ -72,10 +72,10 @@ class Storage(NamedTuple):
 
 @dataclass(slots=True)
 class Parcel:
-    """What goes in one request: a batch, a wrapper, or a run of plain messages, as bytes of the source.
+    """The content of one request: a batch, a wrapper, or a run of plain messages, as bytes of the source.
 
-    `end` is where it ends in what was fetched, `entry` its first entry. Of its records those with offsets from `first`
-    to before `next_offset` are wanted. `why` it has to be opened; None: it stays closed.
+    `end` is its end in the fetched bytes, `entry` its first entry. Of its records those with offsets from `first` to
+    before `next_offset` are sent. `why` it must be decompressed; None: it stays closed.
     """
 
     data: memoryview
@@ -97,7 +97,7 @@ class Parcel:
 
 
 class Made(NamedTuple):
-    """A parcel as it is produced: a set of `magic`, `codec` and so many `records`, -1 for what a wrapper holds."""
+    """A rewritten parcel: a set of `magic` and `codec` with `records` records, -1 for a closed wrapper."""
 
     data: Records
     magic: int
@@ -106,9 +106,9 @@ class Made(NamedTuple):
 
 
 def parcels(found: ClosedSets, start: int, storage: Storage, *, at_boundary: bool) -> Iterator[Parcel]:
-    """Yield what a reader of committed records is to have of `found`, from the offset `start` on.
+    """Yield the parcels of `found` for a reader of committed records, from the offset `start` on.
 
-    `at_boundary`: no set reaches over `start`. Ends at the last stable offset. Raises CorruptRecordError.
+    `at_boundary`: no set extends over `start`. Ends at the last stable offset. Raises CorruptRecordError.
     """
     for each in pieces(found, start, storage, at_boundary=at_boundary):
         assert isinstance(each, Parcel), "none is made without an identity"
@@ -123,9 +123,9 @@ def pieces(
     at_boundary: bool,
     whose: Callable[[], ProducerIdentity] | None = None,
 ) -> Iterator[Parcel | Forwarded]:
-    """Yield what `parcels` does, but batches that stay closed are made for `whose` at once, many at a time.
+    """Yield as `parcels`, but rewrite closed batches for `whose` immediately, many at a time.
 
-    `whose` is asked whenever that is to be known: it has to be behind all that was yielded before.
+    `whose` is called when the identity is needed: it must include everything yielded before.
     """
     stable = found.last_stable_offset
     committed = CommittedFilter(found.aborted, stable) if stable >= 0 else None
@@ -133,7 +133,7 @@ def pieces(
     row = 0
     while row < len(found.table):
         if run is not None and found.table.magic[row] == 2:
-            yield run  # and so whoever is asked below is behind it
+            yield run  # so that `whose` includes it
             run = None
         if whose is not None and (closed := _closed_batches(found, row, start, storage, whose)) is not None:
             yield closed
@@ -163,7 +163,7 @@ def pieces(
 def _closed_batches(
     found: ClosedSets, row: int, start: int, storage: Storage, whose: Callable[[], ProducerIdentity]
 ) -> Forwarded | None:
-    """Return the batches from a row on that stay closed, made for `whose`; None if it has to be looked at by itself."""
+    """Return the closed batches from a row on, rewritten for `whose`; None if the row must be handled individually."""
     table = found.table
     if storage.format is not Format.V2 or table.magic[row] != 2 or table.attributes[row] & _NOT_CLOSED:
         return None
@@ -174,9 +174,9 @@ def _closed_batches(
 
 
 def behind(found: ClosedSets, row: int, entry: Entry) -> int:
-    """Return the offset behind an entry of what was fetched. Raises CorruptRecordError.
+    """Return the offset after an entry of the fetched sets. Raises CorruptRecordError.
 
-    An enriched wrapper need not tell it, as it may have been compacted: then it is where the next one begins.
+    The header of an enriched wrapper may lack it after compaction: then it is where the next entry begins.
     """
     if entry.next_offset is not None:
         return entry.next_offset
@@ -186,7 +186,7 @@ def behind(found: ClosedSets, row: int, entry: Entry) -> int:
 
 
 def behind_all(found: ClosedSets) -> int:
-    """Return the offset behind all of what was fetched, of which there is something. Raises CorruptRecordError."""
+    """Return the offset after all fetched sets, which must not be empty. Raises CorruptRecordError."""
     row = len(found.table) - 1
     last = parse_entry(found.data[found.table.position[row] :], found.table.dialect)
     assert last is not None, "the scan has seen all of it"
@@ -194,12 +194,15 @@ def behind_all(found: ClosedSets) -> int:
 
 
 def end_of(found: ClosedSets, start: int, end: int) -> int:
-    """Return where to go on behind what was fetched from `start` on, markers and aborted sets, too: `end` at most."""
+    """Return the next offset after the sets fetched from `start` on, including markers and aborted sets:
+
+    `end` at most.
+    """
     return max(start, min(behind_all(found), end)) if len(found.table) else start
 
 
 def _joined(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
-    """Return two parcels as one, if they are of plain messages that may go together."""
+    """Return two parcels as one, if they consist of plain messages that may be joined."""
     if isinstance(run.entry, RecordBatch) or isinstance(parcel.entry, RecordBatch):
         return None
     begin = run.end - len(run.data)
@@ -214,7 +217,7 @@ def _joined(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
 
 
 def _why(entry: Entry, first: int, storage: Storage, *, at_boundary: bool) -> str | None:
-    """Return why an entry cannot stay closed, None if it can."""
+    """Return why an entry cannot stay closed, or None."""
     if isinstance(entry, EnrichedMessage):
         return _why_enriched(entry, first, storage)
     if storage.format is Format.ENRICHED or entry.magic != storage.format.magic:
@@ -231,7 +234,7 @@ def _why(entry: Entry, first: int, storage: Storage, *, at_boundary: bool) -> st
 
 
 def _why_enriched(entry: EnrichedMessage, first: int, storage: Storage) -> str | None:
-    """Return why an enriched entry cannot stay closed: only the promise that nothing inside has a key lets it."""
+    """Return why an enriched entry cannot stay closed: it can only with the tag that no inner message has a key."""
     if storage.format is not Format.ENRICHED:
         return f"enriched where the target stores {storage}"
     if not entry.non_keyed:
@@ -255,12 +258,11 @@ def forward(
     *,
     transactional: bool = False,
 ) -> Made:
-    """Return a parcel as it is produced, without its first `skip` records, which are at the target already.
+    """Rewrite a parcel without its first `skip` records, which the target already has.
 
-    With `records`, which are some of the parcel's, these are made a set instead. `transactional`: as a part of a
-    transaction of `identity`. Raises CorruptRecordError for bytes
-    that fail their checksum; UnsupportedForMessageFormatError for record headers that the target cannot hold, and for a
-    closed set of which a part is to be skipped.
+    With `records`, some of the parcel's, these are encoded instead. `transactional`: as part of a transaction of
+    `identity`. Raises CorruptRecordError for a failing checksum; UnsupportedForMessageFormatError for record headers
+    that the target cannot hold, and for a closed set of which a part must be skipped.
     """
     if records is not None or parcel.why is not None:
         records = records_of(parcel) if records is None else records
@@ -279,9 +281,9 @@ def forward(
 
 
 def closed_batch(batch: RecordBatch, identity: ProducerIdentity = NOBODY, *, transactional: bool = False) -> Records:
-    """Return a batch with a producer's header, and the bytes of its records as they are: a view of them.
+    """Return a batch with a producer's header, and the bytes of its records as a view.
 
-    The largest timestamp stays what it is: of a batch whose times were those of the append the target corrects it.
+    The max timestamp is kept: for a batch with LogAppendTime the target corrects it.
     """
     batch.verify()
     records = batch.records_section
@@ -294,10 +296,10 @@ def closed_batch(batch: RecordBatch, identity: ProducerIdentity = NOBODY, *, tra
 
 
 def closed_message(message: MessageView, first: int) -> bytes:
-    """Return a message or wrapper as a producer sends it. `first`: the offset behind the entry in front of it.
+    """Return a message or wrapper as a producer sends it. `first`: the offset after the preceding entry.
 
-    A wrapper gets the offset that its last message has if there is no hole, and none below: the target numbers what
-    is inside anew where that is wrong (KIP-31), and would refuse less.
+    A wrapper gets the offset that its last message has without gaps, or a higher one: the target renumbers the content
+    if that is wrong (KIP-31), and would refuse a lower one.
     """
     message.verify()
     copy = MessageView(memoryview(bytearray(message.buffer)))
@@ -308,9 +310,9 @@ def closed_message(message: MessageView, first: int) -> bytes:
 
 
 def closed_enriched(wrapper: EnrichedMessage) -> Records:
-    """Return an enriched wrapper as a producer sends it: the target numbers what is inside by its positions.
+    """Return an enriched wrapper as a producer sends it: the target assigns offsets by position.
 
-    Tags that we do not know stay. The compressed bytes are a view of those that came.
+    Unknown tags are kept. The compressed bytes are a view.
     """
     wrapper.verify()
     return [bytes(wrapper.stamped(0, NO_TIMESTAMP, honor_ship=False)), wrapper.body]
@@ -330,7 +332,7 @@ def _closed_messages(parcel: Parcel) -> Made:
 
 
 def records_of(parcel: Parcel) -> RecordColumns:
-    """Return the records of a parcel that are wanted. Raises CorruptRecordError."""
+    """Return the requested records of a parcel. Raises CorruptRecordError."""
     columns = joined(list(decode(parcel.data, dialect=parcel.dialect)))
     return columns.slice(bisect_left(columns.offset, parcel.first), len(columns))
 
@@ -344,7 +346,7 @@ def _opened(
     *,
     transactional: bool,
 ) -> Made:
-    """Return records as one set in the target's format, with `codec` if that can be."""
+    """Return records as one set in the target's format, with `codec` if it supports that."""
     total, target = len(records), storage.format
     columns = records.slice(min(skip, total), total)
     if target is not Format.V2 and columns.headers is not None and len(columns.headers.key):
@@ -363,9 +365,9 @@ def _opened(
 
 
 def _numbered(columns: RecordColumns, *, timed: bool) -> RecordColumns:
-    """Return records as a producer numbers them. Their times stay those that readers of the source see.
+    """Return records with a producer's offsets. Their timestamps stay those that the source's consumers see.
 
-    Not `timed`: they have none, since brokers set them.
+    Not `timed`: they have none, because brokers set them.
     """
     count = len(columns)
     kinds = [int(TimestampType.CREATE_TIME)] * count

@@ -1,4 +1,4 @@
-"""Rounds over all chosen topics, partition by partition, some of them at once; once or again and again."""
+"""Rounds over all chosen topics, with some partitions at a time; once or continuously."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from magicbyte.printable import logger
 log = logger(__name__)
 
 AT_ONCE: Final = 8  # partitions
-PLAN_SECONDS: Final = 30.0  # until topics are looked for again
-OTHERS_NAMED: Final = 3  # of partitions that fail together with the one whose error ends all
-PAUSE_SECONDS: Final = 0.5  # between looks at the source when nothing came
+PLAN_SECONDS: Final = 30.0  # between two look-ups of topics
+OTHERS_NAMED: Final = 3  # further failing partitions that are named with the error
+PAUSE_SECONDS: Final = 0.5  # between polls of an idle source
 
 Copy: TypeAlias = Callable[[TopicMirrorPlan, int], Awaitable[None]]
-"""Copies what a partition of a topic has now."""
+"""Copies the current content of a partition."""
 
 
 class HasCopied(Protocol):
-    """Who copies a partition."""
+    """The copier of a partition."""
 
     copied: Copied
 
 
 class Rounds(ABC):
-    """What all kinds of mirrors have in common. Setting `stop` ends it: what was copied is kept in mind.
+    """The common part of all kinds of mirrors. Setting `stop` ends it, with the progress stored.
 
     `groups_left_out`: why groups of the source were not synchronized the last time, whole or in some partitions.
     """
@@ -42,39 +42,39 @@ class Rounds(ABC):
         self.stop = asyncio.Event()
         self.groups_left_out: dict[str, str] = {}
         self._source = source
-        self._reached: dict[tuple[str, int], tuple[TopicMirrorPlan, int]] = {}  # all in front of an offset is copied
+        self._reached: dict[tuple[str, int], tuple[TopicMirrorPlan, int]] = {}  # everything before an offset is copied
         self._planned: list[TopicMirrorPlan] = []
         self._plan_again_at = 0.0
 
     @property
     def planned(self) -> list[TopicMirrorPlan]:
-        """The topics that are copied, as they were looked up last."""
+        """The topics of the last plan."""
         return self._planned
 
     @abstractmethod
     async def plan(self) -> list[TopicMirrorPlan]:
-        """Return what would be done, and do nothing. Raises MirrorError, BrokerError and NetworkError."""
+        """Return what would be done, without changes. Raises MirrorError, BrokerError and NetworkError."""
 
     @abstractmethod
     async def _made(self) -> list[TopicMirrorPlan]:
-        """Return the plan, whose topics are all there now."""
+        """Return the plan, with all topics created."""
 
     @abstractmethod
     def _begun(self, group: asyncio.TaskGroup) -> Copy:
-        """Return what copies a partition in the round that begins, whose tasks are those of `group`."""
+        """Return the function that copies a partition in the new round, whose tasks belong to `group`."""
 
     @abstractmethod
     def _each(self) -> Mapping[tuple[str, int], HasCopied]:
-        """Return who copies which partition of which topic."""
+        """Return the copiers by topic and partition."""
 
     async def catch_up(self) -> None:
-        """Copy what the source has now; topics and partitions that are new are made and begun.
+        """Copy what the source has now; new topics and partitions are created and begun.
 
-        The first failure ends all, behind the sets at hand; partitions that went on are where they are. Raises what
-        `plan` does, MirrorError, BrokerError and NetworkError, and CorruptRecordError for damage at the source.
+        The first failure ends all, after the current sets; partitions keep the positions that they have reached. Raises
+        as `plan` does, MirrorError, BrokerError and NetworkError, and CorruptRecordError for damage at the source.
         """
         if time.monotonic() >= self._plan_again_at:
-            # Brokers that are away for a moment do not end a mirror that runs, but one that begins is told at once.
+            # A running mirror survives a short absence of brokers; a new one fails at once.
             self._planned = await (self._source.retried(self._made) if self._planned else self._made())
             self._plan_again_at = time.monotonic() + PLAN_SECONDS
         slots, source_ends = asyncio.Semaphore(AT_ONCE), await self._source_ends()
@@ -90,7 +90,7 @@ class Rounds(ABC):
             raise first_of(errors) from None
 
     async def _source_ends(self) -> dict[tuple[str, int], int]:
-        """Return where partitions of the source end, as far as that is told: of most nothing may be to be copied."""
+        """Return the ends of the source's partitions, if known, because most may have nothing new."""
         found: dict[tuple[str, int], int] = {}
         for committed in (False, True):
             chosen = [each for each in self._planned if each.committed is committed]
@@ -117,7 +117,7 @@ class Rounds(ABC):
                 continue
 
     def copied(self) -> dict[str, Copied]:
-        """Return what was copied so far, by topic."""
+        """Return the counts so far, by topic."""
         found: dict[str, Copied] = {}
         for (topic, _), copier in sorted(self._each().items(), key=lambda each: each[0]):
             total = found.setdefault(topic, Copied())
@@ -127,7 +127,7 @@ class Rounds(ABC):
 
 
 def first_of(errors: ExceptionGroup[Exception]) -> Exception:
-    """Return what failed first, once the log has been told what else did."""
+    """Return the first failure, after logging the others."""
     first, *others = errors.exceptions
     for other in others[:OTHERS_NAMED]:
         log.warning("another partition failed, too: %s", other)

@@ -1,4 +1,4 @@
-"""The way of one partition from its source to its target."""
+"""The route of one partition from its source to its target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from magicbyte.records.layout import Dialect
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """From where to where. `group` keeps the progress; `committed`: the source knows transactions."""
+    """Source and target of a partition. `group` stores the progress; `committed`: the source has transactions."""
 
     source: Source
     target: Client
@@ -27,25 +27,25 @@ class Route:
     storage: Storage
     committed: bool
     once: bool
-    """Whether the target tells what it has already: it stores magic 2, and gives producer ids."""
+    """Whether the target reveals what it already has: it stores magic 2, and assigns producer ids."""
     to: str
     """The topic at the target."""
     origin: Origin
     partitions: int
-    """How many there are at the source."""
+    """The number of partitions at the source."""
     lanes: int = 0
-    """How many partitions of the target the keys of records decide between; 0: all goes to the same number."""
+    """The number of target partitions among which keys decide; 0: each goes to the partition of the same number."""
     dialect: Dialect = Dialect.KAFKA
-    """Of what the source gives."""
+    """The dialect of the source's responses."""
     on_oversize: OnOversize = OnOversize.STOP
     park: Park | None = None
-    """Where sets are put aside."""
+    """Where oversized sets are parked."""
     merge: bool = False
     """Whether others may have written to the target before."""
     has_map: bool = False
-    """Whether the target keeps a map of offsets. There is none where keys decide, nor in transactions."""
+    """Whether the target stores an offset map. There is none with keys, nor in transactions."""
     transactional_id: str | None = None
-    """Of the transactions that hold records and progress; None: there are none."""
+    """The transactional id for records and progress; None: no transactions."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -56,9 +56,9 @@ class Route:
         return range(self.lanes) if self.lanes else range(self.partition, self.partition + 1)
 
     def loads(self, found: ClosedSets, start: int, lanes: int, *, at_boundary: bool) -> Iterator[ParcelLoad]:
-        """Yield what is to be sent of what was fetched, from the offset `start` on, and to which of `lanes` partitions.
+        """Yield the loads of fetched sets, from the offset `start` on, for `lanes` partitions.
 
-        `at_boundary`: as of `parcels`. Raises CorruptRecordError, after all in front of the damage was given.
+        `at_boundary`: as for `parcels`. Raises CorruptRecordError, after yielding everything before the damage.
         """
         each = parcels(found, start, self.storage, at_boundary=at_boundary)
         if self.lanes:
@@ -66,5 +66,5 @@ class Route:
         return straight(each, self.partition)
 
     def book(self, partition: int) -> Book:
-        """Where the place of a partition of the source is kept."""
+        """Return the stored position of a partition of the source."""
         return Book(self.group, self.to, partition, keyed=self.lanes > 0)

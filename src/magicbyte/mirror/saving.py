@@ -1,7 +1,7 @@
-"""What is saved by leaving sets closed: the CPU time to decompress them and to compress them again.
+"""Estimate the CPU time saved by closed sets: that of decompressing and compressing them again.
 
-It is measured on some of them, now and then: they are fetched once more, opened, and thrown away. To decode and encode
-the records inside would come on top of that, and is not counted.
+It is measured on samples, now and then: they are fetched once more, recompressed, and thrown away. Decoding and
+encoding their records would cost more, and is not counted.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from magicbyte.records.enriched import EnrichedMessage
 from magicbyte.records.entry import Entry, entries
 from magicbyte.records.message import MessageView
 
-LOOK_BYTES: Final = 1 << 16  # of sets that are opened at a time, more only for a single one that is larger
+LOOK_BYTES: Final = 1 << 16  # of sets per sample, more only for a single larger set
 _BACK: Final = 100  # offsets before the end of a partition
 
 
 @dataclass(slots=True)
 class OpeningCost:
-    """What opening took: so many sets' bytes, and CPU seconds."""
+    """The cost of samples: bytes of sets, and CPU seconds."""
 
     size: int = 0
     seconds: float = 0.0
@@ -38,22 +38,19 @@ class OpeningCost:
 
 
 class Savings:
-    """Measures what is saved, topic by topic. `look` is to be called now and then."""
+    """Measure the savings, topic by topic. Call `look` now and then."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._costs: dict[str, OpeningCost] = {}
 
     def seconds(self, copied: Mapping[str, Copied]) -> dict[str, float]:
-        """Return the CPU seconds that were saved, by topic, as far as anything is known of a topic."""
+        """Return the saved CPU seconds by topic, for topics with samples."""
         known = {topic: cost for topic, cost in self._costs.items() if cost.size and topic in copied}
         return {topic: copied[topic].closed_bytes * cost.seconds / cost.size for topic, cost in known.items()}
 
     async def look(self, planned: list[TopicMirrorPlan], copied: Mapping[str, Copied]) -> None:
-        """Open some sets of a topic that was not looked at, or of which most was copied for each look at it.
-
-        Raises CorruptRecordError, BrokerError and NetworkError.
-        """
+        """Sample a topic without a sample, or the one with most bytes per sample."""
         closed = {each.name: copied[each.name].closed_bytes for each in planned if each.name in copied}
         wanted = max((each for each in planned if closed.get(each.name)), key=self._due(closed), default=None)
         if wanted is None:
@@ -77,10 +74,7 @@ class Savings:
 
 
 def opened(found: ClosedSets) -> tuple[int, float]:
-    """Decompress what is compressed, and compress it again; return the bytes of all sets, and this thread's CPU time.
-
-    Raises CorruptRecordError.
-    """
+    """Decompress and compress compressed sets; return the bytes of all sets, and this thread's CPU time."""
     size, seconds = 0, 0.0
     for _, entry in entries(found.data, found.table.dialect):
         if entry.is_control or entry.record_count == 0:

@@ -1,9 +1,8 @@
-"""Which partition of the target gets what: the one of the same number, or the one that a record's key decides.
+"""Choose the target's partitions: that of the same number, or by the records' keys.
 
-Where keys decide, each set is looked into, unless it is enriched and tells. One without any key stays closed; of the
-others the records of each partition become a set, several neighbours of the source together. Everything follows from
-the sets themselves, so a mirror that starts again after a crash sends the same records to the same partitions, in the
-same order.
+If keys decide, each set is decompressed, unless it is enriched and its tags suffice. A set without keys stays closed;
+of the others the records of each partition become a set, several adjacent source sets together. All of this depends on
+the sets only, so a mirror that restarts after a crash sends the same records to the same partitions, in the same order.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ KEYS = "keys decide where its records go"
 
 
 class Portion(NamedTuple):
-    """What of a parcel goes to one partition of the target; `records` None: all of it, closed if it can be."""
+    """The part of a parcel for one partition of the target; `records` None: all of it, closed if possible."""
 
     partition: int
     records: RecordColumns | None
 
 
 class ParcelLoad(NamedTuple):
-    """A parcel, and what of it goes where."""
+    """A parcel with its portions."""
 
     parcel: Parcel
     portions: Sequence[Portion]
@@ -44,11 +43,11 @@ def straight(found: Iterable[Parcel], partition: int) -> Iterator[ParcelLoad]:
 
 
 def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int) -> Iterator[ParcelLoad]:
-    """Yield parcels, of which `data` is all that was fetched, for the partitions that the keys of their records decide.
+    """Yield parcels for the partitions chosen by their records' keys; `data` is all that was fetched.
 
-    Sets without any key go to the partition `home`, of the same number, where there are as many at both ends
-    (`home` -1: there are not), else they are spread by a hash of their offsets. Raises CorruptRecordError, after all in
-    front of the damage was given.
+    Sets without keys go to the partition `home`, of the same number, if there are as many at both ends (`home` -1:
+    there are not), else they are spread by a hash of their offsets. Raises CorruptRecordError, after yielding
+    everything before the damage.
     """
     run: list[RecordColumns] = []
     whole: Parcel | None = None
@@ -74,18 +73,18 @@ def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int
 
 
 def _is_known_keyless(parcel: Parcel) -> bool:
-    """Say whether nothing has to be looked into: only enriched wrappers tell that no message inside has a key."""
+    """Return whether the header shows that there are no keys: only enriched wrappers have a tag for it."""
     return parcel.why is None and parcel.dialect is Dialect.ENRICHED
 
 
 def has_keys(records: RecordColumns) -> bool:
-    """Say whether any record has a key."""
+    """Return whether any record has a key."""
     assert records.key is not None, "keys are decoded"
     return bool((np.asarray(records.key.length) >= 0).any())
 
 
 def _grown(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
-    """Return a run with one more parcel, None where the two cannot become sets of their own together."""
+    """Return a run with one more parcel, or None if the two cannot be joined."""
     begin = run.end - len(run.data)
     apart = parcel.end - len(parcel.data) != run.end or parcel.entry.codec is not run.entry.codec
     if apart or parcel.end - begin > RUN_BYTES:
@@ -94,7 +93,7 @@ def _grown(run: Parcel, parcel: Parcel, data: memoryview) -> Parcel | None:
 
 
 def _opened(run: Parcel, pieces: Sequence[RecordColumns], home: int, partitions: int) -> ParcelLoad:
-    """Return the records of a run, by partition; in each they are in the order of the source."""
+    """Return the records of a run, by partition, each in the order of the source."""
     records = joined(pieces)
     assert records.key is not None, "keys are decoded"
     targets = partitions_of(records.key, partitions)

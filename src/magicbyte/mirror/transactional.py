@@ -1,8 +1,8 @@
-"""Copies one partition in transactions, each of which holds records and the place behind them.
+"""Copy one partition in transactions, each with records and the position after them.
 
-Readers of committed records at the target see both or neither, so there is nothing to find out after a crash: the place
-that is committed is where to go on. Of two mirrors with one transactional id the later one fences the earlier one. Sets
-go one by one, so it is slower than a `PartitionCopier`, and there is no map of offsets.
+Consumers of committed records see both or neither, so a restart simply continues at the committed position. Of two
+mirrors with one transactional id the later one fences the earlier one. Sets are sent one by one, so it is slower than a
+`PartitionCopier`, and there is no offset map.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from magicbyte.records.encode import BatchHeader
 
 
 class TransactionalCopier:
-    """Copies a partition piece by piece; `copied` grows meanwhile. Setting `stop` ends it behind the piece at hand."""
+    """Copy a partition in rounds; `copied` grows meanwhile. Setting `stop` ends it after the current transaction."""
 
     def __init__(self, route: Route, stop: asyncio.Event, copied: Copied) -> None:
         self.copied = copied
@@ -41,10 +41,10 @@ class TransactionalCopier:
         self._at_boundary = True
 
     async def catch_up(self) -> None:
-        """Copy what the source has now. The first call, and one after a failure, finds out where to go on.
+        """Copy what the source has now. The first call, and one after a failure, resumes.
 
-        Raises MirrorError where going on would lose records, CorruptRecordError for damage at the source, BrokerError,
-        also when another mirror has taken over, and NetworkError.
+        Raises MirrorError if continuing would lose records, CorruptRecordError for damage at the source, BrokerError,
+        also if another mirror has taken over, and NetworkError.
         """
         try:
             if self._producer is None or self.saved is None:
@@ -57,7 +57,7 @@ class TransactionalCopier:
             raise
 
     async def _begin(self) -> tuple[TransactionalProducer, MirrorPlace]:
-        """Fence the mirror before, and return the place that it has committed, or the first one, committed."""
+        """Fence an earlier mirror, and return its committed position, or commit the first one."""
         route = self.route
         assert route.transactional_id is not None, "else another one copies"
         producer = await TransactionalProducer.begin(route.target, route.transactional_id)
@@ -69,10 +69,10 @@ class TransactionalCopier:
             )
         lanes = {partition: Lane(lane.target) for partition, lane in found.place.lanes.items()}
         for partition in route.targets:
-            if partition not in lanes:  # of partitions that were added
+            if partition not in lanes:  # of added partitions
                 lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1])
         place = replace(found.place, lanes=lanes)
-        # Before the first record: what is at the target without any place is somebody else's.
+        # Before the first record: records at the target without a position belong to somebody else.
         await self._keep(producer, place)
         await producer.commit()
         self.copied.lost += found.lost
@@ -84,7 +84,7 @@ class TransactionalCopier:
         await producer.commit_offsets(book.name, book.offsets(place))
 
     async def _copy(self, producer: TransactionalProducer, place: MirrorPlace) -> None:
-        """Send what the source has from a place on, in a transaction for each answer to a fetch."""
+        """Send the source's records from a position on, in a transaction per fetch response."""
         route = self.route
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
@@ -96,7 +96,7 @@ class TransactionalCopier:
                 if self._stop.is_set():
                     break
                 if len(found.data) >= FETCH_BYTES // 2:
-                    expect(WORTH_LOADING)  # as the broker had more, and the kernels pay
+                    expect(WORTH_LOADING)  # because the broker had more, and the kernels are worth loading
                 copied: list[tuple[Parcel, list[Made]]] = []
                 async with producer.transaction():
                     loads = route.loads(found, place.offset, len(place.lanes), at_boundary=self._at_boundary)
@@ -113,7 +113,7 @@ class TransactionalCopier:
     async def _send(
         self, producer: TransactionalProducer, load: ParcelLoad, place: MirrorPlace
     ) -> tuple[list[Made], MirrorPlace]:
-        """Send a parcel to the partitions that it is for; return the sets, and the place with its lanes behind them."""
+        """Send a parcel to its partitions; return the sets, and the position with its advanced lanes."""
         sent: list[Made] = []
         lanes, waiting = dict(place.lanes), list(load.portions)
         while waiting:
