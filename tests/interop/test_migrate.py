@@ -16,7 +16,11 @@ from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.migration.capture import read_capture
 from magicbyte.migration.check import Facts, Weight, check
+from magicbyte.migration.sightings import SeenClient, Sightings
+from magicbyte.protocol import APIS, write_request
+from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.scan import scan
@@ -37,6 +41,9 @@ FORGOTTEN = {
     "advertised.host.name": "localhost",
     "quota.producer.default": "1000000",
 }
+TRAFFIC = Path(__file__).parent / "release_traffic.jsonl"
+CAPTURE = Path(__file__).parents[1] / "migration/captures/2.8.2.pcap"
+BETWEEN_BROKERS = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown")
 
 
@@ -173,3 +180,76 @@ def test_a_real_canary_goes_back_by_the_procedure_and_loses_nothing(tmp_path: Pa
         asyncio.run(all_in_sync(server))
         assert asyncio.run(values(server)) == [b"value %d" % at for at in range(50)]
         assert (stored(0), stored(1)) == ({0}, {0})
+
+
+def recorded_requests() -> dict[tuple[str, int], bytes]:
+    """A frame of each API and version in the recordings: as it was sent, or an empty request where no bytes were kept.
+
+    Recorded are the exchanges with real brokers in `golden/wire`, the capture of real clients, and by API and version
+    alone what clients of fifteen kinds sent to brokers of nine releases.
+    """
+    found: dict[tuple[str, int], bytes] = {}
+    for case in golden_data.wire_cases():
+        for frame, answer in case.exchanges().values():
+            if answer:  # brokers close the connection of a Produce with acks=0 that failed
+                found.setdefault((case.info["api"], int.from_bytes(frame[6:8], "big")), frame)
+    sightings = Sightings()
+    with CAPTURE.open("rb") as file:
+        read_capture(file, sightings)
+    names = {api.key: api.name for api in APIS.values()}
+    by_name = {api.name: api for api in APIS.values()}
+    sent = {(names[asking.api_key], asking.version) for asking, _ in sightings}
+    for line in TRAFFIC.read_text().splitlines():
+        for each in json.loads(line)[-1].split():
+            name, version = each.split(":")
+            if (
+                name not in BETWEEN_BROKERS and int(version) in by_name[name].versions
+            ):  # a client that is answered "too new" asks again
+                sent.add((name, int(version)))
+    clients = {each for each in sent if each[0] not in BETWEEN_BROKERS}
+    for name, version in sorted(clients - found.keys()):
+        request = write_request(by_name[name].request(), version, correlation_id=9, client_id="recorded")
+        found[name, version] = b"".join(map(bytes, request.buffers()))
+    return found
+
+
+async def is_refused(host: str, port: int, frame: bytes) -> bool:
+    """Whether a broker closes the connection for a request, or answers UNSUPPORTED_VERSION to ApiVersions.
+
+    A request behind it is answered where it is not: some requests get no answer.
+    """
+    behind = b"".join(map(bytes, write_request(ApiVersionsRequest(), 0, correlation_id=77, client_id="x").buffers()))
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        writer.write(frame + behind)
+        async with asyncio.timeout(SECONDS):
+            while True:
+                answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                if answer[:4] == (77).to_bytes(4, "big"):
+                    return False
+                if frame[4:6] == b"\x00\x12" and answer[4:6] == (35).to_bytes(2, "big"):
+                    return True
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return True
+    finally:
+        writer.close()
+
+
+def test_check_names_exactly_the_recorded_requests_that_a_real_broker_refuses(tmp_path: Path) -> None:
+    recorded = recorded_requests()
+    assert len(recorded) > 120
+    keys = {api.name: api.key for api in APIS.values()}
+
+    async def refused(bootstrap: str) -> set[tuple[str, int]]:
+        host, _, port = bootstrap.partition(":")
+        return {which for which, frame in recorded.items() if await is_refused(host, int(port), frame)}
+
+    predicted = set[tuple[str, int]]()
+    for name, version in recorded:
+        facts = Facts()
+        facts.sightings.add(SeenClient("recorded"), keys[name], version)
+        if check(facts, Release.of(RELEASE)).breaks:
+            predicted.add((name, version))
+    with jvm.broker(RELEASE, tmp_path / "broker") as state:
+        assert asyncio.run(refused(state["bootstrap"])) == predicted
+    assert {("Produce", 2), ("Fetch", 3)} < predicted

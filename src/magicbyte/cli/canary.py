@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli.brokers import bootstrap_option, client_of
+from magicbyte.cli.client_sources import access_options, page_access
 from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
@@ -40,7 +41,8 @@ def _pages(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 @click.option("--watch", type=click.FloatRange(1, 86_400), metavar="SECONDS",
               help="Compare the canary with the other brokers for so long, and say keep or roll back.")  # fmt: skip
 @click.option("--metrics", "pages", multiple=True, metavar="ID=URL", callback=_pages,
-              help="Metrics of a broker: 1=http://HOST:PORT/metrics. Brokers of ours tell theirs.")  # fmt: skip
+              help="Metrics of a broker: 1=http://HOST:PORT/metrics. Brokers of ours name theirs.")  # fmt: skip
+@access_options
 @format_option
 def canary(
     bootstrap: str, broker: int | None, max_leaders: float, watch: float | None, pages: dict[int, str], form: str
@@ -94,7 +96,10 @@ async def _looked(
         return choice, None
     for note in notes:
         complain(note)
-    known_pages = {**own, **pages}
+    access = page_access()
+    known_pages = {number: (page, None) for number, page in own.items()} | {
+        number: (page, access) for number, page in pages.items()
+    }
     if choice.broker not in known_pages or len(known_pages) == 1:
         raise click.UsageError(
             "expected metrics of the canary and of another broker: --metrics ID=URL, or --http of magicbyte brokers"

@@ -151,11 +151,11 @@ async def look_at_sync(client: Client) -> int:
     return sum(len(each.isr) < len(each.replicas) for each in partitions)
 
 
-async def look_at_rates(pages: Mapping[int, str], watch_s: float) -> list[BrokerRates]:
+async def look_at_rates(pages: Mapping[int, tuple[str, PageAccess | None]], watch_s: float) -> list[BrokerRates]:
     """Return what brokers do in the next `watch_s` seconds, by their pages of metrics. Raises NetworkError."""
 
     async def looks() -> list[Scrape]:
-        return await asyncio.gather(*(scrape(page) for page in pages.values()))
+        return await asyncio.gather(*(scrape(page, access) for page, access in pages.values()))
 
     before = await looks()
     await asyncio.sleep(watch_s)
