@@ -96,8 +96,13 @@ def test_a_canary_is_kept_unless_something_is_worse_on_it(planted: Any, fetches:
         cluster.wait(lambda: {cluster.leader("orders", each) for each in range(3)} == {1, 2, 3})
         planted(cluster, cluster.brokers[CANARY])
         with load(cluster, fetches):
+            pages = [
+                option
+                for number, each in cluster.brokers.items()
+                for option in ("--metrics", f"{number}=http://127.0.0.1:{each.served.http_port}/metrics")
+            ]
             watch = ["migrate", "canary", "-b", server, "--broker", str(CANARY), "--watch", "3", "--max-leaders", "50"]
-            done = run(*watch, "--format", "json")
+            done = run(*watch, *pages, "--format", "json")
         assert done.stdout, done.stderr
         found = json.loads(done.stdout)
         if reason is None:

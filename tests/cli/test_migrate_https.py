@@ -11,10 +11,17 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from magicbyte.testing import Broker
 from magicbyte.testing.certificates import Authority
 
 TOKEN = "a-secret-token"
-NUMBERS = 'kafka_network_requestmetrics_requests_total{request="Produce",version="2"} 7\n'
+NUMBERS = 'kafka_network_requestmetrics_requests_total{request="Produce",version="2"} 7\n' + "".join(
+    f"kafka_server_brokertopicmetrics_{name}_total 1\n"
+    for name in (
+        "messagesin", "fetchmessageconversions", "totalproducerequests", "totalfetchrequests", "failedproducerequests",
+        "failedfetchrequests",
+    )
+)  # fmt: skip
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -87,6 +94,21 @@ def test_a_page_is_asked_with_an_authority_a_certificate_and_a_token(tmp_path: P
             assert refused.exit_code == 2
             assert address in refused.stderr
         assert tokens == [f"Bearer {TOKEN}", None, f"Bearer {TOKEN}"]
+
+
+def test_a_canary_is_watched_by_pages_that_want_a_certificate_and_a_token(tmp_path: Path) -> None:
+    authority = Authority()
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    with page(tmp_path, authority) as (address, tokens), Broker() as broker:
+        pages = [f"--metrics={number}={address}/metrics" for number in (0, 1)]
+        watch = ["migrate", "canary", "-b", broker.bootstrap_servers, "--broker", "0", "--watch", "1", *pages]
+        trusted = ["--metrics-ca", tmp_path / "ca.pem", "--metrics-cert", authority.write(tmp_path, "client")]
+        done = run(*watch, *trusted, "--metrics-token", token)
+        assert (done.exit_code, "verdict: watch longer" in done.stdout) == (1, True), done.stderr
+        assert tokens == [f"Bearer {TOKEN}"] * 4
+        assert run(*watch, *trusted).exit_code == 2
+        assert run(*watch, "--metrics-token", token).exit_code == 2
 
 
 @pytest.mark.parametrize(
