@@ -58,7 +58,7 @@ ELSEWHERE = {
     "reference/metrics.md": "tests/cli/test_serve.py",
     "commands/plan.md": "tests/cli/test_plan.py",
     "commands/migrate.md": "tests/cli/test_migrate.py",
-    "guides/operators.md": "tests/cli/test_plan.py",
+    "guides/operators.md": "tests/test_guides.py",
     "commands/transactions.md": "tests/cli/test_transactions.py",
     "schema/README.md": "tests/schema/test_tutorial.py",
     "start/install.md": "tests/test_guides.py",

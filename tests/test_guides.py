@@ -20,7 +20,7 @@ from cli.command import run
 ROOT = Path(__file__).parent.parent
 GUIDES = (
     "start/install.md", "start/ten-minutes.md", "guides/old-logs.md", "guides/client-authors.md",
-    "guides/data-engineers.md", "guides/protocol-designers.md",
+    "guides/data-engineers.md", "guides/operators.md", "guides/protocol-designers.md",
 )  # fmt: skip
 ADDRESS = "127.0.0.1:9092"
 _BLOCK = re.compile(r"^```(sh|text|python)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -110,11 +110,11 @@ def test_what_is_damaged_is_left_to_verify(logs: Path) -> None:
     assert json.loads(done.stdout)["topics"][0]["stored"]
 
 
-@pytest.mark.parametrize("page", ["commands/plan.md", "guides/operators.md"])
-def test_the_commands_of_the_pages_work_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page_work_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("tour", "--unpack", tmp_path / "tour").exit_code == 0
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(r"^```sh\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    page = (DOCS / "commands/plan.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     for line in block.splitlines():
         done = run(*shlex.split(line)[1:])
         assert (done.exit_code, done.stderr) == (0, ""), line

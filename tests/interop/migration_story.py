@@ -216,11 +216,11 @@ class Load:
                 path.write_text(matrix.lines(records))
                 codec = CODECS[self._serial // ROUND % len(CODECS)]
                 try:
-                    told = await asyncio.to_thread(process.ask, "produce", topic, codec, 0, path)
+                    answer = await asyncio.to_thread(process.ask, "produce", topic, codec, 0, path)
                 except ClientFailedError as error:  # it may be in the log or not, once
                     self.failures[f"{name}: {str(error).split(':')[0][:60]}"] += 1
                     continue
-                for offset, (_, _, text, _) in zip(told["offsets"], records, strict=True):
+                for offset, (_, _, text, _) in zip(answer["offsets"], records, strict=True):
                     assert text is not None
                     assert ledger.acknowledged.setdefault(offset, text) == text, f"offset {offset} was given twice"
                 ledger.rounds[name] += 1
@@ -483,7 +483,7 @@ class Story:
             await self._start_real(each, 1, 1, 1)
             await self._settled()
         await self._restart_ours(1, 1)
-        self.tell("All brokers store the new format, which old and new records of a log stand side by side in.")
+        self.tell("All brokers store the new format. A log holds old and new records side by side.")
         await self._cells(self._phase_2_cells(), followers={True})
         await self._check_real(1)
         await self._quiet()
@@ -736,7 +736,7 @@ class Story:
         return len({self._copy(number, topic) for number in (*REAL, OURS)}) == 1
 
 
-async def told(release: str, folder: Path) -> Story:
+async def tell_story(release: str, folder: Path) -> Story:
     """Do the migration that begins with a release; return what there is to tell."""
     story = Story(ERAS[release], folder)
     try:
@@ -753,7 +753,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        story = asyncio.run(told(options.release, Path(folder)))
+        story = asyncio.run(tell_story(options.release, Path(folder)))
     text = "\n".join(story.lines) + "\n"
     if options.output is not None:
         options.output.write_text(text)

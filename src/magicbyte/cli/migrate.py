@@ -162,7 +162,7 @@ _LOOK_OPTIONS = (
     bootstrap_option,
     click.option("--to", "target", type=_FORMATS, help="The format to go to.  [default: the next]"),
     click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
-                 help="A log directory: what is stored is told exactly. Can be given several times."),
+                 help="A log directory: stored formats are then exact, not sampled. Can be given several times."),
     clients_options,
     click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS",
                  show_default="since its start", help="For how long to look at what brokers do."),

@@ -21,12 +21,12 @@ _BETWEEN_S: Final = 1.0
 async def wait_for(bootstrap: str, begun: ClusterStage, expected: Collection[int], seconds: float) -> StepProgress:
     """Return how far a step is: when it is done, or after `seconds`. Each change is a line on stderr meanwhile."""
     clock = SystemClock()
-    end, told = clock.monotonic_ms() + seconds * 1000, ""
+    end, last_text = clock.monotonic_ms() + seconds * 1000, ""
     while True:
         found = await _progress(bootstrap, begun, expected)
-        if found.text != told:
-            told = found.text
-            complain(told)
+        if found.text != last_text:
+            last_text = found.text
+            complain(last_text)
             if len(found.away) > 1:
                 complain("several brokers are away at once: restart one, and wait until its replicas are in sync")
         left_s = (end - clock.monotonic_ms()) / 1000

@@ -1,4 +1,4 @@
-"""Which broker to try a message format on first, and whether it keeps the format. Decisions alone.
+"""Which broker to try a message format on first, and whether it keeps the format. Decisions only.
 
 Source: KIP-31 and KIP-32, "Compatibility, Deprecation, and Migration Plan": one broker that leads few partitions gets
 the new format; the others show what is normal. The names of metrics are those of the JMX exporter's common rules, which
@@ -63,7 +63,7 @@ def choose_canary(leads: Mapping[int, int], controller: int | None) -> CanaryCho
 
 @dataclass(frozen=True, slots=True)
 class BrokerRates:
-    """What a broker did between two looks at its metrics. Rates are per second; None: its page does not tell.
+    """The rates of a broker between two scrapes of its metrics, per second; None: not on its page.
 
     `converted`: records converted for Fetch. `failed`: failed parts of Produce and Fetch requests, by all of them.
     `produce_ms`, `fetch_ms`: local time of a request, the mean between the looks or else the p99 at the last one.
@@ -90,7 +90,7 @@ class BrokerRates:
 
 
 def rates_between(broker: int, before: Scrape, after: Scrape) -> BrokerRates:
-    """Return what a broker did between two looks. Raises NetworkError: counters are missing, or were reset."""
+    """Return the rates between two scrapes. Raises NetworkError if counters are missing or were reset."""
     seconds = (after.at.monotonic_ms - before.at.monotonic_ms) / 1000
 
     def grown(name: str) -> float:
@@ -157,7 +157,7 @@ class CanaryReport:
 
     @property
     def keeps(self) -> bool:
-        """Whether the canary keeps its format."""
+        """Whether the verdict is to keep the format."""
         return self.verdict is CanaryVerdict.KEEP
 
     def to_json(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ _LINKS: Final = {  # link type: position of the EtherType or None, size of the h
 
 @dataclass(slots=True)
 class CaptureSummary:
-    """What a capture held. `refused`: connections that were not Kafka's or could not be followed."""
+    """What was read from a capture. `encrypted`: TLS connections; `is_cut_off`: the file ends within a packet."""
 
     packets: int = 0
     requests: int = 0
@@ -102,7 +102,7 @@ def read_capture(file: BinaryIO, into: Sightings) -> CaptureSummary:
 
 
 class _BoundedReads:
-    """A file of which nobody reads more than `MOST_PACKET_BYTES` at once: sizes in a capture are a stranger's word."""
+    """A file of which nobody reads more than `MOST_PACKET_BYTES` at once: sizes in a capture are untrusted."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

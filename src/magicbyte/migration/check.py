@@ -18,7 +18,7 @@ from magicbyte.records.encode import Format
 from magicbyte.releases import Release, first_with
 
 _BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7})
-"""Keys of what controllers and brokers say to each other, which are upgraded together."""
+"""Keys of the APIs between controllers and brokers, which are upgraded together."""
 _SEGMENT_SIZES: Final = ("segment.bytes", "log.segment.bytes")
 
 
@@ -120,7 +120,7 @@ class Check:
 
     @property
     def looked_at(self) -> str:
-        """What it is about."""
+        """The extent of the check, as text."""
         clients = _many(self.sightings, "kind") + " of requests by client"
         return f"{clients}, {_many(self.topics, 'topic')}, {_many(self.brokers, 'broker')}"
 
@@ -221,7 +221,7 @@ def _settings(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
 
 
 def _setting(name: str, value: str, target: Release) -> tuple[Weight, str, str] | None:
-    """Return what becomes of a broker's setting and what to do; None where nothing does."""
+    """Return the weight of a broker's setting and what to do; None if the release takes it."""
     if name in _SEGMENT_SIZES and _is_below(value, target.least_segment_bytes):
         return Weight.BREAKS, _too_small(target), _RAISE
     if not target.has_forgotten(name):

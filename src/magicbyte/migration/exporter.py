@@ -1,4 +1,4 @@
-"""The numbers of brokers, ours or Kafka's behind an exporter of JMX, read back: who asked for what.
+"""Reads metrics pages of brokers, ours or Kafka's behind the JMX exporter: which client sent which requests.
 
 Kafka's own brokers count requests by API and version (RequestsPerSec, from 2.0 on) without their clients, and from 3.7
 on those that Kafka 4 refuses with the clients' libraries (DeprecatedRequestsPerSec, KIP-896).
@@ -25,7 +25,7 @@ _GREEDY = re.compile(r"request_(\w+?)__version_(\d+)__clientsoftwarename")
 
 
 def read_numbers(scrape: Scrape, into: Sightings) -> int:
-    """Add what a broker's page says, and return of how many clients, APIs and versions; 0 where it does not tell."""
+    """Add the requests on a broker's page; return the number of clients, APIs and versions, 0 if it has none."""
     last = {_key(each.labels): each.value for each in scrape.all(_OUR_LAST)}
     found = 0
     for each in scrape.all(_OURS):
@@ -46,7 +46,7 @@ def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 
 def _read_kafka(scrape: Scrape, into: Sightings) -> int:
-    told: dict[tuple[int, int], int] = {}
+    by_library: dict[tuple[int, int], int] = {}
     counted: list[tuple[int, int, SeenClient, int]] = []
     for name in scrape.names():
         for each in scrape.all(name):
@@ -57,10 +57,10 @@ def _read_kafka(scrape: Scrape, into: Sightings) -> int:
             for key, version, caller in _asked(labels):
                 counted.append((key, version, caller, _count(each.value)))
                 if counter[1]:
-                    told[key, version] = told.get((key, version), 0) + _count(each.value)
+                    by_library[key, version] = by_library.get((key, version), 0) + _count(each.value)
     found = 0
     for key, version, caller, count in counted:
-        if caller is UNNAMED and (key, version) in told:
+        if caller is UNNAMED and (key, version) in by_library:
             continue  # the same requests are counted with their clients' libraries
         into.add(caller, key, version, count)
         found += 1
@@ -75,7 +75,7 @@ def _name(name: str, labels: Mapping[str, str]) -> str:
 
 
 def _asked(labels: Mapping[str, str]) -> Iterable[tuple[int, int, SeenClient]]:
-    """Yield API, version and client of a number's labels, of which all are lower case; nothing of others."""
+    """Yield API, version and client from the labels of a counter, all lower case; nothing from other labels."""
     software = labels.get("clientsoftwarename")
     request, version = labels.get("request", ""), labels.get("version", "")
     for name, text in labels.items():

@@ -31,7 +31,7 @@ _STEERING: Final = ("inter.broker.protocol.version", "log.message.format.version
 
 
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[Facts, list[str], list[str]]:
-    """Return what a cluster tells, what it does not, and the pages where brokers of ours show their numbers.
+    """Return the facts of a cluster, notes on what is missing, and the metrics pages of brokers of ours.
 
     Stored formats are sampled at `looks` places of each partition; 0: not at all.
     """
@@ -53,7 +53,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
 
 
 async def _own(client: Client, resource: ConfigResource, name: str, notes: list[str]) -> dict[str, str]:
-    """Return the settings that somebody set: of a topic its own, of a broker those that are no defaults."""
+    """Return the settings of a topic or broker that are not defaults."""
     try:
         settings = await describe_configs(client, resource, name)
     except (BrokerError, NetworkError) as error:
@@ -69,20 +69,20 @@ def _is_set(setting: SettingInForce, resource: ConfigResource) -> bool:
 
 
 async def look_at_numbers(page: str, into: Sightings, access: PageAccess | None = None) -> str | None:
-    """Add what a page of numbers tells of clients; return a note where it tells nothing. Raises NetworkError."""
+    """Add the clients on a metrics page; return a note if there are none. Raises NetworkError."""
     if read_numbers(await scrape(page, access), into):
         return None
     return f"{page}: no counters of requests by API and version"
 
 
 def request_logs(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files among `paths`, and of folders the request logs in them, rolled ones included."""
+    """Yield the files among `paths`, and the request logs in folders, rolled ones included."""
     for path in paths:
         yield from sorted(path.glob("kafka-request.log*")) if path.is_dir() else (path,)
 
 
 def look_at_request_log(path: Path, into: Sightings) -> str | None:
-    """Add what a request log tells; return a note where it tells nothing. Raises OSError."""
+    """Add the requests in a request log; return a note if there are none. Raises OSError."""
     with path.open("rb") as file:
         if read_request_log(lines_of(file), into):
             return None
@@ -90,7 +90,7 @@ def look_at_request_log(path: Path, into: Sightings) -> str | None:
 
 
 def look_at_capture(path: Path, into: Sightings) -> str | None:
-    """Add what a packet capture tells; return a note on what it does not. Raises OSError, InvalidRequestError."""
+    """Add the requests in a packet capture; return a note on what is missing. Raises OSError, InvalidRequestError."""
     with path.open("rb") as file:
         try:
             note = read_capture(file, into).note
@@ -100,7 +100,7 @@ def look_at_capture(path: Path, into: Sightings) -> str | None:
 
 
 async def look_at_brokers(client: Client) -> list[BrokerFacts]:
-    """Return what each broker of a cluster takes and has set. Raises NetworkError if none answers."""
+    """Return the request versions and settings of each broker of a cluster. Raises NetworkError if none answers."""
     await client.topics([])
     tells = await planner.tells_settings(client)
     return [await _broker(client, number, node, tells=tells) for number, node in sorted(client.cluster.brokers.items())]
@@ -113,8 +113,8 @@ async def _broker(client: Client, number: int, node: BrokerNode, *, tells: bool)
         settings = await describe_configs(client, ConfigResource.BROKER, str(number)) if tells else None
     except (BrokerError, NetworkError, UnsupportedVersionError):
         return BrokerFacts(number, address, None, None)
-    told = None if settings is None else {name: text for name in _STEERING if (text := _value(settings, name))}
-    return BrokerFacts(number, address, answered, told, settings is not None and "http.address" in settings)
+    steering = None if settings is None else {name: text for name in _STEERING if (text := _value(settings, name))}
+    return BrokerFacts(number, address, answered, steering, settings is not None and "http.address" in settings)
 
 
 def _value(settings: Mapping[str, SettingInForce], name: str) -> str | None:
@@ -152,7 +152,7 @@ async def look_at_sync(client: Client) -> int:
 
 
 async def look_at_rates(pages: Mapping[int, tuple[str, PageAccess | None]], watch_s: float) -> list[BrokerRates]:
-    """Return what brokers do in the next `watch_s` seconds, by their pages of metrics. Raises NetworkError."""
+    """Return the rates of brokers over the next `watch_s` seconds, from their metrics. Raises NetworkError."""
 
     async def looks() -> list[Scrape]:
         return await asyncio.gather(*(scrape(page, access) for page, access in pages.values()))

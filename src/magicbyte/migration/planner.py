@@ -347,11 +347,11 @@ async def _members(client: Client, found: Mapping[str, TopicFacts]) -> list[str]
     return []
 
 
-def joined(stored: Mapping[str, TopicFacts], told: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+def joined(stored: Mapping[str, TopicFacts], reported: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
     """Return what is known of topics by their directories (`stored`) and by the cluster together."""
-    found = dict(told) if not stored else {}
+    found = dict(reported) if not stored else {}
     for name, facts in stored.items():
-        known = told.get(name)
+        known = reported.get(name)
         if known is not None:
             facts.settings = {**facts.settings, **known.settings}
             facts.members = known.members

@@ -1,4 +1,4 @@
-"""The next step of a migration as a procedure, and what a change of a topic's format would break. Decisions alone."""
+"""The next step of a migration as a procedure, and what a change of a topic's format would break. Decisions only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIXED_FROM: Final = (3, 0)
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One thing to do, in order. `command`: what does it; None where no command can."""
+    """One step of a procedure. `command`: the command that does it, None if there is none."""
 
     do: str
     command: str | None = None
@@ -127,7 +127,7 @@ def objections(
     stored: Iterable[Format],
     target: Format,
 ) -> list[str]:
-    """Return why a topic's format should not be set to `target`, empty where nothing is against it.
+    """Return the reasons against setting a topic's format to `target`, empty if there are none.
 
     `old`: the clients that do not read it, or do not send it; `stage`: where the topic stands; `stored`: what it holds.
     """

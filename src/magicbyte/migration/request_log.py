@@ -1,4 +1,4 @@
-"""Kafka's request log, kafka-request.log, read back: who asked for what. Brokers write it at level DEBUG or TRACE.
+"""Reads Kafka's request log, kafka-request.log: which client sent which requests. Brokers write it at DEBUG or TRACE.
 
 Its form by release: names with colons (0.9 to 0.11, of requests that Scala classes stood for), fields in braces (0.9 to
 0.11), `RequestHeader(…)` (1.0 to 2.7), JSON (from 2.8 on). `tests/migration/request_logs` has lines of each.
@@ -32,11 +32,11 @@ _SCALA_NAMES: Final = {
     "groupcoordinator": "findcoordinator",
 }  # fmt: skip
 _UNKNOWN: Final = "unknown"
-"""What Kafka writes for the library of a client that does not say which it is."""
+"""What Kafka writes for a client that does not name its library."""
 
 
 def read_request_log(lines: Iterable[str], into: Sightings) -> int:
-    """Add what lines of a request log say, and return how many requests that were. Other lines are passed over.
+    """Add the requests in lines of a request log, and return their number. Other lines are skipped.
 
     Dates are taken for UTC: the log does not tell its time zone.
     """
@@ -60,7 +60,7 @@ def _request(text: str) -> tuple[SeenClient, int, int] | None:
     if text.startswith('{"'):
         return _of_json(text)
     software, version = found.groups() if (found := _SOFTWARE.search(text)) is not None else ("", "")
-    about = (_told(software), _told(version), _address(_CONNECTION.findall(text)))
+    about = (_known_text(software), _known_text(version), _address(_CONNECTION.findall(text)))
     if (found := _HEADER.match(text)) is not None:
         key = _KEYS.get(found[1].replace("_", "").lower())
     elif (found := _BRACES.match(text)) is not None:
@@ -79,8 +79,8 @@ def _of_json(text: str) -> tuple[SeenClient, int, int] | None:
         header, software = found["requestHeader"], found.get("clientInformation", {})
         caller = SeenClient(
             str(header.get("clientId") or ""),
-            _told(str(software.get("softwareName", ""))),
-            _told(str(software.get("softwareVersion", ""))),
+            _known_text(str(software.get("softwareName", ""))),
+            _known_text(str(software.get("softwareVersion", ""))),
             _address([str(found.get("connection", ""))]),
         )
         key, version = int(header["requestApiKey"]), int(header["requestApiVersion"])
@@ -89,7 +89,7 @@ def _of_json(text: str) -> tuple[SeenClient, int, int] | None:
     return (caller, key, version) if key in APIS else None
 
 
-def _told(text: str) -> str:
+def _known_text(text: str) -> str:
     return "" if text == _UNKNOWN else text
 
 

@@ -1,4 +1,4 @@
-"""Who was seen asking brokers for what: client, address, API and version, how often and when last, from any source."""
+"""The requests that clients sent to brokers, from any source: client, address, API, version, count and last time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 CLIENT_ID: Final = "magicbyte-plan"
-"""By which whoever looks at a cluster for a plan calls itself: it is not one of the topic's consumers."""
+"""The client id of these commands, which is left out of plans and checks."""
 MOST_SIGHTINGS: Final = 50_000
-"""Combinations that are told apart. Further clients are counted together, as `OTHERS`, still by version."""
+"""Combinations that are counted separately. Further clients are counted together, as `OTHERS`, still by version."""
 
 
 MOST_TEXT: Final = 1000
-"""Characters of a client's id, library and address: they are what a stranger sent."""
+"""Characters of a client's id, library and address: these texts are untrusted."""
 
 
 class SeenClient(NamedTuple):
-    """A client: its id, what its library says of itself, its address; "" where a source does not tell."""
+    """A client: its id, library, library version and address; "" where a source does not name them."""
 
     client_id: str = ""
     software: str = ""
@@ -60,7 +60,7 @@ class Seen:
 
 
 class Sightings:
-    """All that was seen, added up."""
+    """Counts of requests by client, API and version."""
 
     def __init__(self) -> None:
         self._seen: dict[SeenRequests, Seen] = {}
