@@ -108,6 +108,25 @@ def test_conversions_that_another_broker_has_too_are_not_the_canarys() -> None:
     assert judge_canary(rates(1, converted=900.0), [rates(2, converted=900.0)]).keeps
 
 
+def test_conversions_for_followers_are_no_reason_to_go_back() -> None:
+    """The documents' first variant: the other brokers fetch in the old version."""
+    assert judge_canary(rates(1, converted=2000.0, for_followers=2000.0), [rates(2)]).keeps
+    found = judge_canary(rates(1, converted=2600.0, for_followers=2000.0), [rates(2)])
+    assert found.reasons[0].startswith("600 records a second are converted for consumers")
+
+
+def test_conversions_for_followers_are_counted_by_their_client_ids() -> None:
+    row = 'magicbyte_moved_records_total{{client_id="{}",direction="{}",source="{}",target="{}"}} {}'
+    rows = [
+        ("broker-2-fetcher-0", "fetch", "1", "0", 50), ("ReplicaFetcherThread-0-1", "fetch", "1", "0", 30),
+        ("broker-2-fetcher-0", "fetch", "0", "0", 999), ("orders", "fetch", "1", "0", 999),
+        ("broker-2-fetcher-0", "produce", "1", "0", 999),
+    ]  # fmt: skip
+    more = "\n".join(row.format(*each) for each in rows)
+    found = rates_between(3, page(10, 0, 0, 0, 0, 0, 0), page(20, 100, 80, 9, 9, 0, 0, more=more))
+    assert (found.converted, found.for_followers, found.for_consumers) == (8, 8, 0)
+
+
 def test_a_canary_that_did_nothing_is_not_judged() -> None:
     found = judge_canary(rates(1, records_in=0.0, fetch_ms=None), [rates(2)])
     assert (found.verdict, found.keeps) == (CanaryVerdict.UNKNOWN, False)

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from magicbyte.migration.canary import BrokerRates, CanaryChoice, CanaryReport
 
 _NOT_WELL = 1
-_COLUMNS = ("records in/s", "converted/s", "failed", "produce ms", "fetch ms", "cpu", "under-replicated")
+_COLUMNS = (
+    "records in/s",
+    "converted/s",
+    "of it for followers",
+    "failed",
+    "produce ms",
+    "fetch ms",
+    "cpu",
+    "under-replicated",
+)
 
 
 def _pages(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[int, str]:
@@ -123,6 +132,7 @@ def _row(broker: BrokerRates, mark: str) -> list[str]:
         f"{broker.broker}{mark}",
         f"{broker.records_in:,.0f}",
         f"{broker.converted:,.0f}",
+        f"{broker.for_followers:,.0f}",
         f"{broker.failed:.2%}",
         *("-" if each is None else f"{each:.2f}" for each in figures),
         "-" if broker.under_replicated is None else f"{broker.under_replicated:.0f}",

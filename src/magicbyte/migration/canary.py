@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.errors import NetworkError
+from magicbyte.migration.sightings import is_fetcher
 
 if TYPE_CHECKING:
     from magicbyte.net.scrape import Scrape
@@ -26,6 +27,7 @@ SLOWER: Final = 2.0
 _NOTICEABLE_MS: Final = 1.0
 _NOTICEABLE_CPU: Final = 0.1  # of a core
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
+_MOVED: Final = "magicbyte_moved_records_total"
 _LOCAL_TIME: Final = "kafka_network_requestmetrics_localtimems"
 
 
@@ -65,7 +67,8 @@ def choose_canary(leads: Mapping[int, int], controller: int | None) -> CanaryCho
 class BrokerRates:
     """The rates of a broker between two scrapes of its metrics, per second; None: not on its page.
 
-    `converted`: records converted for Fetch. `failed`: failed parts of Produce and Fetch requests, by all of them.
+    `converted`: records converted for Fetch, of which `for_followers` for other brokers; Kafka's brokers do not count
+    those separately. `failed`: failed parts of Produce and Fetch requests, by all of them.
     `produce_ms`, `fetch_ms`: local time of a request, the mean between the looks or else the p99 at the last one.
     `cpu`: in cores. `under_replicated`: partitions at the last look.
     """
@@ -78,11 +81,18 @@ class BrokerRates:
     fetch_ms: float | None
     cpu: float | None
     under_replicated: float | None
+    for_followers: float = 0.0
+
+    @property
+    def for_consumers(self) -> float:
+        """Records converted for consumers, as far as they can be told from followers."""
+        return max(self.converted - self.for_followers, 0.0)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `magicbyte migrate canary --format json` has it."""
         names = {"records_in": "recordsInPerSecond", "converted": "convertedPerSecond", "failed": "failedShare",
-                 "produce_ms": "produceMs", "fetch_ms": "fetchMs", "under_replicated": "underReplicated"}  # fmt: skip
+                 "produce_ms": "produceMs", "fetch_ms": "fetchMs", "under_replicated": "underReplicated",
+                 "for_followers": "convertedForFollowersPerSecond"}  # fmt: skip
         return {
             names.get(name, name): round(value, 6) if isinstance(value, float) else value
             for name, value in asdict(self).items()
@@ -115,6 +125,18 @@ def rates_between(broker: int, before: Scrape, after: Scrape) -> BrokerRates:
         _local_ms(before, after, ("FetchConsumer", "Fetch")),
         cpu,
         after.one("kafka_server_replicamanager_underreplicatedpartitions"),
+        max(_for_followers(after) - _for_followers(before), 0.0) / seconds,
+    )
+
+
+def _for_followers(look: Scrape) -> float:
+    """Return the records converted for other brokers since the start, by the metrics of a broker of ours."""
+    return sum(
+        each.value
+        for each in look.all(_MOVED)
+        if each.labels.get("direction") == "fetch"
+        and each.labels.get("source") != each.labels.get("target")
+        and is_fetcher(each.labels.get("client_id", ""))
     )
 
 
@@ -181,11 +203,11 @@ def judge_canary(canary: BrokerRates, others: Sequence[BrokerRates]) -> CanaryRe
 
 
 def _objections(canary: BrokerRates, others: Sequence[BrokerRates]) -> Iterator[str]:
-    if canary.converted > MOST_CONVERTED * canary.records_in and canary.converted > max(
-        (each.converted for each in others), default=0.0
+    if canary.for_consumers > MOST_CONVERTED * canary.records_in and canary.for_consumers > max(
+        (each.for_consumers for each in others), default=0.0
     ):
         yield (
-            f"{canary.converted:,.0f} records a second are converted for consumers, {canary.records_in:,.0f} are "
+            f"{canary.for_consumers:,.0f} records a second are converted for consumers, {canary.records_in:,.0f} are "
             "produced: upgrade consumers first (magicbyte migrate status names them)"
         )
     if canary.failed > max(MOST_FAILED, *(each.failed for each in others), 0.0):
