@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz.logins import PASSWORD, fuzz_login, login_inputs, place
 
 INPUTS = dict(login_inputs())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_lines_about_refused_logins() -> Iterator[None]:
+    logger = logging.getLogger("magicbyte")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
 
 
 def test_the_logins_that_are_changed_are_logins() -> None:
