@@ -264,6 +264,22 @@ def test_a_release_before_2_0_holds_the_answer_back() -> None:
     in_virtual_time(work, as_version="1.1", quota_producer_default="1000")
 
 
+def test_an_answer_that_is_held_back_holds_no_memory_of_its_request() -> None:
+    async def work(world: World, connection: Connection) -> None:
+        await until_leader(connection)
+        memory, began = world.brokers[1].served.runtime.memory, world.virtual_s
+        produce = asyncio.create_task(connection.send(produced(150_000), versions=range(2, 3)))
+        while world.virtual_s - began < 4:
+            await asyncio.sleep(0.5)
+        assert not produce.done()
+        assert memory.peak >= 150_000
+        assert memory.used == 0
+        await produce
+        assert world.virtual_s - began > 5
+
+    in_virtual_time(work, as_version="1.1", quota_producer_default="10000")
+
+
 # ---- partitions that are made and deleted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -34,5 +35,32 @@ def test_a_page_that_cannot_be_had_is_named(answer: bytes, access: PageAccess | 
             address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with pytest.raises(NetworkError, match=f"http://{address}/metrics: "):
                 await scrape(address, access)
+
+    run(work())
+
+
+@pytest.mark.parametrize("access", [None, PageAccess()], ids=["as it is", "with access"])
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n"])
+def test_a_page_that_comes_byte_by_byte_has_a_deadline_as_a_whole(
+    begin: bytes, access: PageAccess | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes in time, and the page is complete after four seconds."""
+    monkeypatch.setattr("magicbyte.net.scrape._PATIENCE_S", 0.5)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(begin)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(200):
+                writer.write(b"#")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+            writer.write(b"\r\n\r\n")
+        writer.close()
+
+    async def work() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            with pytest.raises(NetworkError, match=r"not complete in time|timed out"):
+                await scrape(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", access)
 
     run(work())

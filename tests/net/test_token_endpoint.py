@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import socket
 import ssl
 import threading
@@ -157,3 +159,27 @@ def test_an_endpoint_that_cannot_be_asked_is_refused(settings: dict[str, str], s
     with pytest.raises(InvalidConfigError, match=says) as refused:
         ClientSecurity.of(BEARER | settings)
     assert SECRET not in str(refused.value)
+
+
+def test_a_token_that_comes_byte_by_byte_has_a_deadline_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, and the token is complete after four seconds; the endpoint is not read to its end."""
+    monkeypatch.setattr("magicbyte.net.token_endpoint._PATIENCE_S", 0.5)
+    slow = GOOD.replace(b"abc", b"abc" * 40)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(slow))
+        with contextlib.suppress(ConnectionError):
+            for at in range(len(slow)):
+                writer.write(slow[at : at + 1])
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+
+    async def work() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/token"
+            with pytest.raises(NetworkError, match=r"not complete in time|timed out"):
+                await fetch_token(TokenEndpoint(url, "me", SECRET))
+
+    run(work())

@@ -19,7 +19,7 @@ from magicbyte.broker.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
 from magicbyte.broker.request import ClientConnection, Handler, Request, UnboundHandler
 from magicbyte.broker.versions import OTHERS_MOST_BYTES, SERVED
 from magicbyte.errors import TooManyElementsError, UnsupportedVersionError
-from magicbyte.net.server import Mute, Terms
+from magicbyte.net.server import Hold, Mute, Terms
 from magicbyte.printable import logger
 from magicbyte.protocol import APIS, Api, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
@@ -150,11 +150,11 @@ class Dispatcher:
         del body
         request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
         response = await self._router.handle(route, request)
-        muted_ms = 0
+        pause = None
         if self._runtime.quotas.is_limiting:
-            muted_ms = await self._charge(route, request, response, size, started)
+            pause = self._charge(route, request, response, size, started)
         if request.turns.is_long:
-            return await self._answer_long(route, request, response, header.correlation_id, started, muted_ms)
+            return await self._answer_long(route, request, response, header.correlation_id, started, pause)
         answer = None
         if response is not None:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
@@ -162,16 +162,16 @@ class Dispatcher:
             if route.codes is not None:
                 route.codes(response, self._runtime.metrics.apis[api.key].codes)
         self._count(route, version, started)
-        return answer if not muted_ms else _with_mute(answer, muted_ms)
+        return answer if pause is None else pause.around(answer)
 
-    async def _charge(
+    def _charge(
         self, route: _Route, request: Request[Any], response: Message | None, size: int, started_ns: int
-    ) -> int:
-        """Record what a request of `size` bytes has used in its quotas; return the throttle time in ms."""
+    ) -> Mute | Hold | None:
+        """Record what a request of `size` bytes has used in its quotas; return how its client is throttled."""
         quotas, key = self._runtime.quotas, route.api.key
         busy_ns = now_ns() - started_ns - self._connection.waited_ns
         wait_ms = quotas.charge(key, request, response, route.codes, size, busy_ns)
-        return await quotas.hold(request, response, wait_ms) if wait_ms else 0
+        return quotas.pause(response, wait_ms) if wait_ms else None
 
     async def _answer_large(
         self, route: _Route, header: RequestHeader, body: memoryview, size: int, started: int
@@ -186,10 +186,10 @@ class Dispatcher:
             request = Request(message, version, header.client_id, self._connection, client, is_large=True)
             del message
             response = await self._router.handle(route, request)
-            muted_ms = 0
+            pause = None
             if runtime.quotas.is_limiting:
-                muted_ms = await self._charge(route, request, response, size, started)
-            return await self._answer_long(route, request, response, header.correlation_id, started, muted_ms)
+                pause = self._charge(route, request, response, size, started)
+            return await self._answer_long(route, request, response, header.correlation_id, started, pause)
 
     async def _answer_long(
         self,
@@ -198,7 +198,7 @@ class Dispatcher:
         response: Message | None,
         correlation_id: int,
         started: int,
-        muted_ms: int,
+        pause: Mute | Hold | None,
     ) -> Answer | None:
         """Encode a response that may be long in a thread, one such response of this broker at a time."""
         runtime, answer = self._runtime, None
@@ -209,7 +209,7 @@ class Dispatcher:
             runtime.metrics.apis[route.api.key].codes.extend(codes)
         self._count(route, request.version, started)
         runtime.trimming.ask()
-        return answer if not muted_ms else _with_mute(answer, muted_ms)
+        return answer if pause is None else pause.around(answer)
 
     def _client(self, client_id: str) -> ClientSoftware:
         """Return the client software for which a request is counted."""
@@ -269,10 +269,6 @@ class Dispatcher:
         if api.key != API_VERSIONS or version < 0 or not known:
             raise UnsupportedVersionError(api.name, version, known=known)
         return write_response(unsupported_versions(offer), 0, correlation_id=correlation_id).buffers()
-
-
-def _with_mute(answer: Answer | None, ms: int) -> Answer:
-    return [*(answer or ()), Mute(ms)]
 
 
 def _written(route: _Route, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:

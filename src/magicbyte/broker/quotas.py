@@ -15,6 +15,7 @@ from magicbyte.broker import quota_nodes
 from magicbyte.broker.quota_nodes import ADDRESSES, CONNECTION_RATE, TYPES, StoredQuotas, Values
 from magicbyte.broker.settings import INT_MAX, LONG_MAX
 from magicbyte.errors import ErrorCode, RequestRefusedError
+from magicbyte.net.server import Hold, Mute
 from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from magicbyte.security.quotas import (
     ConnectionArrival,
@@ -131,18 +132,13 @@ class BrokerQuotas:
             wait_ms = max(wait_ms, self.meters[QuotaType.REQUEST].record(limit.used_by, percent, limit.limit, now_ms))
         return wait_ms
 
-    async def hold(self, request: Request[Any], response: Message | None, wait_ms: int) -> int:
-        """Set the throttle time in a response; return for how many ms to mute the connection.
-
-        As a release that delayed responses, sleep instead: then 0.
+    def pause(self, response: Message | None, wait_ms: int) -> Mute | Hold:
+        """Set the throttle time in a response; return whether the response is delayed, as by a release that did that,
+        or the connection is muted after it.
         """
         if response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
-        if not self._offer.holds_throttled:
-            return wait_ms
-        await asyncio.sleep(wait_ms / 1000)
-        request.connection.waited_ns += wait_ms * 1_000_000
-        return 0
+        return Hold(wait_ms) if self._offer.holds_throttled else Mute(wait_ms)
 
     def limited_fetch(self, request: Request[FetchRequest]) -> Request[FetchRequest]:
         """Return a fetch limited to what its client may get at once."""

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from magicbyte.clock import SystemClock
 from magicbyte.errors import NetworkError
+from magicbyte.net.timed_http import timed_handlers
 from magicbyte.ports import Moment
 
 _PATIENCE_S: Final = 30.0
@@ -96,15 +97,14 @@ async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
 def _opened(url: str, access: PageAccess | None) -> Any:
     """Return the response for a page. Raises OSError, ValueError, HTTPException."""
     if access is None:
-        return urllib.request.urlopen(url, timeout=_PATIENCE_S)
+        return urllib.request.build_opener(*timed_handlers(_PATIENCE_S)).open(url, timeout=_PATIENCE_S)
     context = ssl.create_default_context(cafile=access.authority)
     if access.certificate is not None:
         context.load_cert_chain(access.certificate)
     headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
     opener = urllib.request.OpenerDirector()  # without a redirect handler: the token is for this page only
     for handler in (
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=context),
+        *timed_handlers(_PATIENCE_S, context),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.UnknownHandler(),

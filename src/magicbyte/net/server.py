@@ -65,8 +65,30 @@ class Mute:
 
     ms: int
 
+    def around(self, answer: Answer | None) -> Answer:
+        """Return an answer with this at its place."""
+        return [*(answer or ()), self]
+
     async def send(self, stream: Stream) -> None:
         """Send nothing."""
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The first part of an answer, of no bytes: the others are sent after a time, without the request's memory."""
+
+    ms: int
+
+    def around(self, answer: Answer | None) -> Answer:
+        """Return an answer with this at its place."""
+        return [self, *(answer or ())]
+
+    async def send(self, stream: Stream) -> None:  # noqa: ARG002  (nothing is sent yet)
+        """Wait."""
+        await asyncio.sleep(self.ms / 1000)
 
     def close(self) -> None:
         """Hold nothing."""
@@ -361,13 +383,16 @@ class Server(Generic[T]):
                     incoming.release()
                 answer = await answering
                 del answering
-                connection.busy = False
+                connection.busy = answer is not None and len(answer) > 0 and isinstance(answer[0], Hold)
+                if connection.busy:
+                    incoming.release()
                 muted_ms = 0
                 if answer is not None:
                     if answer and isinstance(answer[-1], Mute):
                         muted_ms, answer = answer[-1].ms, answer[:-1]
                     await _send(stream, answer)
                     del answer
+                connection.busy = False
                 incoming.release()
                 if self._is_closing:
                     return

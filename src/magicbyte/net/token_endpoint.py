@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from magicbyte.errors import InvalidConfigError, NetworkError, SecurityError
+from magicbyte.net.timed_http import timed_handlers
 from magicbyte.security.settings import TokenEndpoint, checked_token
 
 _PATIENCE_S: Final = 10.0
@@ -65,8 +66,7 @@ def _opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=context),
+        *timed_handlers(_PATIENCE_S, context),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
     ):
