@@ -20,7 +20,7 @@ from magicbyte.client.admin import ConfigResource, alter_configs, delete_records
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ErrorCode, NetworkError
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError, NodeExistsError
 from magicbyte.metadata import layout
 from magicbyte.metadata.on_loop import LoopStore, OpenSession
 from magicbyte.ports import CreateNode, MetadataStore, SessionEvent, SessionListener, SetNode, TopicPartition
@@ -243,6 +243,32 @@ def test_a_session_in_which_a_broker_cannot_go_on_makes_way_for_the_next(
                 await send(client, "t", 0, records(1))
             assert await is_registered(broker.membership.store) == members.sessions[1].session_id
             assert found[0].is_over
+
+    run(work())
+
+
+def test_a_broker_that_is_refused_in_every_new_session_fails_with_the_reason(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost connections in between, however many, are no refusals."""
+    called = 0
+
+    async def refusing(_store: LoopStore, number: int, _level: int) -> None:
+        nonlocal called
+        called += 1
+        if called <= 20:
+            raise NetworkError("the connection is lost")
+        raise NodeExistsError(layout.broker_path(number), "another broker has this number")
+
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            runtime = members.brokers[1].runtime
+            monkeypatch.setattr(membership, "finalize", refusing)
+            monkeypatch.setattr(membership, "_RETRY_S", 0.001)
+            members.tree.expire_session(members.sessions[1])
+            await runtime.failed.wait()
+            assert called == 25
+            assert "another broker has this number" in str(runtime.failure)
 
     run(work())
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _RETRY_S: Final = 1.0
+_MOST_REFUSALS: Final = 5
+"""New sessions in a row in which a broker is refused, for a reason other than the connection."""
 
 
 class Membership:
@@ -100,7 +102,11 @@ class Membership:
                 self._renewal = self._runtime.spawn(self._renew())
 
     async def _renew(self) -> None:
-        """Begin a new session, as soon as that is possible."""
+        """Continue in a new session, as soon as there is one; without a tree for as long as that takes.
+
+        A broker that is refused again and again has failed: another one has its number, or other features.
+        """
+        refusals = 0
         while True:
             try:
                 await self._begin_session()
@@ -109,9 +115,13 @@ class Membership:
                 await self._look_at_config_changes()
                 self._session_renewed()
             except MagicbyteError as error:
-                log.warning("cannot resume in a new session of the metadata tree yet: %s", error)
-                with suppress(MagicbyteError):  # an open session's registration would block that of the next one
+                with suppress(MagicbyteError):  # open, its registration would keep out that of the next one
                     await self.store.close()
+                refusals = 0 if isinstance(error, NetworkError | SessionExpiredError) else refusals + 1
+                if refusals >= _MOST_REFUSALS:
+                    self._runtime.fail(error)
+                    return
+                log.warning("cannot resume in a new session of the metadata tree yet: %s", error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 return

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.offer import Offer
     from magicbyte.broker.partition import ServedPartition
+    from magicbyte.errors import MagicbyteError
     from magicbyte.ports import Clock
 
 log = logger(__name__)
@@ -72,6 +73,8 @@ class Runtime:
         self.quotas = BrokerQuotas(config, offer, self.clock)
         self.trimming = Trimming(self.clock, self.messages, self.spawn)
         self.is_stopping = False
+        self.failure: MagicbyteError | None = None
+        self.failed = asyncio.Event()
         self.slow_ns = math.inf
         self.has_numpy = False
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
@@ -89,6 +92,12 @@ class Runtime:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a task of the broker ended because of a bug", exc_info=error)
+
+    def fail(self, error: MagicbyteError) -> None:
+        """Tell the owner of the broker, who waits for `failed`, that it cannot go on, and why."""
+        log.error("the broker ends, as it cannot continue in its cluster: %s", error)
+        self.failure = error
+        self.failed.set()
 
     def stop(self) -> None:
         """Mark the broker as stopping: waiting requests are answered, and memory is no longer trimmed."""

@@ -161,9 +161,14 @@ async def _run(config: BrokerConfig, *, repairs: bool) -> None:
     gc.set_threshold(700, 10, _FULL_COLLECTIONS)
     try:
         _greet(broker)
-        await ended.wait()
+        waiting = [asyncio.create_task(each.wait()) for each in (ended, broker.runtime.failed)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
     finally:
         await broker.stop()
+    if broker.runtime.failure is not None:
+        raise broker.runtime.failure
     say("stopped", err=True)
 
 
