@@ -11,6 +11,9 @@
   an authorizer and to one with ACLs that allow it, one ACL for a topic, and 1000 for other topics and users. `one
   topic` has all partitions in one topic, `hundred topics` one in each. CPU is that of the brokers, to the nanosecond
   (schedstat), median of rounds that alternate.
+- half-open: 10,000 connections that begin a login and say no more, to our broker alone, held open by their client: each
+  has sent a whole ClientHello, the first message of SCRAM, or nearly all of a frame of 500 KiB. Resident memory before,
+  at the most, and when they are gone; meanwhile 20 logins over TLS and Produces of 1.2 MB from others.
 
 Run: python benchmarks/security.py [CASE...]   (written to benchmarks/results/security.json; a case: 1 to 3 minutes)
 """
@@ -21,7 +24,7 @@ import socket
 import ssl
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,30 +61,31 @@ USER, PASSWORD = "alice", "wonderland"
 SIZE, RECORDS = 1000, 150_000
 LOGINS, LOGIN_ROUNDS = 100, 8
 PARTITIONS, OTHERS = 100, 1000
+HALF_OPEN = 10_000
 REQUESTS, REQUEST_ROUNDS = 150, 24
 MODULE = "org.apache.kafka.common.security"
 PLAIN = f'{MODULE}.plain.PlainLoginModule required user_admin="{PASSWORD}";'
 
 
 class Secured:
-    """Both brokers with a listener of each kind, inside a `with`; `ca` is what clients trust."""
+    """Brokers with a listener of each kind, inside a `with`; `ca` is what clients trust."""
 
-    def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(self, folder: Path, stack: contextlib.ExitStack, names: Iterable[str] = (OURS, RIVAL)) -> None:
         authority = Authority()
         self.ca = folder / "ca.pem"
         self.ca.write_text(authority.certificate)
         store = authority.write(folder, "broker")
-        self.plain, self.tls, self.login = {}, {}, {}
-        for name in (OURS, RIVAL):
-            ports = [free_port() for _ in range(3)]
+        self.plain, self.tls, self.login, self.sasl = {}, {}, {}, {}
+        for name in names:
+            ports = [free_port() for _ in range(4)]
             addresses = [f"127.0.0.1:{each}" for each in ports]
             listeners = ",".join(
-                f"{kind}://{at}" for kind, at in zip(("PLAINTEXT", "TLS", "LOGIN"), addresses, strict=True)
+                f"{kind}://{at}" for kind, at in zip(("PLAINTEXT", "TLS", "LOGIN", "SASL"), addresses, strict=True)
             )
             settings = [
                 f"listeners={listeners}",
                 f"advertised.listeners={listeners}",
-                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,TLS:SSL,LOGIN:SASL_SSL,SASL:SASL_PLAINTEXT",
                 "ssl.keystore.type=PEM",
                 f"ssl.keystore.location={store}",
                 "ssl.enabled.protocols=TLSv1.3",
@@ -90,14 +94,14 @@ class Secured:
             if name == OURS:
                 start = stack.enter_context(ours(folder / "ours", *settings))
             else:
-                settings.append(
-                    f"listener.name.login.scram-sha-512.sasl.jaas.config={MODULE}.scram.ScramLoginModule required;"
-                )
+                login = f"scram-sha-512.sasl.jaas.config={MODULE}.scram.ScramLoginModule required;"
+                settings += [f"listener.name.login.{login}", f"listener.name.sasl.{login}"]
                 start = stack.enter_context(kafka("3.9.1", folder / "kafka", *settings))
             server = start()._replace(bootstrap=addresses[0])
             first_records(server)
             self.plain[name] = server
-            self.tls[name], self.login[name] = (server._replace(bootstrap=each) for each in addresses[1:])
+            others = (server._replace(bootstrap=each) for each in addresses[1:])
+            self.tls[name], self.login[name], self.sasl[name] = others
 
 
 @contextlib.contextmanager
@@ -169,15 +173,20 @@ def log_in(server: Server, ca: Path) -> None:
             challenge = bytes(told.auth_bytes)
 
 
+def add_user(server: Server) -> None:
+    """Let the user log in by SCRAM."""
+    change = UserScramCredentialUpsertion(
+        USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode()
+    )
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.alter_user_scram_credentials([change])[USER].result(60)
+
+
 def connections(folder: Path) -> dict[str, Any]:
     """Log in again and again, in rounds."""
     with secured(folder) as brokers:
-        change = UserScramCredentialUpsertion(
-            USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode()
-        )
         for server in brokers.plain.values():
-            admin = AdminClient({"bootstrap.servers": server.bootstrap})
-            admin.alter_user_scram_credentials([change])[USER].result(60)
+            add_user(server)
         times: dict[str, list[float]] = {name: [] for name in brokers.login}
         cpu: dict[str, list[float]] = {name: [] for name in brokers.login}
         time.sleep(2)  # Kafka reads the user from its ZooKeeper
@@ -282,22 +291,95 @@ def prepare(server: Server, settings: dict[str, Any], names: list[str]) -> None:
             each.result(60)
 
 
-def produce_request(names: list[str]) -> ProduceRequest:
-    """Return a request that has a batch for each of all partitions."""
-    records = [Record(i, 1_700_000_000_000 + i, TimestampType.CREATE_TIME, b"key", b"v" * 97, ()) for i in range(10)]
-    made = encode(columns_of(records), Format.V2)
-    parts = [PartitionProduceData(index=index, records=made) for index in range(PARTITIONS // len(names))]
-    return ProduceRequest(
-        acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=name, partition_data=parts) for name in names]
-    )
+def produce_request(
+    names: list[str], *, records: int = 10, partitions: int = PARTITIONS, each: int = 100
+) -> ProduceRequest:
+    """Return a request that has a batch for each of all partitions, of some records of `each` bytes."""
+    values = [
+        Record(i, 1_700_000_000_000 + i, TimestampType.CREATE_TIME, b"key", b"v" * (each - 3), ())
+        for i in range(records)
+    ]
+    made = encode(columns_of(values), Format.V2)
+    parts = [PartitionProduceData(index=index, records=made) for index in range(partitions // len(names))]
+    topics = [TopicProduceData(name=name, partition_data=parts) for name in names]
+    return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics)
 
 
-CASES = {
+def client_hello() -> bytes:
+    """Return the first bytes of a TLS handshake."""
+    outgoing = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def first_of_scram() -> bytes:
+    """Return a handshake of SASL and the first message of SCRAM."""
+    first = ScramClient(MECHANISM, USER, PASSWORD, "nonce").respond(None)
+    requests = ((SaslHandshakeRequest(mechanism=MECHANISM), 1), (SaslAuthenticateRequest(auth_bytes=first), 1))
+    return b"".join(bytes(write_request(*each, correlation_id=1, client_id="benchmark")) for each in requests)
+
+
+HALVES: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "ClientHello": ("tls", client_hello),
+    "SCRAM": ("sasl", first_of_scram),
+    "large frame": ("sasl", lambda: (500 << 10).to_bytes(4, "big") + b"\0\x11\0\1" + bytes(490 << 10)),
+}
+"""What half-open logins have sent, and to which listener."""
+
+
+def half_open(folder: Path, kind: str) -> dict[str, Any]:
+    """Begin logins that go no further, and see what they do to the broker and to others."""
+    listener, begin = HALVES[kind]
+    sent = begin()
+    with contextlib.ExitStack() as stack:
+        brokers = Secured(folder, stack, (OURS,))
+        server, secured_server = brokers.plain[OURS], brokers.login[OURS]
+        host, port = getattr(brokers, listener)[OURS].bootstrap.split(":")
+        add_user(server)
+        log_in(secured_server, brokers.ca)
+        peer, request = Peer(server), produce_request(["first"], records=1000, partitions=1, each=1200)
+        peer.ask(request, 7, ProduceResponse)
+        before, most = server.resident(), 0
+        times: dict[str, list[float]] = {"login": [], "produce": []}
+        with contextlib.ExitStack() as opened:
+            for number in range(HALF_OPEN):
+                stream = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+                with contextlib.suppress(ConnectionError):  # the broker may have closed it before all is sent
+                    stream.sendall(sent)
+                if (number + 1) % (HALF_OPEN // 20):
+                    continue
+                most = max(most, server.resident())
+                begun = time.perf_counter()
+                log_in(secured_server, brokers.ca)
+                between = time.perf_counter()
+                peer.ask(request, 7, ProduceResponse)
+                times["login"].append(between - begun)
+                times["produce"].append(time.perf_counter() - between)
+        time.sleep(2)
+        log_in(secured_server, brokers.ca)
+        return {
+            "connections": HALF_OPEN,
+            "resident_MB": {"before": mega(before), "at most": mega(most), "afterwards": mega(server.resident())},
+            "of others": {
+                name: {"median_ms": round(statistics.median(each) * 1e3, 1), "longest_ms": round(max(each) * 1e3, 1)}
+                for name, each in times.items()
+            },
+        }
+
+
+def mega(size: int) -> float:
+    return round(size / 1e6, 1)
+
+
+CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "TLS none 1000 B": lambda folder: moving(folder, over_tls=True),
     "plain none 1000 B": lambda folder: moving(folder, over_tls=False),
     "connection": connections,
     "authorisation, one topic": lambda folder: authorising(folder, 1),
     "authorisation, hundred topics": lambda folder: authorising(folder, PARTITIONS),
+    **{f"half-open, {kind}": lambda folder, kind=kind: half_open(folder, kind) for kind in HALVES},
 }
 
 

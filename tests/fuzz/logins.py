@@ -192,7 +192,7 @@ def fuzz_login(data: bytes) -> None:
     assert answered <= MOST_ANSWERED
     if entered is not None:
         entered.incoming.release()
-    assert place().runtime.memory.used == 0
+    assert place().runtime.memory.used == place().runtime.login_memory.used == 0
 
 
 def login_inputs() -> Iterator[tuple[str, bytes]]:

@@ -80,7 +80,7 @@ async def _enter(
         await tls.handshake()
         subject = tls.subject
     connection = ClientConnection(host, stream.peer, listener)
-    incoming = Incoming(stream, _LIMITS, services.runtime.memory)
+    incoming = Incoming(stream, _LIMITS, services.runtime.login_memory)
     handler = services.handler_of(connection)
     if security.mechanisms:
         login = _Login(services, security, connection, stream, incoming, handler)

@@ -37,6 +37,7 @@ log = logger(__name__)
 T = TypeVar("T")
 
 MOST_THREADS: Final = 32  # for disks, of each kind
+_LOGIN_BYTES: Final = 16 << 20  # for large frames of all clients before their login: not of the memory of others
 _SLOW_NS: Final = 5_000_000  # for short work: a look-up, a write to the page cache
 
 
@@ -69,6 +70,7 @@ class Runtime:
         self.directory, self.logs_lock = asyncio.Lock(), SharedLock()
         self.metrics = Metrics()
         self.memory = Budget(config.queued_max_request_bytes)
+        self.login_memory = Budget(_LOGIN_BYTES)
         self.complaints = Complaints(lambda: self.clock.monotonic_ms() / 1000)
         self.quotas = BrokerQuotas(config, offer, self.clock)
         self.trimming = Trimming(self.clock, self.messages, self.spawn)

@@ -206,6 +206,11 @@ class Incoming:
     def _cut(self) -> NetworkError:
         return NetworkError(f"{self._stream.peer}: the connection ended inside a request")
 
+    def go_on(self, limits: PeerLimits, budget: Budget) -> None:
+        """Give back the memory of the last frame, and take the next ones by other limits, from another budget."""
+        self.release()
+        self.limits, self._budget = limits, budget
+
     def release(self) -> None:
         """Release the memory of the last frame."""
         held, self.held = self.held, 0
@@ -360,7 +365,7 @@ class Server(Generic[T]):
             raise NetworkError(f"{connection.stream.peer}: {late}") from None
         finally:
             self._entering.pop(connection, None)
-        connection.incoming.limits = self.limits
+        connection.incoming.go_on(self.limits, self.budget)
         return handler
 
     async def _serve(
