@@ -387,6 +387,39 @@ def test_a_topic_of_a_cluster_reads_as_its_log_directory(options: dict[str, int]
     )
 
 
+def test_a_topic_of_a_secured_cluster_is_read_with_settings_of_a_client_and_not_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SECRET_OF_ALICE", "wonderland")
+    users = {"alice": "wonderland"}
+    with magicbyte.testing.Broker(KEEP_ALL, security="SASL_SSL", users=users) as broker:
+        assert broker.security is not None
+        topic = f"kafka://{broker.bootstrap_servers}/orders"
+        known = broker.security.librdkafka() | {"sasl.password": "${env:SECRET_OF_ALICE}"}
+
+        async def written() -> None:
+            async with magicbyte.Client(broker.bootstrap_servers, security=broker.security.client()) as client:
+                await admin.create_topic(client, admin.NewTopic("orders"))
+                await send(client, "orders", 0, [Record(0, START, 0, b"k", b"v")])
+
+        asyncio.run(written())
+        assert [each.value for each in magicbyte.records(topic, client_settings=known)] == [b"v"]
+        log = magicbyte.open_log(topic, client_settings=known)
+        assert "alice" not in repr(log)
+        assert log.to_arrow()["value"].to_pylist() == [b"v"]
+        assert magicbyte.inventory(topic, client_settings=known)[0].tally.records == 1
+        assert magicbyte.diff(topic, topic, client_settings=known).same
+        with pytest.raises(magicbyte.NetworkError, match=r"security\.protocol"):
+            magicbyte.open_log(topic)
+        with pytest.raises(magicbyte.MagicbyteError, match=r"login by .* is refused|Authentication failed") as refused:
+            magicbyte.open_log(topic, client_settings=known | {"sasl.password": "hunter2"})
+        assert "hunter2" not in str(refused.value)
+        with pytest.raises(magicbyte.MagicbyteError, match=r"sasl\.pasword"):
+            magicbyte.open_log(topic, client_settings=known | {"sasl.pasword": "hunter2"})
+    with pytest.raises(ValueError, match="expected a topic, kafka://HOST:PORT/TOPIC"):
+        magicbyte.records("logs/orders-0", client_settings=known)
+
+
 def test_a_cluster_is_read_where_an_event_loop_runs_as_in_a_notebook(cluster: tuple[str, Path]) -> None:
     address, folder = cluster
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from magicbyte.cli.client_settings import client_options, settings_given
-from magicbyte.public.sources import open_sources
+from magicbyte.cli.client_settings import client_options, raw_settings_given, settings_given
+from magicbyte.public.sources import is_topic, open_sources
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
@@ -58,9 +58,12 @@ def sources_at(
     paths: Iterable[str], as_: TopicPartition | None = None, dialect: Dialect | None = None
 ) -> Iterator[list[Source]]:
     """Give the partitions at `paths`, as `open_sources`, which names its other errors. Raises BadParameter."""
+    paths, settings = list(paths), raw_settings_given()
+    if settings and not any(map(is_topic, paths)):
+        raise click.UsageError("--config and -X are settings of a client: expected a PATH kafka://HOST:PORT/TOPIC")
     with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(open_sources(paths, as_=as_, dialect=dialect))
+            found = stack.enter_context(open_sources(paths, as_=as_, dialect=dialect, settings=settings))
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
         yield found

@@ -16,6 +16,7 @@ import click
 
 from magicbyte.cli import options, render
 from magicbyte.cli.brokers import sources_at
+from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.output import DamagePolicy, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.log.files import units
@@ -103,6 +104,7 @@ class WantedRecords:
 @options.on_damage_option
 @options.max_batch_bytes_option
 @options.threads_option
+@client_options
 def cat(
     paths: tuple[str, ...],
     as_: TopicPartition | None,

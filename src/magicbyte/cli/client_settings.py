@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.errors import InvalidConfigError
 from magicbyte.log.files.properties import parse_properties
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
 
-CLIENT_SETTINGS: Final = {
-    "client.id": "client_id",
-    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
-    "request.timeout.ms": "request_timeout_ms",
-    "delivery.timeout.ms": "retry_ms",
-    "retry.backoff.ms": "backoff_ms",
-    "metadata.max.age.ms": "metadata_max_age_ms",
-}
-"""Kafka's names of what a client takes, beside those of security."""
 _META: Final = "magicbyte.client.settings"
 
 
@@ -71,26 +60,16 @@ def named_values(given: tuple[str, ...]) -> dict[str, str]:
 
 def settings_given() -> dict[str, Any]:
     """Return what `Client` is to be given for the command that runs. Raises InvalidConfigError."""
-    context = click.get_current_context(silent=True)
-    return {} if context is None else client_arguments(context.meta.get(_META, {}))
-
-
-def client_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return what `Client` is to be given for settings. Raises InvalidConfigError."""
-    if not settings:
+    given = raw_settings_given()
+    if not given:
         return {}
-    from magicbyte.security.settings import SETTINGS, ClientSecurity, unknown
+    from magicbyte.client.settings import client_arguments
 
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name in SETTINGS:
-            continue
-        if name not in CLIENT_SETTINGS:
-            raise InvalidConfigError(unknown(name, SETTINGS | CLIENT_SETTINGS.keys()))
-        if name != "client.id" and not value.isdecimal():
-            raise InvalidConfigError(f"{name}: expected a number of milliseconds, found {value!r}")
-        found[CLIENT_SETTINGS[name]] = value if name == "client.id" else int(value)
-    secured = {name: value for name, value in settings.items() if name in SETTINGS}
-    if secured:
-        found["security"] = ClientSecurity.of(secured)
+    return client_arguments(given)
+
+
+def raw_settings_given() -> dict[str, str]:
+    """Return the client settings of the command that runs, as they were written."""
+    context = click.get_current_context(silent=True)
+    found: dict[str, str] = {} if context is None else context.meta.get(_META, {})
     return found

@@ -10,6 +10,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.brokers import sources_at
+from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.output import DamagePolicy, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many
@@ -62,6 +63,7 @@ def _dialect(side: str) -> Callable[[F], F]:
 @options.on_damage_option
 @options.max_batch_bytes_option
 @options.threads_option
+@client_options
 def diff(
     a: str,
     b: str,

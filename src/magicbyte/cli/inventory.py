@@ -9,6 +9,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.brokers import sources_at
+from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.output import DamagePolicy, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 )
 @options.max_batch_bytes_option
 @options.threads_option
+@client_options
 def inventory(
     paths: tuple[str, ...],
     topics: tuple[str, ...],

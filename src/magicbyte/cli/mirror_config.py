@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.client_settings import CLIENT_SETTINGS, client_arguments, named_values
+from magicbyte.cli.client_settings import named_values
+from magicbyte.client.settings import CLIENT_SETTINGS, client_arguments
 from magicbyte.errors import InvalidConfigError
 from magicbyte.log.files.properties import parse_properties
 from magicbyte.security.settings import SETTINGS

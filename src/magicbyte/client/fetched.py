@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from magicbyte.client.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, delivered_rows, read_sets
 from magicbyte.client.offsets import LATEST, bounds, list_offset
+from magicbyte.client.settings import client_arguments
 from magicbyte.compiled.kernel import expect
 from magicbyte.errors import UnknownTopicError
 from magicbyte.log.files.reader import (
@@ -137,11 +138,14 @@ class FetchedPartition:
 
 
 @contextlib.contextmanager
-def open_topic(address: str, dialect: Dialect | None = None) -> Iterator[list[FetchedPartition]]:
+def open_topic(
+    address: str, dialect: Dialect | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[list[FetchedPartition]]:
     """Connect to `kafka://HOST:PORT[,HOST:PORT…]/TOPIC[/PARTITION]`, and yield the partitions for the block.
 
-    Nothing is written, and no topic is created. `dialect`: of the brokers' responses, if it is not Kafka's. Raises
-    ValueError for an invalid address, UnknownTopicError, BrokerError and NetworkError.
+    Nothing is written, and no topic is created. `dialect`: of the brokers' responses, if it is not Kafka's. `settings`:
+    of the client, by Kafka's names. Raises ValueError for an invalid address, InvalidConfigError, SecurityError,
+    UnknownTopicError, BrokerError and NetworkError.
     """
     bootstrap, _, rest = address.removeprefix(SCHEME).partition("/")
     topic, slash, number = rest.partition("/")
@@ -149,7 +153,7 @@ def open_topic(address: str, dialect: Dialect | None = None) -> Iterator[list[Fe
         raise ValueError(f"{address!r}: expected {SCHEME}HOST:PORT/TOPIC or {SCHEME}HOST:PORT/TOPIC/PARTITION")
     options = FetchOptions(dialect=dialect or Dialect.KAFKA)
     with asyncio.Runner() as runner:
-        client = Client(bootstrap)
+        client = Client(bootstrap, **client_arguments(settings or {}))
         try:
             yield [
                 FetchedPartition(f"{SCHEME}{bootstrap}/{topic}-{index}", topic, index, *ends, options, client, runner)

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +17,7 @@ from magicbyte.log.files.reader import EVERYTHING, Selection, stop_at_damage
 from magicbyte.log.files.reader import Isolation as IsolationLevel
 from magicbyte.log.files.units import parse_time, time_ms
 from magicbyte.public.sources import (
+    check_client_settings,
     default_threads,
     doubts,
     is_topic,
@@ -62,6 +63,7 @@ class Log:
     dialect: Dialect | None
     max_batch_bytes: int
     _sources: Sequence[Source] = field(repr=False)
+    _client_settings: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
     def topics(self) -> list[str]:
@@ -202,7 +204,8 @@ class Log:
         with contextlib.ExitStack() as stack:
             sources = self._sources
             if is_topic(self.path):
-                sources = stack.enter_context(open_sources([self.path], dialect=self.dialect))
+                opened = open_sources([self.path], dialect=self.dialect, settings=self._client_settings)
+                sources = stack.enter_context(opened)
             chosen = choose(sources, query.topics, query.partitions)
             kernel.expect(sum(each.size for each in chosen if isinstance(each, PartitionDirectory)))
             for source in chosen:
@@ -215,7 +218,11 @@ class Log:
 
 
 def open_log(
-    path: str | os.PathLike[str], *, dialect: Dialect | None = None, max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
+    path: str | os.PathLike[str],
+    *,
+    dialect: Dialect | None = None,
+    max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
+    client_settings: Mapping[str, str] | None = None,
 ) -> Log:
     """Return the log at `path`: its files are listed, and no record is read.
 
@@ -223,20 +230,25 @@ def open_log(
     URL that fsspec opens; or a topic of a running cluster or one partition of it, kafka://HOST:PORT/TOPIC[/PARTITION].
     Folders that a broker is about to delete, or has not finished, are left out. `dialect`: how to read magic byte 1;
     default: what a `message.dialect` file says, else Kafka's own format. `max_batch_bytes`: bytes that one batch may
-    have, or decompress to.
+    have, or decompress to. `client_settings`: how to reach the cluster, by the names of Kafka or librdkafka:
+    security.protocol, ssl.*, sasl.* and timeouts; ${env:NAME} and ${file:PATH:KEY} in a value stand for a secret.
 
-    Raises LogDirectoryError where no log is, OSError; of a cluster UnknownTopicError, NetworkError and BrokerError;
-    ValueError for a kafka:// address that is none. Warns where a log seems to be in the other dialect.
+    Raises LogDirectoryError where no log is, OSError; of a cluster UnknownTopicError, NetworkError, BrokerError,
+    SecurityError for a login that is refused, InvalidConfigError for settings that cannot be; ValueError for a kafka://
+    address that is none, and for `client_settings` of a path on disk.
+
+    Warns where a log seems to be in the other dialect.
     """
     path = os.fspath(path)
 
     def found() -> list[Source]:
-        with open_sources([path], dialect=dialect) as sources:
+        with open_sources([path], dialect=dialect, settings=client_settings) as sources:
             return served(sources)
 
+    check_client_settings([path], client_settings)
     sources = outside_of_loops(found) if is_topic(path) else found()
     warn_of_dialect(sources, dialect)
-    return Log(path, dialect, max_batch_bytes, sources)
+    return Log(path, dialect, max_batch_bytes, sources, client_settings)
 
 
 def records(
@@ -253,13 +265,14 @@ def records(
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
     threads: int | None = None,
     on_damage: DamageHandler | None = None,
+    client_settings: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
     """Return an iterator over the records at `path`: `open_log(path).records(...)`, which say what the arguments are.
 
     for record in magicbyte.records("logs/orders-0", since="2016-11-01"):
         print(record.offset, record.key, record.value)
     """
-    log = open_log(path, dialect=dialect, max_batch_bytes=max_batch_bytes)
+    log = open_log(path, dialect=dialect, max_batch_bytes=max_batch_bytes, client_settings=client_settings)
     return log.records(
         topic, partition, start=start, end=end, since=since, until=until,
         isolation=isolation, threads=threads, on_damage=on_damage,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +17,7 @@ from magicbyte.log.files.outputs import inputs_of, local_output, refuse_overlap
 from magicbyte.log.files.partitions import choose, in_use
 from magicbyte.log.files.reader import stop_at_damage
 from magicbyte.public.logs import checked_threads, warn_of_dialect
-from magicbyte.public.sources import is_topic, open_sources, outside_of_loops, served
+from magicbyte.public.sources import check_client_settings, is_topic, open_sources, outside_of_loops, served
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def inventory(
     dialect: Dialect | None = None,
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
     threads: int | None = None,
+    client_settings: Mapping[str, str] | None = None,
 ) -> list[PartitionInventory | FetchedInventory]:
     """Return what each partition at `path` holds: formats, codecs, offsets, times, transactions, damage.
 
@@ -59,9 +60,10 @@ def inventory(
     path, threads = os.fspath(path), checked_threads(threads)
     if deep and is_topic(path):
         raise ValueError(f"deep=True with {path}: expected a log on disk: of a cluster only headers are read")
+    check_client_settings([path], client_settings)
 
     def taken() -> list[PartitionInventory | FetchedInventory]:
-        with open_sources([path], dialect=dialect) as sources:
+        with open_sources([path], dialect=dialect, settings=client_settings) as sources:
             partitions = choose(sources, _topics(topic))
             warn_of_dialect(partitions, dialect)
             total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
@@ -175,13 +177,14 @@ def diff(
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
     threads: int | None = None,
     on_damage: DamageHandler | None = None,
+    client_settings: Mapping[str, str] | None = None,
 ) -> DiffReport:
     """Return whether the logs at `a` and at `b` hold the same records, and where they differ.
 
     Partitions are matched by topic and number, or if `a` and `b` have one each, whatever their names. Keys, values,
     timestamps with their types, and headers are compared as far as both formats have a place for them. `ignore`: what
     not to compare. `described`: differences of each partition that the report describes; all are counted. `on_damage`:
-    as in `Log.records`. Other arguments as in `open_log`.
+    as in `Log.records`. Other arguments as in `open_log`; `client_settings` are those of both, where both are topics.
 
     Raises what `open_log` raises, UnknownTopicError, CorruptRecordError, and ValueError for an argument that cannot be.
     """
@@ -197,11 +200,15 @@ def diff(
         on_damage or stop_at_damage,
     )
     paths, dialects = (os.fspath(a), os.fspath(b)), (dialect_a, dialect_b)
+    check_client_settings(paths, client_settings)
 
     def compared() -> DiffReport:
         with contextlib.ExitStack() as stack:
             left, right = (
-                choose(served(stack.enter_context(open_sources([path], dialect=dialect))), _topics(topic))
+                choose(
+                    served(stack.enter_context(open_sources([path], dialect=dialect, settings=client_settings))),
+                    _topics(topic),
+                )
                 for path, dialect in zip(paths, dialects, strict=True)
             )
             return compare(left, right, chosen, dialects=dialects, described=described)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -39,6 +39,12 @@ def is_topic(path: str) -> bool:
     return path.startswith("kafka://")
 
 
+def check_client_settings(paths: Iterable[str], settings: Mapping[str, str] | None) -> None:
+    """Raise ValueError for settings of a client where nothing is read from a cluster."""
+    if settings and not any(map(is_topic, paths)):
+        raise ValueError("client_settings: expected a topic, kafka://HOST:PORT/TOPIC: a log on disk has no client")
+
+
 @contextlib.contextmanager
 def explained(task: str, unsupported: str) -> Iterator[None]:
     """Inside the block a silent cluster, and brokers without a version for `task`, are said with what to do.
@@ -48,7 +54,8 @@ def explained(task: str, unsupported: str) -> Iterator[None]:
     try:
         yield
     except NetworkError as error:
-        hint = "is a broker running there? `magicbyte serve` starts one"
+        secured = "one with TLS or a login needs client settings, such as security.protocol"
+        hint = f"is a broker running there? `magicbyte serve` starts one; {secured}"
         raise NetworkError(f"{error} ({hint})" if str(error).startswith("no broker answers") else str(error)) from error
     except UnsupportedVersionError as error:
         code = ErrorCode.UNSUPPORTED_VERSION
@@ -57,11 +64,17 @@ def explained(task: str, unsupported: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_sources(
-    paths: Iterable[str], *, as_: TopicPartition | None = None, dialect: Dialect | None = None
+    paths: Iterable[str],
+    *,
+    as_: TopicPartition | None = None,
+    dialect: Dialect | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[list[Source]]:
     """Give the partitions at `paths`: those of folders first, then those of clusters, connected inside the block.
 
     A path is one that `discover` takes, or kafka://HOST:PORT/TOPIC[/PARTITION]. `as_` names the one folder.
+    `settings`: of the clients, by Kafka's names.
+
     Raises LogDirectoryError, UnknownTopicError, BrokerError, NetworkError; ValueError for another kafka:// address.
     """
     paths = list(paths)
@@ -81,7 +94,7 @@ def open_sources(
             from magicbyte.client.fetched import open_topic
 
             stack.enter_context(explained(f"read {address}", "brokers from 0.11 on can do it"))
-            sources += stack.enter_context(open_topic(address, dialect))
+            sources += stack.enter_context(open_topic(address, dialect, settings))
         yield sources
 
 

@@ -1,0 +1,39 @@
+"""Settings of a client by the names of Kafka and librdkafka, as the arguments of `Client`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from magicbyte.errors import InvalidConfigError
+
+CLIENT_SETTINGS: Final = {
+    "client.id": "client_id",
+    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
+    "request.timeout.ms": "request_timeout_ms",
+    "delivery.timeout.ms": "retry_ms",
+    "retry.backoff.ms": "backoff_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+}
+"""Kafka's names of what a client takes, beside those of security."""
+
+
+def client_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return what `Client` is to be given for settings. Raises InvalidConfigError."""
+    if not settings:
+        return {}
+    from magicbyte.security.settings import SETTINGS, ClientSecurity, unknown
+
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in SETTINGS:
+            continue
+        if name not in CLIENT_SETTINGS:
+            raise InvalidConfigError(unknown(name, SETTINGS | CLIENT_SETTINGS.keys()))
+        if name != "client.id" and not value.isdecimal():
+            raise InvalidConfigError(f"{name}: expected a number of milliseconds, found {value!r}")
+        found[CLIENT_SETTINGS[name]] = value if name == "client.id" else int(value)
+    secured = {name: value for name, value in settings.items() if name in SETTINGS}
+    if secured:
+        found["security"] = ClientSecurity.of(secured)
+    return found
