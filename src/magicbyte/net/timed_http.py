@@ -48,13 +48,13 @@ class _Https(urllib.request.HTTPSHandler):
 def _timed(kind: type[http.client.HTTPConnection], seconds: float) -> type[http.client.HTTPConnection]:
     """Return a class of connections whose responses, those of a proxy as well, have one deadline."""
 
-    class Connection(kind):  # type: ignore[misc, valid-type]  # one of two classes
+    class TimedConnection(kind):  # type: ignore[misc, valid-type]  # one of two classes
         def connect(self) -> None:
             deadline_ms = _CLOCK.monotonic_ms() + round(seconds * 1000)
             self.response_class = partial(_Response, deadline_ms=deadline_ms)
             super().connect()
 
-    return Connection
+    return TimedConnection
 
 
 class _Response(http.client.HTTPResponse):
