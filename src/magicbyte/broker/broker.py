@@ -35,7 +35,7 @@ from magicbyte.broker.throttles import ReplicationThrottle
 from magicbyte.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
 from magicbyte.broker.topics import Topics
 from magicbyte.broker.wiring import BrokerParts
-from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
 from magicbyte.extras import require
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.metadata_cache import MetadataCache
     from magicbyte.broker.transactions import Transactions
     from magicbyte.metadata.on_loop import OpenSession
+    from magicbyte.metadata.zookeeper_security import ZooKeeperSecurity
     from magicbyte.net.http import Pages
     from magicbyte.ports import Clock, MetadataStore, WritableFileSystem
 
@@ -508,7 +509,32 @@ def _zookeeper(config: BrokerConfig) -> OpenSession | None:
     require("cluster", "zookeeper.connect")
     from magicbyte.metadata.zookeeper import ZooKeeperStore
 
-    return partial(ZooKeeperStore, config.zookeeper_connect, session_timeout_ms=config.zookeeper_session_timeout_ms)
+    return partial(
+        ZooKeeperStore,
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        security=_zookeeper_security(config),
+    )
+
+
+def _zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity | None:
+    """Return how the settings secure sessions. Raises InvalidConfigError."""
+    if not config.zookeeper_ssl_client_enable:
+        if config.zookeeper_set_acl:
+            why = "expected zookeeper.ssl.client.enable=true: ZooKeeper must know who makes a node"
+            raise InvalidConfigError(f"zookeeper.set.acl: {why}")
+        return None
+    from magicbyte.metadata.zookeeper_security import ZooKeeperSecurity
+
+    if config.zookeeper_ssl_keystore_location is None:
+        raise InvalidConfigError("zookeeper.ssl.keystore.location: expected a PEM file with a certificate and its key")
+    return ZooKeeperSecurity(
+        config.zookeeper_ssl_keystore_location,
+        config.zookeeper_ssl_truststore_location,
+        config.zookeeper_ssl_keystore_password,
+        checks_host=bool(config.zookeeper_ssl_endpoint_identification_algorithm),
+        sets_acls=config.zookeeper_set_acl,
+    )
 
 
 def _slow_ns(config: BrokerConfig) -> float:

@@ -25,6 +25,33 @@ class ClusterSettings:
         least=1,
         kind=_INT,
     )
+    zookeeper_set_acl = boolean(
+        "zookeeper.set.acl",
+        False,
+        "Whether ZooKeeper nodes get ACLs: only brokers with this certificate change them, others read those without "
+        "secrets. Needs zookeeper.ssl.client.enable. Nodes that exist keep their ACLs.",
+    )
+    zookeeper_ssl_client_enable = boolean(
+        "zookeeper.ssl.client.enable",
+        False,
+        "Whether the connection to ZooKeeper is TLS with a certificate of the broker.",
+    )
+    zookeeper_ssl_keystore_location = text(
+        "zookeeper.ssl.keystore.location", None, "A PEM file with the certificate that ZooKeeper is shown, and its key."
+    )
+    zookeeper_ssl_keystore_password = text(
+        "zookeeper.ssl.keystore.password", None, "The password of that key.", kind=SettingType.PASSWORD
+    )
+    zookeeper_ssl_truststore_location = text(
+        "zookeeper.ssl.truststore.location",
+        None,
+        "A PEM file with the authorities that ZooKeeper's certificate may come from. Not set: those of this machine.",
+    )
+    zookeeper_ssl_endpoint_identification_algorithm = text(
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        "HTTPS",
+        "HTTPS: the certificate must have ZooKeeper's host name. Empty: any name.",
+    )
     inter_broker_listener_name = text(
         "inter.broker.listener.name",
         None,

@@ -37,7 +37,9 @@ from magicbyte.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange,
 if TYPE_CHECKING:
     from kazoo.interfaces import IAsyncResult
     from kazoo.protocol.states import WatchedEvent, ZnodeStat
+    from kazoo.security import ACL
 
+    from magicbyte.metadata.zookeeper_security import ZooKeeperSecurity
     from magicbyte.ports import SessionListener, Watch
 
 MAX_REQUEST_BYTES: Final = 0xFFFFF
@@ -74,6 +76,10 @@ _NOT_THE_CAUSE: Final = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeIncon
 """ZooKeeper's errors for the changes before and after the one that made a transaction fail."""
 
 
+def _open_to_all(_path: str) -> list[ACL]:
+    return list(OPEN_ACL_UNSAFE)
+
+
 class _Status(enum.Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -106,7 +112,9 @@ class ZooKeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         listener: SessionListener | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
+        security: ZooKeeperSecurity | None = None,
     ) -> None:
+        self._acl_of = security.acl_of if security is not None else _open_to_all
         self._address, self._listener, self._max_request_bytes = address, listener, max_request_bytes
         self._patience_s = session_timeout_ms / 1000
         self._status = _Status.SUSPENDED
@@ -117,7 +125,11 @@ class ZooKeeperStore:
         self._delivering: int | None = None
         self._handler = _OneOrder()
         self._client = KazooClient(
-            hosts=address, timeout=self._patience_s, handler=self._handler, connection_retry=_RECONNECT
+            hosts=address,
+            timeout=self._patience_s,
+            handler=self._handler,
+            connection_retry=_RECONNECT,
+            **({} if security is None else security.of_client()),
         )
         self._client.add_listener(self._on_state)
         self.session_id = 0
@@ -135,7 +147,7 @@ class ZooKeeperStore:
         root = self._client.chroot
         for path in [*paths_above(root), root] if root else []:
             request = self._client.transaction()
-            request.operations.append(Create(path, b"", OPEN_ACL_UNSAFE, 0))
+            request.operations.append(Create(path, b"", self._acl_of(path), 0))
             answer = self._change(path, request.commit_async)[0]
             if isinstance(answer, Exception) and not isinstance(answer, kazoo_errors.NodeExistsError):
                 raise _refusal(path, answer) from answer
@@ -319,7 +331,7 @@ class ZooKeeperStore:
             case CreateNode():  # kazoo's own method strips the last slash of a sequential node without a name
                 flags = change.ephemeral * _EPHEMERAL | change.sequence * _SEQUENCE
                 path = self._client.chroot + change.path if change.path != ROOT else self._client.chroot or ROOT
-                request.operations.append(Create(path, change.data, OPEN_ACL_UNSAFE, flags))
+                request.operations.append(Create(path, change.data, self._acl_of(change.path), flags))
             case SetNode():
                 request.set_data(change.path, change.data, change.version)
             case DeleteNode():

@@ -345,6 +345,19 @@ def is_cached(descriptor: int, position: int, end: int) -> bool:
     return True
 
 
+def read_cached(descriptor: int, position: int, buffer: memoryview) -> int:
+    """Read bytes of a file that are in the page cache into the start of `buffer`; return how many, 0 if none are.
+
+    0 as well if the file ends there, or if the system cannot tell.
+    """
+    if _NOWAIT is None:
+        return 0
+    try:
+        return os.preadv(descriptor, [buffer], position, _NOWAIT)
+    except OSError:
+        return 0
+
+
 def _read_ahead(descriptor: int, position: int, end: int) -> None:
     """Read bytes of a file into the page cache."""
     piece = bytearray(min(end - position, _COPIED_BYTES))

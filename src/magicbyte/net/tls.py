@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from typing import Final, cast
 
 from magicbyte.errors import NetworkError, SecurityError
-from magicbyte.net.stream import Buffer, SendableFile, Stream
+from magicbyte.net.stream import Buffer, SendableFile, Stream, read_cached
 
 _READ_BYTES: Final = 64 << 10
 _WRITE_BYTES: Final = 256 << 10  # encrypted before they are sent
@@ -155,13 +155,20 @@ class TlsStream:
 
     async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
         """Send `count` bytes of `file` from `position` on, read by threads of `executor` and encrypted."""
-        loop, end = asyncio.get_running_loop(), position + count
+        loop, end, descriptor = asyncio.get_running_loop(), position + count, file.fileno()
+        scratch = memoryview(bytearray(min(count, _WRITE_BYTES)))
         while position < end:
-            piece = await loop.run_in_executor(executor, file.read_at, position, min(end - position, _WRITE_BYTES))
-            if not piece:
+            wanted = scratch[: end - position]
+            have = 0 if descriptor is None else read_cached(descriptor, position, wanted)
+            piece: Buffer = wanted[:have]
+            if not have:
+                piece = await loop.run_in_executor(executor, file.read_at, position, len(wanted))
+            if not len(piece):
                 raise NetworkError(f"{self.peer}: the file to send has {end - position} bytes less than promised")
             await self.write([piece], more=position + len(piece) < end)
             position += len(piece)
+            if position < end:
+                await asyncio.sleep(0)  # others have their turn, however fast the peer is
 
     async def aclose(self) -> None:
         """Close the connection, as `close` does."""
@@ -197,23 +204,34 @@ class TlsStream:
 
     def _decrypted(self, size: int) -> bytes | None:
         try:
-            return self._tls.read(size)
+            data = self._tls.read(size)
         except ssl.SSLWantReadError:
             return None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # frames have sizes, so a truncation is detected there
             return b""
         except ssl.SSLError as error:
             raise SecurityError(f"{self.peer}: {self._why(error)}") from None
+        if data and len(data) < size and self._incoming.pending:
+            more = bytearray(min(size - len(data), self._incoming.pending))
+            return data + more[: self._decrypted_into(memoryview(more)) or 0]
+        return data
 
     def _decrypted_into(self, buffer: memoryview) -> int | None:
+        """Decrypt what is there. OpenSSL gives one record at a time, and many clients send records of 1 or 2 KB."""
+        read, have, size = self._tls.read, 0, len(buffer)
         try:
-            return self._tls.read(len(buffer), buffer)  # type: ignore[return-value]  # it takes any buffer
+            while have < size:
+                count: int = read(size - have, buffer[have:])  # type: ignore[assignment]  # with a buffer
+                have += count
+                if not count or not self._incoming.pending:
+                    break
         except ssl.SSLWantReadError:
-            return None
+            return have or None
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return 0
+            return have  # where it is more than 0 the next call comes here again
         except ssl.SSLError as error:
             raise SecurityError(f"{self.peer}: {self._why(error)}") from None
+        return have
 
     @staticmethod
     def _why(error: ssl.SSLError) -> str:
