@@ -128,6 +128,22 @@ def test_a_broker_that_died_and_came_back_unseen_has_another_epoch() -> None:
     assert told == [(1, A0, 5), (2, A0, 5)]  # nothing of epoch 4 behind them, which broker 1 would go by
 
 
+def test_a_broker_that_came_back_learns_its_role_where_the_change_of_a_partition_is_refused() -> None:
+    made = controller()
+    effects = made.brokers_changed({**BROKERS, 2: 201})
+    assert changes(effects)[A0] == PartitionState(1, 5, (1,), 7)
+    assert A0 not in [order.partition for each in effects if isinstance(each, LeaderAndIsr) for order in each.orders]
+    assert made.states_written({}, [A0]) == [ReadStates((A0,))]
+    follow = made.states_read({A0: KnownState(PartitionState(1, 4, (1,), 6), 11)})  # the leader was faster
+    assert changes(follow) == {}
+    assert [(each.broker_id, order.partition, order.state.leader_epoch)
+            for each in follow if isinstance(each, LeaderAndIsr) for order in each.orders] == [
+        (1, A0, 4), (2, A0, 4),
+    ]  # fmt: skip
+    again = made.states_read({A0: KnownState(PartitionState(1, 4, (1, 2), 6), 12)})
+    assert [each for each in again if isinstance(each, LeaderAndIsr)] == [], "told once"
+
+
 def test_the_last_replica_in_sync_leads_again_when_it_is_back() -> None:
     made = controller()
     written(made, made.brokers_changed({1: 100, 2: 200}))

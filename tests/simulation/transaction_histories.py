@@ -47,10 +47,8 @@ COMMITTED = FetchOptions(max_wait_ms=100, committed=True)
 DRAINED_WITHIN_S = 180
 RELEASE = "4.1"
 """Which has protocol 2 of transactions."""
-PROTOCOLS = {1: ("2.4", "2.8"), 2: ("2.8",)}
-"""Before 2.0 leaders do not say which epoch it is that ends at an offset, and logs differ after fast failovers
-(KIP-279, KAFKA-6361): as Kafka's of the time do. `test_transaction_histories.py` has seeds of 0.11.0 in which none is.
-"""
+PROTOCOLS = {1: ("0.11.0", "1.1", "2.4", "2.8"), 2: ("2.8",)}
+"""Of brokers among each other, by the protocol of transactions: each has its own way to truncate a follower's log."""
 
 
 class Fetched(NamedTuple):

@@ -146,6 +146,7 @@ class _Cluster:
         self._untold: set[TopicPartition] = set()  # whose changed replicas brokers have not been sent yet
         # replicas to delete once their partition's state is written
         self._surplus: dict[TopicPartition, tuple[int, ...]] = {}
+        self._refused: set[TopicPartition] = set()  # whose last change was refused: replicas may wait for their role
         self._undeleted: dict[str, set[tuple[int, TopicPartition]]] = {}  # replicas that still exist, by topic
         self._to_delete = set(deleting)
 
@@ -249,7 +250,7 @@ class Controller(_Cluster):
             held = self.held_by(gone)
             changes = self._settle(held)
             # The leader may have added a broker that is gone to the ISR, which is not known here yet.
-            changed = {each.partition for one in changes if isinstance(one, WriteStates) for each in one.changes}
+            changed = _changed(changes)
             unsure = tuple(key for key in held if key not in changed and key in self.states)
         self.brokers = dict(brokers)
         if came:
@@ -281,6 +282,7 @@ class Controller(_Cluster):
                 for known in (self.replicas, self.states, self.moves, self._surplus):
                     known.pop(key, None)
                 self._untold.discard(key)
+                self._refused.discard(key)
             self._undeleted.pop(name, None)
             self._to_delete.discard(name)
 
@@ -291,6 +293,7 @@ class Controller(_Cluster):
         new = {key for key in written if key not in self.states}
         self.states |= {key: known for key, known in written.items() if key in self.replicas}
         self._untold.difference_update(written)
+        self._refused = (self._refused - written.keys()).union(refused)
         moved = [key for key in sorted(written) if self._is_moved(key)]
         for key in moved:
             move, everywhere = self.moves.pop(key), self.replicas[key]
@@ -307,9 +310,13 @@ class Controller(_Cluster):
         """Apply states that leaders have changed: send them to brokers, and correct them if needed."""
         known = {key: each for key, each in found.items() if key in self.replicas}
         self.states |= known
-        orders = self._orders(known)
-        effects: list[Effect] = [UpdateMetadata(each, orders) for each in sorted(self.brokers)] if orders else []
-        return effects + self._settle(known)
+        orders, changes = self._orders(known), self._settle(known)
+        # A broker that came back was not told of a partition that was about to change; an order of the same leader
+        # epoch does nothing where it is known.
+        due = (self._refused & known.keys()) - _changed(changes)
+        self._refused -= due
+        updates: list[Effect] = [UpdateMetadata(each, orders) for each in sorted(self.brokers)] if orders else []
+        return [*self._lead(sorted(due), self.brokers), *updates, *changes]
 
     def isr_notified(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
         """Handle the notification that leaders have changed the ISR of partitions."""
@@ -603,3 +610,8 @@ _NEEDED: Final = (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, ErrorCode.ELIGIBLE_L
 
 def _written(changes: Sequence[StateChange]) -> list[Effect]:
     return [WriteStates(tuple(changes))] if changes else []
+
+
+def _changed(effects: Iterable[Effect]) -> set[TopicPartition]:
+    """Return the partitions whose states effects change."""
+    return {each.partition for one in effects if isinstance(one, WriteStates) for each in one.changes}
