@@ -147,6 +147,9 @@ class ToldLink:
         answer = bytes(write_response(response, version, correlation_id=1))
         return read_response(answer[4:], APIS[request.API_KEY], version)[1]
 
+    def abort(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 

@@ -17,6 +17,7 @@ from magicbyte.broker import membership
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, alter_configs, delete_records, delete_topic, describe_cluster
+from magicbyte.client.connection import Connection
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
@@ -378,6 +379,28 @@ def test_a_controller_of_an_earlier_epoch_is_refused(folder: Path) -> None:
             answer = await client.ask_any(stale, UpdateMetadataResponse)
             assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
             assert members.brokers[1].cluster_view.broker_ids() == [1]
+
+    run(work())
+
+
+def test_a_request_on_a_connection_that_the_controller_has_given_up_is_refused(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            port = members.brokers[1].ports["PLAINTEXT"]
+            before, behind = [await Connection.open("127.0.0.1", port, client_id="7") for _ in range(2)]
+            for connection, epoch, code in (
+                (before, 50, ErrorCode.NONE),
+                (behind, 50, ErrorCode.NONE),
+                (before, 50, ErrorCode.STALE_CONTROLLER_EPOCH),  # read late: older than the one before
+                (before, 51, ErrorCode.NONE),  # of another controller
+                (behind, 51, ErrorCode.NONE),
+            ):
+                request = UpdateMetadataRequest(controller_id=7, controller_epoch=epoch, broker_epoch=-1)
+                answer = await connection.send(request)
+                assert isinstance(answer, UpdateMetadataResponse)
+                assert answer.error_code == code
+            await before.aclose()
+            await behind.aclose()
 
     run(work())
 

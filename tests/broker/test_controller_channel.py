@@ -44,6 +44,9 @@ class Hanging:
         await self.goes_on.wait()
         return HeartbeatResponse()
 
+    def abort(self) -> None:
+        pass
+
     async def aclose(self) -> None:
         pass
 

@@ -1,6 +1,7 @@
 """Connections: which versions are found out, and what happens when brokers are slow, wrong or gone."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from client.broker import ScriptedBroker, cluster
 from magicbyte.client.connection import IN_FLIGHT, Connection
 from magicbyte.client.versions import RELEASE_0_8_2, RELEASE_0_9
 from magicbyte.errors import ErrorCode, NetworkError, ProtocolError, UnsupportedVersionError
+from magicbyte.net.stream import SocketStream
 from magicbyte.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.protocol.messages.produce import ProduceRequest
@@ -125,6 +127,35 @@ def test_a_response_that_is_late_closes_the_connection() -> None:
                 await connection.send(ListGroupsRequest(), timeout_ms=20)
             assert connection.is_closed
             await connection.aclose()
+
+    run(work())
+
+
+@pytest.mark.parametrize("how", ["late", "aborted", "closed", "aborted when nothing waits"])
+def test_a_connection_whose_request_is_given_up_is_reset(how: str) -> None:
+    async def work() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            connection = Connection(await SocketStream.connect(*server.getsockname()), name="b", client_id="c")
+            peer, _ = server.accept()
+            connection.versions = RELEASE_0_9
+            connection.begin()
+            if how != "aborted when nothing waits":
+                asking = asyncio.create_task(connection.send(ListGroupsRequest(), timeout_ms=20))
+                await asyncio.sleep(0)
+                if how == "late":
+                    await asyncio.wait([asking])
+            if how != "closed":
+                connection.abort()
+            await connection.aclose()
+            with peer:
+                if how in ("late", "aborted"):
+                    with pytest.raises(ConnectionResetError):
+                        list(iter(lambda: peer.recv(1000), b""))
+                else:
+                    list(iter(lambda: peer.recv(1000), b""))
+            if how != "aborted when nothing waits":
+                with pytest.raises(NetworkError):
+                    await asking
 
     run(work())
 

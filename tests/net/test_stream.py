@@ -174,6 +174,39 @@ def test_closing_wakes_whoever_reads_or_writes_and_may_be_done_twice() -> None:
     asyncio.run(run())
 
 
+def received(peer: socket.socket) -> tuple[int, bool]:
+    """Read to the end; return how many bytes came, and whether it was a reset."""
+    count = 0
+    try:
+        while data := peer.recv(100_000):
+            count += len(data)
+    except ConnectionResetError:
+        return count, True
+    return count, False
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_what_a_peer_has_not_got_yet_is_dropped_by_an_abort_and_not_by_closing(is_reset: bool) -> None:
+    async def run() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            here = await SocketStream.connect(*server.getsockname())
+            peer, _ = server.accept()  # which does not read for now
+            with peer:
+                here.write_now([BYTES])
+                if is_reset:
+                    here.abort()
+                    here.abort()
+                else:
+                    here.close()
+                assert here.is_closed
+                count, was_reset = await asyncio.to_thread(received, peer)
+                assert was_reset == is_reset
+                assert (count < here.moved) == is_reset
+
+    asyncio.run(run())
+
+
 def test_a_peer_that_is_gone_is_an_error_that_names_it() -> None:
     async def run() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:

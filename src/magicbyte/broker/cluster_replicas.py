@@ -65,8 +65,8 @@ class Order:
 class ClusterReplicas(Replicas):
     """The replicas of a broker in a cluster. Requests of the controller are executed one at a time (`turn`).
 
-    `cache` has the broker's metadata of the cluster. `controller_epoch` is the latest one seen: requests of an earlier
-    controller are refused.
+    `cache` has the broker's metadata of the cluster. `controller` is the latest one seen, by its epoch and the number
+    of its connection: requests of an earlier one are refused.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ClusterReplicas(Replicas):
         self._logs, self._cache, self._membership, self._background = logs, cache, membership, background
         self._coordinator_of = coordinator_of
         self.turn = asyncio.Lock()
-        self.controller_epoch = 0
+        self.controller = 0, 0
         self._fetchers = fetchers
         protocol = runtime.config.inter_broker_protocol_version
         self._notifications = IsrNotifications(runtime.clock.monotonic_ms(), at_once=tells_isr_at_once(protocol))

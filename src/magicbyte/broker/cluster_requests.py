@@ -1,14 +1,15 @@
 """Requests of the controller: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-Those of one controller are handled in order; those of an earlier one, or for an earlier registration of this broker,
-are refused. A broker that is a cluster by itself has no controller, and refuses all. Source: Kafka's KafkaApis.
+Those of one controller are handled in order; those of an earlier one, of a connection that it has abandoned, or for an
+earlier registration of this broker, are refused. A broker that is a cluster by itself has no controller, and refuses
+all. Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
 from magicbyte.errors import ErrorCode, MetadataError, NetworkError
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topics import Topics
 
+_ControlRequest: TypeAlias = (
+    "Request[LeaderAndIsrRequest] | Request[StopReplicaRequest] | Request[UpdateMetadataRequest]"
+)
 log = logger(__name__)
 
 _FIRST_BY_TOPIC_ID: Final = 5  # version of LeaderAndIsr whose response has topic ids
@@ -68,13 +72,20 @@ def _cluster_of(services: ReplicaServices) -> _ClusterState | None:
     return _ClusterState(services.replicas, services.cache, services.membership.broker_epoch)
 
 
-def _fault(replicas: ClusterReplicas, own_epoch: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-    """Return why a controller's request is refused; record its epoch."""
-    if controller_epoch < replicas.controller_epoch:
+def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
+    """Return why a controller's request is refused; record its epoch and its connection.
+
+    A controller sends one request at a time, and opens another connection only after it has abandoned the one before.
+    So a request that is read late from an older connection is older than those executed already. Kafka's brokers
+    compare only the controller epoch and execute it: a late UpdateMetadata replaces newer metadata there.
+    """
+    message = request.message
+    controller = message.controller_epoch, request.connection.number
+    if controller < cluster.replicas.controller:
         return ErrorCode.STALE_CONTROLLER_EPOCH
-    if 0 <= broker_epoch < own_epoch:
+    if 0 <= message.broker_epoch < cluster.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
-    replicas.controller_epoch = controller_epoch
+    cluster.replicas.controller = controller
     return ErrorCode.NONE
 
 
@@ -84,7 +95,7 @@ async def leader_and_isr(services: ReplicaServices, request: Request[LeaderAndIs
     if found is None:
         return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with found.replicas.turn:
-        fault = _fault(found.replicas, found.broker_epoch, message.controller_epoch, message.broker_epoch)
+        fault = _fault(found, request)
         if fault:
             return LeaderAndIsrResponse(error_code=fault)
         ids = {each.topic_name: each.topic_id for each in message.topic_states}
@@ -144,7 +155,7 @@ async def stop_replica(services: ReplicaServices, request: Request[StopReplicaRe
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     errors = []
     async with found.replicas.turn:
-        fault = _fault(found.replicas, found.broker_epoch, message.controller_epoch, message.broker_epoch)
+        fault = _fault(found, request)
         if fault:
             return StopReplicaResponse(error_code=fault)
         for key, epoch, deletes in _stopped(message, request.version):
@@ -176,7 +187,7 @@ async def update_metadata(services: ReplicaServices, request: Request[UpdateMeta
     if found is None:
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with found.replicas.turn:
-        fault = _fault(found.replicas, found.broker_epoch, message.controller_epoch, message.broker_epoch)
+        fault = _fault(found, request)
         if fault:
             return UpdateMetadataResponse(error_code=fault)
         update = found.cache.update(message)

@@ -39,6 +39,9 @@ class Link(Protocol):
     async def send(self, request: Message, *, timeout_ms: int) -> Message:
         """Send a request and return the response. Raises NetworkError."""
 
+    def abort(self) -> None:
+        """Fail the pending request. If there is one, reset the connection, so that no more of it is delivered."""
+
     async def aclose(self) -> None:
         """Close the connection."""
 
@@ -101,7 +104,8 @@ class BrokerChannel:
 
     A later request of the same kind is merged into a queued one, unless replicas must be stopped in between. A request
     without a response is repeated on a new connection before the next one: brokers accept the same request twice, but
-    no older one after a newer one. `open_link` connects to the broker's current address.
+    no older one after a newer one. So the connection before is reset, which drops what it has not
+    delivered. `open_link` connects to the broker's current address.
 
     A bug of ours loses the request that triggered it, but does not stop the channel: `lost` is called, with a growing
     delay, so that the broker is sent everything again.
@@ -194,6 +198,7 @@ class BrokerChannel:
     async def _disconnect(self) -> None:
         link, self._link = self._link, None
         if link is not None:
+            link.abort()
             await link.aclose()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from magicbyte.broker.metrics import UNNAMED, Asked, ClientSoftware
@@ -24,6 +25,7 @@ class ClientConnection:
     `principal` is the authenticated one. `client` is the software for which the last request was counted, `asked` its
     counters by API key and version. `waited_ns`: how long the current request has waited so far, for records or for
     members of a group. `throttled_until_ms`: the handler's throttling, by the monotonic clock.
+    `number` orders connections by their start.
     """
 
     host: str
@@ -36,6 +38,7 @@ class ClientConnection:
     waited_ns: int = 0
     throttled_until_ms: int = 0
     principal: Principal = ANONYMOUS
+    number: int = field(default_factory=count(1).__next__)
 
     @property
     def enriched(self) -> bool:

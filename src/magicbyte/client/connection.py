@@ -183,6 +183,10 @@ class Connection:
             self._enqueue(request, api, version, sent=sent)
             await sent
 
+    def abort(self) -> None:
+        """Fail pending requests. If there are any, reset the connection, so that no more of them is delivered."""
+        self._fail(NetworkError(f"{self.name}: the connection was closed"), is_reset=bool(self._waiting))
+
     async def aclose(self) -> None:
         """Close the connection; pending requests get a NetworkError."""
         self._fail(NetworkError(f"{self.name}: the connection was closed"))
@@ -213,7 +217,7 @@ class Connection:
                 await self._slots.acquire()
         except TimeoutError:
             failure = self._silence(api, timeout_ms)
-            self._fail(failure)
+            self._fail(failure, is_reset=True)
             raise failure from None
 
     def _enqueue(
@@ -297,7 +301,7 @@ class Connection:
         waiting = [each for each in self._waiting if not each.answer.future.done()]
         late = next((each for each in waiting if each.answer.deadline <= now), None)
         if late is not None:
-            self._fail(self._silence(late.api, late.answer.timeout_ms))
+            self._fail(self._silence(late.api, late.answer.timeout_ms), is_reset=True)
         elif waiting:
             self._watch(min(each.answer.deadline for each in waiting))
 
@@ -351,7 +355,8 @@ class Connection:
             self._arrived.extend(self._frames.feed(data))
         return self._arrived.popleft()
 
-    def _fail(self, failure: NetworkError) -> None:
+    def _fail(self, failure: NetworkError, *, is_reset: bool = False) -> None:
+        """End the connection. `is_reset`: drop the requests that were abandoned, which are repeated elsewhere."""
         if self._failure is not None:
             return
         self._failure = failure
@@ -366,7 +371,10 @@ class Connection:
                 sent.set_exception(failure)
         self._waiting.clear()
         self._outgoing.clear()
-        self._stream.close()
+        if is_reset:
+            self._stream.abort()
+        else:
+            self._stream.close()
         if self._writer is not None and self._writer is not asyncio.current_task():
             self._writer.cancel()
 

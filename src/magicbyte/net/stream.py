@@ -12,6 +12,8 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -26,6 +28,7 @@ MOST_BUFFERS: Final = 64  # per call of `sendmsg`; every system accepts that man
 SENDFILE_BYTES: Final = 1 << 20  # per call of `sendfile`, so that other connections are served meanwhile
 _MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # the system may wait to fill the packet
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)  # Linux: fail instead of reading the disk
+_RESET: Final = struct.pack("HH" if sys.platform == "win32" else "ii", 1, 0)  # SO_LINGER: on, 0 seconds
 _WINDOW_BYTES: Final = 128 << 10  # Linux's read-ahead
 _COPIED_BYTES: Final = 1 << 18  # read from a file at once without `sendfile`
 
@@ -96,6 +99,9 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Close the connection in any state. A waiting reader or writer gets a NetworkError."""
+
+    def abort(self) -> None:
+        """Reset the connection: close it and drop the bytes that the system has not sent yet."""
 
 
 class SocketStream:
@@ -264,6 +270,23 @@ class SocketStream:
         """Close the connection in any state. A waiting reader or writer gets a NetworkError."""
         if self.is_closed:
             return
+        with contextlib.suppress(OSError):  # a peer that is gone already
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._close()
+
+    def abort(self) -> None:
+        """Reset the connection: close it and drop the bytes that the system has not sent yet.
+
+        After `close` the system retransmits them for minutes, and may deliver them after those of a later connection.
+        """
+        if self.is_closed:
+            return
+        if self._socket.family in (socket.AF_INET, socket.AF_INET6):
+            with contextlib.suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._close()
+
+    def _close(self) -> None:
         if self._reading:
             self._loop.remove_reader(self._socket)
         if self._writer is not None:
@@ -271,8 +294,6 @@ class SocketStream:
         for waiting in (self._reader, self._writer):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(NetworkError(f"{self.peer}: the connection was closed"))
-        with contextlib.suppress(OSError):  # the peer is gone already
-            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _send(self, waiting: deque[Buffer], flags: int) -> int:

@@ -183,6 +183,10 @@ class TlsStream:
                 self._stream.write_now([self._outgoing.read()])
         self._stream.close()
 
+    def abort(self) -> None:
+        """Reset the connection: close it and drop the bytes that the system has not sent yet."""
+        self._stream.abort()
+
     async def _flush(self, *, more: bool = False) -> None:
         unsent, self._unsent = self._unsent, ()
         if unsent or self._outgoing.pending:

@@ -290,6 +290,11 @@ class _Pipe:
         """Lose what is on its way."""
         self._segments.clear()
 
+    def clear_stalled(self) -> None:
+        """Drop what waits for a link that is cut."""
+        if not self._network.is_reachable(self._source, self._target):
+            self._segments.clear()
+
     def _set(self, *, delayed: bool = False) -> None:
         self._is_set = True
         when = self._segments[0][0]
@@ -434,6 +439,12 @@ class SimulatedStream:
         """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
         if not self.is_closed:
             self._end(_Sign.RESET if self._unread else _Sign.END)
+
+    def abort(self) -> None:
+        """Reset the connection: close it and drop the bytes that could not be sent because the link is cut."""
+        if not self.is_closed:
+            self.outgoing.clear_stalled()
+            self._end(_Sign.RESET)
 
     # ---- what the network does with it
 
