@@ -83,7 +83,7 @@ Command = Callable[[Job], list[str]]
 
 def magicbyte(job: Job) -> list[str]:
     arguments = ["--from", job.source.bootstrap, "--to", job.target.bootstrap, "--topics", TOPIC]
-    return [sys.executable, "-m", "magicbyte", "mirror", *arguments, "--group", f"turn-{job.turn}"]
+    return [sys.executable, "-m", "magicbyte", "mirror", *arguments, "--group", f"turn-{job.turn}", "--yes"]
 
 
 def mirror_maker_1(job: Job) -> list[str]:

@@ -70,7 +70,7 @@ ELSEWHERE = {
 }
 NOT_RUN = {
     "./magicbyte tour": "sets up an environment; tests/cli/test_tour.py runs the tour",
-    "magicbyte tour": "half a minute of everything: tests/cli/test_tour.py runs it",
+    "magicbyte tour": "waits for a person at a terminal: tests/cli/test_tour.py runs it",
     "magicbyte warm": "compiles for a while: tests/cli/test_main.py runs it",
     "./test": "runs all of these tests",
     "./magicbyte --help": "sets up an environment",
@@ -235,13 +235,15 @@ def test_the_commands_of_a_page_that_need_two_brokers_work_as_printed(
             asyncio.run(make_orders(source.bootstrap_servers, "billing"))
             assert run("topics", "create", "-b", target.bootstrap_servers, "clicks").exit_code == 0
             if "translate" in line:
-                topics = ["--topics", "orders", "--sync-groups", "--until-caught-up"]
+                topics = ["--topics", "orders", "--sync-groups", "--until-caught-up", "--yes"]
                 ends = ["--from", source.bootstrap_servers, "--to", target.bootstrap_servers]
                 assert run("mirror", *ends, *topics).exit_code == 0
             command = SOURCES.sub(source.bootstrap_servers, TARGETS.sub(target.bootstrap_servers, line))
             arguments = shlex.split(command.replace(PARKED, source.bootstrap_servers), comments=True)[1:]
             if not {"--until-caught-up", "--explain", "translate"} & set(arguments):
                 arguments.append("--until-caught-up")
+            if "translate" not in arguments:
+                arguments.append("--yes")  # nobody is there to be asked
             result = run(*arguments)
             assert result.exit_code == 0, (line, result.stderr)
 

@@ -280,6 +280,7 @@ SCENES: Final = (
     ["dump", "--anatomy", "logs/kafka-0.8.2.2/basic-none-0/00000000000000000000.log", "--at", "6039"],
     ["verify", "logs"],
     ["salvage", "logs/kafka-0.10.2.2/crash-flip-0", "--out", "whole"],
+    ["diff", "logs/kafka-0.10.2.2/crash-flip-0", "whole", "--on-damage", "skip"],
     ["convert", "logs/kafka-0.8.2.2/basic-none-0", "--to", "v2", "--codec", "zstd", "--out", "newer", "--verify"],
     ["diff", "logs/kafka-0.8.2.2/basic-none-0", "newer", "--ignore", "timestamps"],
 )

@@ -290,7 +290,7 @@ def test_jsonl_has_an_object_for_each_field(tmp_path: Path) -> None:
 
 
 def test_color_is_there_when_asked_for(tmp_path: Path) -> None:
-    assert "\x1b[" in dump(a_log(tmp_path, *MESSAGES), "--color").stdout
+    assert "\x1b[" in dump(a_log(tmp_path, *MESSAGES), "--color", "always").stdout
 
 
 def test_a_wrong_checksum_is_shown_and_ends_with_1(tmp_path: Path) -> None:

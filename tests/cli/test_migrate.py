@@ -204,7 +204,7 @@ def test_apply_refuses_what_costs_old_consumers_something_and_does_it_with_force
         done = run(*asked, "--force")
         assert (done.exit_code, configured() != before) == (0, True)
         assert "in spite of: old-app" in done.stderr
-        assert "new records of orders are stored in format 2" in done.stdout
+        assert "new records of orders are stored in format v2" in done.stdout
 
 
 def test_next_prints_what_apply_then_does() -> None:

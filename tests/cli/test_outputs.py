@@ -43,7 +43,7 @@ OUTPUTS: dict[Place, list[str]] = {
     ("convert", "out"): ["convert", "INPUT", "--to", "v1", "--out", "OUTPUT"],
     ("rebuild-index", "out"): ["rebuild-index", "INPUT", "--out", "OUTPUT"],
     ("schema generate", "out"): ["schema", "generate", "INPUT", "--out", "OUTPUT"],
-    ("tour", "keep"): ["tour", "INPUT", "--no-spark", "--keep", "OUTPUT"],
+    ("tour", "keep"): ["tour", "inventory", "INPUT", "--keep", "OUTPUT"],
     ("tour", "unpack"): ["tour", "INPUT", "--unpack", "OUTPUT"],
     ("migrate check", "html"): ["migrate", "check", "--request-log", "INPUT", "--html", "OUTPUT"],
     ("pipeline materialize", "to"): ["pipeline", "materialize", "URL", "--to", "OUTPUT"],

@@ -132,7 +132,7 @@ def test_a_topic_is_made_only_if_that_is_asked_for(bootstrap: str) -> None:
         (["-z", "zstd", "--magic", "1"], "zstd needs magic 2"),
         (["--transaction-records", "5"], "--transaction-records needs --transactional-id"),
         (["--transactional-id", "x", "--acks", "1"], "--transactional-id needs --acks all"),
-        (["--transactional-id", "x", "--magic", "1"], "--transactional-id needs --acks all and --magic 2"),
+        (["--transactional-id", "x", "--magic", "1"], "--transactional-id needs --acks all and --magic v2"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_nothing_is_written(arguments: list[str], why: str, bootstrap: str) -> None:

@@ -1,12 +1,26 @@
 """The tour: computed from the logs it is shown, bundled or not."""
 
+import contextlib
+import fcntl
+import os
+import pty
 import re
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
+import click
 import pytest
 
 import golden_data
 from cli.command import run
+from magicbyte.cli import tour
+from magicbyte.cli.tour import CHAPTERS
+
+WAITING = click.style("-- Enter: go on; q: end --", dim=True)
+WITHOUT_SPARK = [each for each in CHAPTERS if each not in tour.WITH_SPARK]
 
 
 @pytest.fixture
@@ -20,17 +34,77 @@ def other_logs(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_the_bundled_logs_are_toured() -> None:
+def test_the_short_tour_goes_from_what_there_is_to_your_turn() -> None:
     result = run("tour")
-    assert result.exit_code == 0
-    assert "crash-flip" in result.stdout
+    assert (result.exit_code, result.stderr) == (0, "")
+    titles = re.findall(r"^── \d  (.*?) ─", result.stdout, re.MULTILINE)
+    assert titles == [
+        "What is in these logs?",
+        "Byte by byte",
+        "Damage",
+        "An old log, served and mirrored",
+        "A migration, planned",
+        "Your turn",
+    ]
     assert "59 batches recovered" in result.stdout  # the damaged log, salvaged
-    assert "--to v2 --codec zstd --out newer" in result.stdout
     assert re.search(r"position \d+,\s+offsets\s+\d+\.\.\d+:\s+crc", result.stdout)
+    assert "same: 59 records in 1 partition compared" in result.stdout
+    assert "13 key-007 value-89776" in result.stdout  # served
+    assert "copied: 531 records of 2 topics" in result.stdout
+    assert "magicbyte migrate status -b 127.0.0.1:" in result.stdout
+    more = next(line for line in result.stdout.splitlines() if line.startswith("More chapters: magicbyte tour "))
+    assert "transactions" in more
+
+
+def test_each_chapter_can_be_asked_for_and_the_help_lists_them() -> None:
+    explained = run("tour", "--help").stdout
+    assert all(re.search(rf"^  {name} +{text[:20]}", explained, re.MULTILINE) for name, text in CHAPTERS.items())
+    result = run("tour", "convert", "transactions")
+    assert result.exit_code == 0
+    assert re.findall(r"^── \d  (.*?) ─", result.stdout, re.MULTILINE) == [
+        "Old logs for the Kafka of today",
+        "Transactions",
+        "Your turn",
+    ]
+    assert "--to v2 --codec zstd --out newer" in result.stdout
+
+
+def test_all_chapters_run_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tour, "present", lambda extra: extra != "spark")
+    result = run("tour", "--all")
+    assert result.exit_code == 0
+    assert len(re.findall(r"^── ", result.stdout, re.MULTILINE)) == len(CHAPTERS) - len(tour.WITH_SPARK) + 1
+    assert "More chapters: magicbyte tour pipeline spark" in result.stdout
+
+
+def test_a_terminal_shows_a_screen_at_a_time_in_color_and_q_ends_the_tour() -> None:
+    controlling, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
+    command = [sys.executable, "-m", "magicbyte", "tour", "bytes", "damage"]
+    screens: list[str] = [""]
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment | {"TERM": "xterm"}
+    ) as process:
+        os.close(terminal)
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while data := os.read(controlling, 65536):
+                screens[-1] += data.decode()
+                if screens[-1].endswith(WAITING):
+                    os.write(controlling, b"q\n" if "Damage" in screens[-1] else b"\n")
+                    screens.append("")
+        os.close(controlling)
+    assert process.returncode == 0
+    assert len(screens) > 3
+    shown = [click.unstyle(each).replace("\r", "").removesuffix(click.unstyle(WAITING)) for each in screens]
+    assert all(each.count("\n") <= 24 for each in shown)  # with the line of the answer
+    assert "Damage" in shown[-2]
+    assert "whole" not in "".join(shown)  # where the next command would have written
+    assert all("\x1b[" in each for each in screens)
 
 
 def test_other_logs_are_toured_with_their_own_numbers(other_logs: Path) -> None:
-    result = run("tour", other_logs)
+    result = run("tour", *WITHOUT_SPARK, other_logs)
     assert result.exit_code == 0
     assert "orders-0" in result.stdout
     assert "clicks-3" in result.stdout
@@ -62,7 +136,7 @@ def test_a_path_without_logs_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_it_ends_with_a_spark_query(other_logs: Path) -> None:
-    result = run("tour", "--spark", other_logs)
+def test_the_chapter_on_spark_has_a_query(other_logs: Path) -> None:
+    result = run("tour", "spark", other_logs)
     assert result.exit_code == 0
     assert re.search(r"\|orders\s*\|2\s*\|", result.stdout)

@@ -47,7 +47,7 @@ def test_groups_without_members_are_taken_along(version: str, tmp_path: Path) ->
         asyncio.run(prepare(address))
         jvm.run("ConsumeGroup", address, "t", "left", "300", version=version)
         ends = ["--from", address, "--to", target.bootstrap_servers, "--topics", "t"]
-        done = command("mirror", *ends, "--sync-groups", "--until-caught-up")
+        done = command("mirror", *ends, "--sync-groups", "--until-caught-up", "--yes")
         assert done.exit_code == 0, done.stderr
         assert "left out" not in done.stdout
         assert asyncio.run(committed(target.bootstrap_servers)) == 300

@@ -77,7 +77,7 @@ def mirrored(address: str, stores: Stores, folder: Path) -> None:
         stores.add_user(ours.served.metadata)
         to = ours.address("LOGIN")
         run_mirror = ("mirror", "--from", address, "--to", to, "--config", folder / "mirror", "--topics", "PLAIN")
-        said(*run_mirror, "--until-caught-up")
+        said(*run_mirror, "--until-caught-up", "--yes")
         path = properties(folder / "ours", login)
         assert said("consume", "-b", to, "--config", path, "-t", "PLAIN", "-e") == "one\ntwo\n"
 

@@ -94,7 +94,7 @@ def test_the_console_consumer_reads_what_a_mirror_commits(real: tuple[str, str])
     version, bootstrap = real
     with Broker() as source:
         here = source.bootstrap_servers
-        arguments = ["mirror", "--from", here, "--to", bootstrap, "--topics", "copied", "--until-caught-up"]
+        arguments = ["mirror", "--from", here, "--to", bootstrap, "--topics", "copied", "--until-caught-up", "--yes"]
         for number in range(3):
             text = b"".join(b"%d\n" % (10 * number + at) for at in range(10))
             command = ["produce", "-b", here, "-t", "copied", "--create", "-z", "lz4"]

@@ -227,7 +227,7 @@ class Run:
 
     def start_mirror(self, *options: str) -> None:
         ends = ["--from", self.brokers["source"].address, "--to", self.brokers["target"].address]
-        arguments = ["mirror", *ends, "--topics", self.topic, "--group", self.group, *options]
+        arguments = ["mirror", *ends, "--topics", self.topic, "--group", self.group, "--yes", *options]
         self.mirror = started(arguments, self.log)
 
     def clients(self) -> tuple[Client, Client]:

@@ -64,7 +64,8 @@ class Pair:
         return found
 
     def command(self, *arguments: str) -> Any:
-        return command("mirror", "--from", self.addresses[0], "--to", self.addresses[1], "--topics", ".*", *arguments)
+        ends = ["--from", self.addresses[0], "--to", self.addresses[1]]
+        return command("mirror", *ends, "--topics", ".*", "--yes", *arguments)
 
 
 async def records(client: Client, topic: str, partition: int = 0) -> Seen:

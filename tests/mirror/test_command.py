@@ -1,6 +1,9 @@
 """What the command says to somebody who is wrong about something."""
 
 import asyncio
+import contextlib
+import os
+import pty
 import random
 import re
 import resource
@@ -9,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import click
 import pytest
 
 from cli.command import run as command
@@ -64,6 +68,49 @@ def test_a_cluster_that_is_not_there_is_told_at_once(side: str, other: str, addr
     assert (result.exit_code, result.stdout) == (2, "")
     assert re.search(message, result.stderr)
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_it_names_the_target_and_asks_before_the_first_write_and_only_then(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    arguments = ["--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", ".*", "--until-caught-up"]
+
+    def topics() -> set[str]:
+        async def work(_: Client, there: Client) -> set[str]:
+            return set(await there.topics())
+
+        found: set[str] = pair.run(work)
+        return found
+
+    refused = command("mirror", *arguments)
+    assert (refused.exit_code, refused.stdout, topics()) == (2, "", set())
+    named = rf"to {re.escape(pair.addresses[1])}, cluster [\w-]{{22}}, 1 topic"
+    assert re.match(rf"magicbyte: {named}: this mirror has not written there before: --yes begins", refused.stderr)
+    for answer, status, made in (("n\n", 130, set[str]()), ("y\n", 0, {"topic"})):
+        shown, status_found = typed(["mirror", *arguments], answer)
+        assert re.search(rf"{named}: begin to write\? \[y/N\]: ", shown)
+        assert (status_found, topics() & {"topic"}) == (status, made)
+    assert "copied: 100 records of 1 topic" in shown
+    again = command("mirror", *arguments)
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert again.stdout.splitlines()[-1] == "copied: 0 records of 1 topic"
+    other = command("mirror", *arguments, "--group", "another", "--merge")
+    assert (other.exit_code, "--yes begins" in other.stderr) == (2, True)
+
+
+def typed(arguments: list[str], answer: str) -> tuple[str, int]:
+    """Return what a command prints on a terminal where somebody types an answer, and its exit status."""
+    controlling, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "magicbyte", *arguments], stdin=terminal, stdout=terminal, stderr=terminal
+    ) as process:
+        os.close(terminal)
+        os.write(controlling, answer.encode())
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while data := os.read(controlling, 65536):
+                shown += data
+        os.close(controlling)
+    return click.unstyle(shown.decode().replace("\r", "")), process.returncode
 
 
 def test_source_and_target_may_not_be_one_cluster(pair: Pair) -> None:

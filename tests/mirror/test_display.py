@@ -142,7 +142,7 @@ def test_what_is_saved_is_told_to_prometheus() -> None:
 def test_a_terminal_shows_a_table_while_it_goes_on_and_a_line_at_the_end(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP], partitions=2)
     ours, theirs = pty.openpty()
-    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic"]
+    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic", "--yes"]
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100", "LINES": "20"}
     process = subprocess.Popen(
         [sys.executable, "-m", "magicbyte", *arguments], stdout=theirs, stderr=theirs, env=environment

@@ -44,7 +44,7 @@ def seen(broker: Broker, topic: str) -> Seen:
 
 def test_old_logs_are_copied_once_and_only_read(broker: Broker, logs: Path) -> None:
     before = contents(logs)
-    arguments = ["mirror", "--from", logs, "--to", broker.bootstrap_servers, "--topics", ".*"]
+    arguments = ["mirror", "--from", logs, "--to", broker.bootstrap_servers, "--topics", ".*", "--yes"]
     explained = run(*arguments, "--explain")
     assert (explained.exit_code, len(explained.stdout.splitlines())) == (0, len(OLD))
     for _ in range(2):
@@ -73,18 +73,18 @@ def test_a_directory_goes_into_another_one_byte_for_byte(logs: Path, tmp_path: P
 def test_another_directory_does_not_go_on_where_one_has_ended(broker: Broker, logs: Path, tmp_path: Path) -> None:
     shutil.copytree(logs, tmp_path / "other")
     for folder, status in ((logs, 0), (tmp_path / "other", 2)):
-        done = run("mirror", "--from", folder, "--to", broker.bootstrap_servers, "--topics", "basic-.*")
+        done = run("mirror", "--from", folder, "--to", broker.bootstrap_servers, "--topics", "basic-.*", "--yes")
         assert done.exit_code == status, done.stderr
     assert "mirrors cluster directory" in done.stderr
     for each in (logs, tmp_path / "other"):  # of one cluster, they are one source
         (each / "meta.properties").write_text("version=0\nbroker.id=0\ncluster.id=abc\n")
-        done = run("mirror", "--from", each, "--to", broker.bootstrap_servers, "--topics", "txn.*")
+        done = run("mirror", "--from", each, "--to", broker.bootstrap_servers, "--topics", "txn.*", "--yes")
         assert done.exit_code == 0, done.stderr
     assert [each[3] for each in seen(broker, "txn-none")] == golden_data.values("0.11.0.3/txn-none")
 
 
 def test_what_cannot_be_copied_is_said_in_one_line(broker: Broker, logs: Path, tmp_path: Path) -> None:
-    to = ["--to", broker.bootstrap_servers, "--topics", ".*"]
+    to = ["--to", broker.bootstrap_servers, "--topics", ".*", "--yes"]
     for arguments, said in (
         (["--from", logs, "--sync-groups"], "magicbyte rescue"),
         (["--from", tmp_path / "nothing"], "nothing"),

@@ -348,7 +348,8 @@ def test_the_map_is_not_copied_on(pair: Pair) -> None:
 
 def test_metrics_tell_what_was_copied_while_it_goes_on(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
-    arguments = ["--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic", "--http", "127.0.0.1:0"]
+    ends = ["--from", pair.addresses[0], "--to", pair.addresses[1]]
+    arguments = [*ends, "--topics", "topic", "--yes", "--http", "127.0.0.1:0"]
     process = subprocess.Popen(
         [sys.executable, "-m", "magicbyte", "mirror", *arguments], stdout=subprocess.PIPE, text=True
     )
@@ -383,7 +384,7 @@ def test_options_and_settings_of_the_clients_come_from_a_file(pair: Pair, tmp_pa
     pair.fill("other", [Codec.GZIP])
     file = tmp_path / "mirror.properties"
     file.write_text(
-        f"from={pair.addresses[0]}\nto={pair.addresses[1]}\ntopics=topic\nuntil-caught-up=true\n"
+        f"from={pair.addresses[0]}\nto={pair.addresses[1]}\ntopics=topic\nuntil-caught-up=true\nyes=true\n"
         "source.client.id=copier\ntarget.request.timeout.ms=5000\n"
     )
     result = command("mirror", "--config", str(file))

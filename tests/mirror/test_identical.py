@@ -381,7 +381,7 @@ def test_enriched_topics_are_copied_by_listeners_of_their_dialect(enriched: Pair
 def test_the_command_copies_into_a_folder_or_a_cluster(pair: Pair, tmp_path: Path) -> None:
     source(Copies(pair, None), LOG)
     folder = str(tmp_path / "copy")
-    arguments = ["mirror", "--from", pair.addresses[0], "--topics", "topic"]
+    arguments = ["mirror", "--from", pair.addresses[0], "--topics", "topic", "--yes"]
     explained = command(*arguments, "--to", folder, "--explain")
     assert explained.stdout == (
         "topic: identical: offsets and bytes stay as they are; 1 partition, to be made at the target; exactly once\n"

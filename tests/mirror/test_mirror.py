@@ -145,7 +145,7 @@ def test_a_mirror_whose_process_is_killed_goes_on_where_it_was(pair: Pair) -> No
         while not (await there.topics()).get("topic") or (await bounds(there, "topic", 1))[1] < 300:
             await asyncio.sleep(0.01)
 
-    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic"]
+    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic", "--yes"]
     process = subprocess.Popen([sys.executable, "-m", "magicbyte", *arguments])
     try:
         pair.run(more)
@@ -164,7 +164,7 @@ def test_a_mirror_whose_process_is_killed_goes_on_where_it_was(pair: Pair) -> No
 
 def test_it_goes_on_until_it_is_told_to_stop(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
-    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic"]
+    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic", "--yes"]
     process = subprocess.Popen([sys.executable, "-m", "magicbyte", *arguments], stdout=subprocess.PIPE, text=True)
 
     async def grows(here: Client, there: Client) -> None:
@@ -234,7 +234,9 @@ def test_the_command_says_what_it_copied(pair: Pair) -> None:
     result = pair.command("--until-caught-up")
     assert result.exit_code == 0, result.stderr
     assert re.fullmatch(
-        r"topic: [\d.]+ KiB closed in 10 sets, 0 B opened in 0, [\d.]+ MB/s, 0 offsets behind\n", result.stdout
+        r"topic: [\d.]+ KiB closed in 10 sets, 0 B opened in 0, [\d.]+ MB/s, 0 offsets behind\n"
+        r"copied: 100 records of 1 topic\n",
+        result.stdout,
     )
 
 

@@ -53,9 +53,7 @@ def find(file: ReadableFile, at: int, dialect: Dialect) -> EntryPlace:
     return EntryPlace(begin, min(size, left), damage)
 
 
-def show(
-    file: ReadableFile, at: int, dialect: Dialect, *, deep: bool, whole: bool, form: str, color: bool | None, limit: int
-) -> bool:
+def show(file: ReadableFile, at: int, dialect: Dialect, *, deep: bool, whole: bool, form: str, limit: int) -> bool:
     """Print the entry that holds position `at`; return whether it is sound. Raises UsageError for one beyond the end.
 
     `whole`: all bytes of long fields; `deep`: also what is compressed inside, `limit` bytes at most.
@@ -72,7 +70,7 @@ def show(
     parts = anatomy(entry, dialect)
     sound = place.damage is None and _sound(parts)
     _print(entry, parts, place.position, at, title=f"{file.path}, position {place.position}: {place.size} bytes",
-           whole=whole, form=form, color=color)  # fmt: skip
+           whole=whole, form=form)  # fmt: skip
     if deep:
         try:
             content = inside(entry, dialect, limit=limit)
@@ -81,7 +79,7 @@ def show(
             return False
         if content is not None:
             _print(content.data, content.parts, 0, None, title=f"inside, decompressed: {len(content.data)} bytes",
-                   whole=whole, form=form, color=color)  # fmt: skip
+                   whole=whole, form=form)  # fmt: skip
             sound = sound and _sound(content.parts)
     return sound
 
@@ -99,7 +97,6 @@ def _print(
     title: str,
     whole: bool,
     form: str,
-    color: bool | None,
 ) -> None:
     if form == "jsonl":
         for part in parts:
@@ -108,7 +105,7 @@ def _print(
             said = {"field": part.field, "type": part.type, "value": part.value, "note": part.note, "hex": raw.hex()}
             say_json(place | said, indent=None)
         return
-    say_styled(click.style(printable(title), bold=True), color=color)
+    say_styled(click.style(printable(title), bold=True))
     width = max((len(part.field) for part in parts), default=0)
     places = max(len(str(position + len(data))), 8)
     longest = max((len(click.unstyle(_meaning(part, b""))) for part in parts if part.value is not None), default=0)
@@ -116,7 +113,7 @@ def _print(
     for part in parts:
         marked = at is not None and part.start <= at - position < part.start + part.size and at != position
         for line in _lines(data, part, position, places, width, row_size, whole=whole, marked=marked):
-            say_styled(line, color=color)
+            say_styled(line)
 
 
 def _lines(

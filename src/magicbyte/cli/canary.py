@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.client_sources import access_options, page_access
 from magicbyte.cli.options import format_option
@@ -41,7 +42,13 @@ def _pages(_context: click.Context, _option: click.Parameter, given: tuple[str, 
     return found
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte migrate canary -b localhost:9092",
+        "magicbyte migrate canary -b localhost:9092 --broker 2 --watch 600",
+    ),
+)
 @bootstrap_option
 @click.option("--broker", type=click.IntRange(0), metavar="ID",
               help="The canary. [default: the broker that leads the fewest partitions]")  # fmt: skip
@@ -60,10 +67,6 @@ def canary(
 
     Exit status: 0 it may be the canary, or keeps its format; 1 it leads too much, rolls back, or did nothing to be
     judged by; 2 wrong use or nobody answered.
-
-    \b
-    magicbyte migrate canary -b localhost:9092
-    magicbyte migrate canary -b localhost:9092 --broker 2 --watch 600
     """
     if watch is not None and broker is None:
         raise click.UsageError("--watch compares one broker with the others: expected --broker ID")

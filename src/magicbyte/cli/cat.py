@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from magicbyte.cli import options, render
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.output import DamagePolicy, binary_output, complain
@@ -74,7 +75,14 @@ class WantedRecords:
     count: int | None
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte cat tour/logs/kafka-4.3.1/basic-zstd-0 --from 34 -n 5",
+        "magicbyte cat tour/logs/kafka-4.3.1/basic-zstd-0 --json --values utf8",
+        "magicbyte cat tour/logs/kafka-4.3.1 --format parquet -o records.parquet",
+    ),
+)
 @options.paths_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N",

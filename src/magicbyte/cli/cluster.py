@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import client_of
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import format_option, key_values
-from magicbyte.cli.output import complain, say, say_json, say_text
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
 from magicbyte.public.sources import explained
 
@@ -34,18 +35,21 @@ def _directory_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def cluster(context: click.Context) -> None:
+@click.group(cls=CommandGroup)
+def cluster() -> None:
     """Start, show and stop a cluster of brokers on this machine."""
-    if context.invoked_subcommand is None:
-        say_text(context.get_help())
 
 
 # ---- up
 
 
-@cluster.command()
+@cluster.command(
+    examples=(
+        "magicbyte cluster up --brokers 3",
+        "magicbyte cluster up --directory /tmp/old --port 0 --as-version 0.10.2",
+        "magicbyte cluster up --zookeeper localhost:2181 --set min.insync.replicas=2",
+    )
+)
 @_directory_option
 @click.option("--brokers", type=click.IntRange(1, 100), metavar="N", help="How many. [default: 3, or as before]")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N",
@@ -75,11 +79,6 @@ def up(
 
     A cluster that is there already is started as it was: what runs, runs on; brokers that have died come back; more
     brokers may be added with --brokers. The processes run until `cluster down`.
-
-    \b
-    magicbyte cluster up --brokers 3
-    magicbyte cluster up --directory /tmp/old --port 0 --as-version 0.10.2 --set min.insync.replicas=2
-    magicbyte cluster up --zookeeper localhost:2181/test
     """
     from magicbyte.launch.cluster import WantedCluster, held
 
@@ -97,7 +96,12 @@ def up(
 # ---- status
 
 
-@cluster.command()
+@cluster.command(
+    examples=(
+        "magicbyte cluster status --directory /tmp/old",
+        "magicbyte cluster status -b localhost:9092 --json",
+    )
+)
 @_directory_option
 @click.option(
     "-b",
@@ -113,10 +117,6 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
     """Show brokers, controller, and how many partitions are unavailable or under-replicated.
 
     Exit status: 0 if nothing is the matter, 1 if something is, 2 if no broker answers.
-
-    \b
-    magicbyte cluster status
-    magicbyte cluster status -b localhost:9092 --format json
     """
     from magicbyte.launch.cluster import LocalCluster
 
@@ -181,16 +181,16 @@ def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> Non
 # ---- down
 
 
-@cluster.command()
+@cluster.command(
+    examples=(
+        "magicbyte cluster down",
+        "magicbyte cluster down --delete",
+    )
+)
 @_directory_option
 @click.option("--delete", is_flag=True, help="Delete the folder with all records of the cluster, too.")
 def down(directory: Path, delete: bool) -> None:
-    """Stop the brokers, one after the other, then the ZooKeeper that was started with them. The records stay.
-
-    \b
-    magicbyte cluster down
-    magicbyte cluster down --delete
-    """
+    """Stop the brokers, one after the other, then the ZooKeeper that was started with them. The records stay."""
     from magicbyte.launch.cluster import held
 
     with held(directory, lambda line: say(line, err=True)) as found:

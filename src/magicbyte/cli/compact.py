@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
     from magicbyte.ports import TopicPartition
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte compact /var/kafka-logs/orders-0 --dry-run",
+        "magicbyte compact /var/kafka-logs --topic orders --out compacted",
+    ),
+)
 @options.paths_argument
 @click.option("--topic", "topics", multiple=True, help="Compact this topic. Can be given several times.")
 @change_options

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option, key_values
-from magicbyte.cli.output import complain, say, say_json, say_text
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
 from magicbyte.errors import UnknownTopicError
 from magicbyte.public.sources import explained
@@ -53,12 +54,9 @@ class Whose:
         return "all brokers" if self.broker is None else f"broker {self.broker}"
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def configs(context: click.Context) -> None:
+@click.group(cls=CommandGroup)
+def configs() -> None:
     """Describe, set and unset the settings of topics and brokers; brokers may be of 0.11 to 4.x."""
-    if context.invoked_subcommand is None:
-        say_text(context.get_help())
 
 
 # ---- describe
@@ -70,7 +68,7 @@ _all_brokers_option = click.option(
 )  # fmt: skip
 
 
-@configs.command()
+@configs.command(examples=("magicbyte configs describe -b localhost:9092 -t orders --all",))
 @bootstrap_option
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic. Several times: of each.")
 @click.option("--broker", "brokers", type=click.IntRange(0), multiple=True, metavar="ID",
@@ -162,7 +160,7 @@ def _one_resource(command: F) -> F:
     return command
 
 
-@configs.command("set")
+@configs.command("set", examples=("magicbyte configs set -b localhost:9092 -t orders retention.ms=86400000",))
 @bootstrap_option
 @_one_resource
 @click.argument("settings", nargs=-1, required=True, metavar="KEY=VALUE...")
@@ -173,7 +171,7 @@ def set_(
     asyncio.run(_change(bootstrap, _whose(topic, broker, for_all), key_values(settings), dry_run=dry_run))
 
 
-@configs.command()
+@configs.command(examples=("magicbyte configs unset -b localhost:9092 -t orders retention.ms",))
 @bootstrap_option
 @_one_resource
 @click.argument("names", nargs=-1, required=True, metavar="KEY...")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NamedTuple
 import click
 
 from magicbyte.cli import render
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, parsed
 from magicbyte.cli.output import binary_output
 from magicbyte.cli.templates import Part, parse_template, templated, unescape
@@ -85,7 +86,13 @@ def _place(value: str) -> ReadBound:
     return ReadBound("last", -number) if number < 0 else ReadBound("offset", number)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte consume -b localhost:9092 -t orders -e -J",
+        "magicbyte consume -b localhost:9092 -t orders -o -10 -e -f '%T %k %s\\n'",
+    ),
+)
 @bootstrap_option
 @click.option("-t", "--topic", required=True, help="The topic to read.")
 @click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N",

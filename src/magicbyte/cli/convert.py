@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain, say, say_json
+from magicbyte.cli.base import Command
+from magicbyte.cli.output import complain, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import ended_text, many, size_text
 from magicbyte.errors import CorruptRecordError, UnsupportedCompressionError
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from magicbyte.archive.convert import PartitionConversion
     from magicbyte.ports import TopicPartition
     from magicbyte.records.convert import ConversionReport
+    from magicbyte.records.encode import Format
     from magicbyte.records.layout import Dialect
 
 Json = dict[str, Any]
 
-FORMATS = {"v0": "0", "v1": "1", "v2": "2", "enriched": "enriched"}
 CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
 
 _LOST = {
@@ -48,9 +49,9 @@ _NOUNS = {
 }
 
 
-@click.command()
+@click.command(cls=Command, examples=("magicbyte convert tour/logs/kafka-0.8.2.2 --to v2 --codec zstd --out newer",))
 @options.paths_argument
-@click.option("--to", "target", type=options.FormatName(list(FORMATS)), required=True, help="The format to convert to.")
+@click.option("--to", "target", type=options.FormatName("enriched"), required=True, help="The format to convert to.")
 @click.option("--codec", type=click.Choice(CODECS), default="keep", show_default=True,
               help="Compress all batches with this codec; keep leaves each its own.")  # fmt: skip
 @click.option("--out", type=options.OutputPath(folder=True), required=True, metavar="DIR",
@@ -70,7 +71,7 @@ _NOUNS = {
 @options.new_cluster_option
 def convert(
     paths: tuple[str, ...],
-    target: str,
+    target: Format,
     codec: str,
     out: Path,
     fix_lz4: bool,
@@ -97,14 +98,13 @@ def convert(
     from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
     from magicbyte.codecs import Codec
     from magicbyte.log.files.outputs import inputs_of, refuse_overlap
-    from magicbyte.records.encode import Format
 
     partitions = partitions_to_convert(paths, topics, as_)
     refuse_overlap(out, inputs_of(paths, partitions.values()))
     total = sum(each.size for each in partitions.values())
     with progress(total * (2 if verify else 1)) as advance:
         chosen = ConvertOptions(
-            Format(FORMATS[target]),
+            target,
             None if codec == "keep" else Codec[codec.upper()],
             fix_lz4=fix_lz4,
             version=kafka,
@@ -183,7 +183,7 @@ def _lines(done: PartitionConversion) -> list[str]:
     if done.ended_transactions:
         lines.append(f"  {ended_text(done.ended_transactions)}")
     if done.verified:
-        lines.append("  verified: the same records as in the source")
+        lines.append(good("  verified: the same records as in the source"))
     elif done.comparison is not None:
         differing = sum(done.comparison.differing.values())
         first = done.comparison.differences[0]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.client_settings import client_options
-from magicbyte.cli.output import DamagePolicy, say, say_json
+from magicbyte.cli.output import DamagePolicy, bad, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many
 from magicbyte.printable import readable, shortened, time_text
@@ -49,7 +50,13 @@ def _dialect(side: str) -> Callable[[F], F]:
     )
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte diff tour/logs/kafka-4.3.1 tour/logs/kafka-4.3.1",
+        "magicbyte diff tour/logs/kafka-0.8.2.2 newer --ignore timestamps",
+    ),
+)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
@@ -130,7 +137,8 @@ def _text(report: DiffReport, ignore: list[str]) -> list[str]:
     records = sum(each.compared for each in report.partitions)
     what = f"{many(records, 'record')} in {many(len(report.partitions), 'partition')} compared"
     names = [name for name in ("timestamps", "headers") if name not in ignore]
-    lines.append(f"{'same' if report.same else 'different'}: {what}: offset, key, value{', '.join(['', *names])}")
+    verdict = f"{what}: offset, key, value{', '.join(['', *names])}"
+    lines.append(good(f"same: {verdict}") if report.same else bad(f"different: {verdict}"))
     lacking = sum((each.not_held for each in report.partitions), start=Counter[str]())
     for name, count in sorted(lacking.items()):
         counted = many(count, "control record") if name == "control records" else f"{name} of {many(count, 'record')}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.base import Command
 from magicbyte.cli.output import DamagePolicy, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.errors import LogDirectoryError
@@ -54,7 +54,14 @@ def _refuse(instead: str) -> Any:
     return callback
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte dump tour/logs/kafka-4.3.1/basic-zstd-0/*.log --deep",
+        "magicbyte dump tour/logs/kafka-0.8.2.2/basic-none-0/*0.log --anatomy --at 6039",
+        "magicbyte dump tour/logs/kafka-4.3.1/basic-zstd-0/*.index --verify-index-only",
+    ),
+)
 @click.argument("segments", nargs=-1, metavar="SEGMENT...")
 @click.option("--deep", is_flag=True, help="Also the records, keys and values readable; inside of compressed sets.")
 @options.json_option("jsonl")
@@ -64,7 +71,6 @@ def _refuse(instead: str) -> Any:
 @click.option("--at", type=click.IntRange(0), metavar="POSITION",
               help="With --anatomy: a position in the entry, in bytes.  [default: 0]")  # fmt: skip
 @click.option("--all-bytes", is_flag=True, help="With --anatomy: long fields whole.")
-@click.option("--color/--no-color", default=None, help="With --anatomy.  [default: on a terminal]")
 @options.dialect_option
 @options.on_damage_option
 @options.max_batch_bytes_option
@@ -92,11 +98,6 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
 
     The lines are those of Kafka's dump tool (kafka-dump-log), and its options are taken. Unlike it, dump names the
     place of damage, goes on behind it with --on-damage skip, and exits with 1.
-
-    \b
-    magicbyte dump 00000000000000000000.log --deep
-    magicbyte dump 00000000000000000000.log --anatomy --at 4096
-    magicbyte dump --files a.index,a.timeindex --verify-index-only
     """
     paths = [*segments, *(path for path in (files or "").split(",") if path)]
     if not paths:
@@ -146,7 +147,6 @@ class DumpOptions:
     form: str
     at: int | None
     all_bytes: bool
-    color: bool | None
     dialect: Dialect | None
     on_damage: str
     max_batch_bytes: int
@@ -165,7 +165,6 @@ class DumpOptions:
         if len(targets) != 1 or targets[0].kind not in (LOG, KRAFT_SNAPSHOT):
             raise click.UsageError("--anatomy: expected one .log file")
         target = targets[0]
-        color = False if self.color is None and os.environ.get("NO_COLOR") else self.color
         with target.files.open(target.path) as file:
             sound = anatomy.show(
                 file,
@@ -174,7 +173,6 @@ class DumpOptions:
                 deep=self.deep,
                 whole=self.all_bytes,
                 form=self.form,
-                color=color,
                 limit=self.max_batch_bytes,
             )
         if not sound:

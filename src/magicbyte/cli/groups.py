@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option
-from magicbyte.cli.output import complain, say, say_json, say_text
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
 from magicbyte.log.files.units import parse_time
 from magicbyte.public.sources import explained
@@ -25,18 +26,15 @@ EVERY: Final = "brokers from 0.8.2 on can do it"
 _DELETE = 42  # API key
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def groups(context: click.Context) -> None:
+@click.group(cls=CommandGroup)
+def groups() -> None:
     """List, describe and delete consumer groups, and set their offsets; brokers may be of 0.8.2 to 4.x."""
-    if context.invoked_subcommand is None:
-        say_text(context.get_help())
 
 
 # ---- list
 
 
-@groups.command("list")
+@groups.command("list", examples=("magicbyte groups list -b localhost:9092",))
 @bootstrap_option
 @format_option
 def list_(bootstrap: str, form: str) -> None:
@@ -64,7 +62,12 @@ async def _listed(bootstrap: str) -> list[Json]:
 # ---- describe
 
 
-@groups.command()
+@groups.command(
+    examples=(
+        "magicbyte groups describe -b localhost:9092 readers",
+        "magicbyte groups describe -b localhost:9092 --all-groups --json",
+    )
+)
 @bootstrap_option
 @click.argument("names", nargs=-1, metavar="GROUP...")
 @click.option("--all-groups", is_flag=True, help="Every group that `list` shows. Needs brokers from 0.9 on.")
@@ -139,7 +142,7 @@ def _shown(value: object) -> str:
 # ---- delete
 
 
-@groups.command()
+@groups.command(examples=("magicbyte groups delete -b localhost:9092 readers",))
 @bootstrap_option
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 def delete(bootstrap: str, names: tuple[str, ...]) -> None:
@@ -187,7 +190,13 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
         raise click.BadParameter(f"{value!r}: expected a time such as 2024-01-31T12:00:00Z, or ms") from error
 
 
-@groups.command("reset-offsets")
+@groups.command(
+    "reset-offsets",
+    examples=(
+        "magicbyte groups reset-offsets -b localhost:9092 readers --to-latest --dry-run",
+        "magicbyte groups reset-offsets -b localhost:9092 readers --shift-by -5",
+    ),
+)
 @bootstrap_option
 @click.argument("name", metavar="GROUP")
 @click.option("-t", "--topic", "topics", multiple=True, callback=_topic, metavar="TOPIC[:N,…]",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import shutil
+import sys
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.client_settings import client_options
-from magicbyte.cli.output import DamagePolicy, complain, say, say_json
+from magicbyte.cli.output import DamagePolicy, bad, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.printable import time_text
@@ -24,8 +27,18 @@ if TYPE_CHECKING:
 
     Inventory = PartitionInventory | FetchedInventory
 
+_NAME: Final = 34  # characters of a partition's name in a table that no terminal bounds
+_SPAN: Final = 19  # of its offsets
+_OTHERS: Final = 51  # of all other columns
 
-@click.command()
+
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte inventory tour/logs",
+        "magicbyte inventory tour/logs/kafka-4.3.1 --deep --json",
+    ),
+)
 @options.paths_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--deep", is_flag=True, help="Decode every record and verify every checksum, too.")
@@ -101,21 +114,33 @@ def inventory(
 # ---- text
 
 
+def _columns() -> int:
+    """Return how wide the table may be: as the terminal is; elsewhere names of 34 characters are whole."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NAME + _OTHERS + _SPAN
+
+
 def _text(found: list[Inventory], whole: Tally) -> list[str]:
-    """Return a table of the partitions with notes on what is not ordinary, and one of the formats; <= 100 columns."""
-    width = min(max(len("partition"), *(len(each.partition.name) for each in found)), 34)
-    lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<19} newest"]
-    for each in found:
+    """Return a table of the partitions with notes on what is not ordinary, and one of the formats."""
+    spans = [
+        f"{_known(each.tally.first_offset)}..{_known(each.tally.last_offset)}" if each.tally.batches else "-"
+        for each in found
+    ]
+    columns, longest = _columns(), max(map(len, ["offsets", *spans]))
+    span_width = max(longest, min(_SPAN, columns - _OTHERS - _NAME))  # as wide as they must be on a narrow terminal
+    room = max(columns - _OTHERS - span_width, len("partition"))
+    width = min(max(len("partition"), *(len(each.partition.name) for each in found)), room)
+    lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<{span_width}} newest"]
+    for each, offsets in zip(found, spans, strict=True):
         tally, partition, folder = each.tally, each.partition, each.folder
-        offsets = f"{_known(tally.first_offset)}..{_known(tally.last_offset)}" if tally.batches else "-"
         name = partition.name if len(partition.name) <= width else "…" + partition.name[1 - width :]
         newest = "-" if tally.max_timestamp is None else time_text(tally.max_timestamp)[:16]
         lines.append(
             f"{name:<{width}} {'-' if folder is None else len(folder.segments):>8} {size_text(each.size):>10} "
             f"{_known(tally.records):>11}"
-            f"  {offsets:<19} {newest}"
+            f"  {offsets:<{span_width}} {newest}"
         )
         lines += [f"    {note}" for note in _notes(each)]
+        lines += [bad(f"    damaged: {what}") for what in _damage(each)]
     size = sum(each.size for each in found)
     segments = sum(len(folder.segments) for folder in (each.folder for each in found) if folder is not None)
     lines += [
@@ -153,9 +178,14 @@ def _notes(found: Inventory) -> list[str]:
         notes.append(f"left behind by a broker: {_names([entry.name for entry in folder.leftovers])}")
     if folder is not None and folder.orphans:
         notes.append(f"without a .log: {_names([entry.name for entry in folder.orphans])}")
-    notes += [f"damaged: {(error.path or '').rpartition('/')[2]}: {error.what}" for error in found.index_damage]
-    notes += [f"damaged: {(error.path or '').rpartition('/')[2]}, position {error.position}" for error in found.damage]
     return notes
+
+
+def _damage(found: Inventory) -> list[str]:
+    """Return where one partition is damaged."""
+    indexes = [f"{(error.path or '').rpartition('/')[2]}: {error.what}" for error in found.index_damage]
+    logs = [f"{(error.path or '').rpartition('/')[2]}, position {error.position}" for error in found.damage]
+    return indexes + logs
 
 
 def _tally_notes(tally: Tally) -> list[str]:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 from magicbyte import __version__
-from magicbyte.cli.output import complain, say_text
+from magicbyte.cli.base import CommandGroup, color_of_environment
+from magicbyte.cli.output import complain
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.extras import install_by, missing_extra
 from magicbyte.net.descriptors import raise_limit
@@ -85,7 +86,7 @@ GC_THRESHOLD = 100_000
 DAMAGE, WRONG_USE, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
 
 
-class Commands(click.Group):
+class Commands(CommandGroup):
     """The group of all commands, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
@@ -135,10 +136,10 @@ class Commands(click.Group):
             status = INTERRUPTED
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else "magicbyte"
-            complain(f"{error.format_message()} ({command} --help explains)")
+            complain(f"{error.format_message()} ({command} --help explains)", color=error.show_color)
             status = WRONG_USE
         except click.ClickException as error:
-            complain(error.format_message())
+            complain(error.format_message(), color=error.show_color)
             status = error.exit_code
         _drop_unwritten(sys.stdout)
         _drop_unwritten(sys.stderr)
@@ -147,7 +148,7 @@ class Commands(click.Group):
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the command line as far as it is ours; of --help and --version that is all, and they print."""
         with _told():
-            return super().make_context(*args, **extra)
+            return super().make_context(*args, color=color_of_environment(), **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn what may go wrong into one line and an exit status."""
@@ -288,16 +289,12 @@ def _text_of_stdout(encoding: str, errors: str, *, line_buffering: bool) -> io.T
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    invoke_without_command=True,
     epilog="Exit status: 0 sound, 1 damage found, 2 wrong use. Data goes to stdout, all else to stderr.",
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
-@click.pass_context
-def main(ctx: click.Context) -> None:
+def main() -> None:
     """Every Kafka message format, read from real logs.
 
     A PATH is a .log file, a partition folder, a log directory (Kafka's log.dir) or a folder of log directories, on
     this machine or as a URL that fsspec knows (s3://, hdfs://, memory:// and others).
     """
-    if ctx.invoked_subcommand is None:
-        say_text(ctx.get_help())

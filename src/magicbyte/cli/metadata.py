@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from magicbyte.cli.output import complain, say, say_text
+from magicbyte.cli.base import CommandGroup
+from magicbyte.cli.output import complain, say
 from magicbyte.cli.render import many
 from magicbyte.extras import require
 
@@ -36,15 +37,12 @@ def _both(command: F) -> F:
                         help="The log directory of a stopped broker.")(command)  # fmt: skip
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def metadata(context: click.Context) -> None:
+@click.group(cls=CommandGroup)
+def metadata() -> None:
     """Bring the metadata of a stopped broker to a ZooKeeper, or back: then the other kind of broker takes over."""
-    if context.invoked_subcommand is None:
-        say_text(context.get_help())
 
 
-@metadata.command("export")
+@metadata.command("export", examples=("magicbyte metadata export --dir data --zookeeper localhost:2181",))
 @_both
 def export(directory: Path, zookeeper: str) -> None:
     """Write what `magicbyte serve` knows of DIR into a ZooKeeper, for a broker of Kafka's own."""
@@ -54,7 +52,7 @@ def export(directory: Path, zookeeper: str) -> None:
     say(f"exported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
 
 
-@metadata.command("import")
+@metadata.command("import", examples=("magicbyte metadata import --dir data --zookeeper localhost:2181",))
 @_both
 def import_(directory: Path, zookeeper: str) -> None:
     """Write what a ZooKeeper knows into DIR, for `magicbyte serve`."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.canary import canary
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.client_sources import ClientSources, clients_options
-from magicbyte.cli.options import OutputPath, format_option
-from magicbyte.cli.output import complain, say, say_json
+from magicbyte.cli.options import FormatName, OutputPath, format_option
+from magicbyte.cli.output import bad, complain, doubtful, good, say, say_json
 from magicbyte.cli.plan import PlanOptions, made_plan, plan_text
 from magicbyte.cli.render import table_lines
 from magicbyte.clock import SystemClock
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from magicbyte.migration.procedure import Instruction
     from magicbyte.migration.rollback import RollBack
     from magicbyte.migration.status import BrokerFacts, ClusterStage, OldClient
+    from magicbyte.records.encode import Format
     from magicbyte.releases import Release
 
 BREAKS = 1
 _DAY_MS = 86_400_000
 _LOOKS = 8  # places of a partition, before its format is set
-_FORMATS = click.Choice(["0", "1", "2"])
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def migrate() -> None:
     """Say what a cluster's upgrade would break, and where its migration to a format stands; take its next step."""
 
@@ -44,7 +45,7 @@ def migrate() -> None:
 migrate.add_command(canary)
 
 
-@migrate.command()
+@migrate.command(examples=("magicbyte migrate check -b localhost:9092 --to 4",))
 @click.option("-b", "--bootstrap", "--bootstrap-server", "bootstrap", metavar="HOST:PORT[,…]",
               help="Brokers of the cluster, of any version.")  # fmt: skip
 @client_options
@@ -129,12 +130,16 @@ async def _check(asked: _Asked) -> Check:
 
 
 def _text(found: Check) -> Iterator[str]:
+    from magicbyte.migration.check import Weight
+
     for each in found.findings:
-        yield f"{each.weight.value.upper()} {each.kind} {each.subject}"
+        line = f"{each.weight.value.upper()} {each.kind} {each.subject}"
+        yield bad(line) if each.weight is Weight.BREAKS else doubtful(line)
         yield f"  {each.what}"
         yield from (f"  {refused.text}" for refused in each.refused)
         yield f"  -> {each.do}"
-    yield f"Kafka {found.target}: {_sum(found.findings)}; looked at {found.looked_at}"
+    verdict = f"Kafka {found.target}: {_sum(found.findings)}; looked at {found.looked_at}"
+    yield bad(verdict) if found.breaks else good(verdict)
     yield from (f"note: {each}" for each in found.notes)
 
 
@@ -160,7 +165,7 @@ def look_options(command: F) -> F:
 
 _LOOK_OPTIONS = (
     bootstrap_option,
-    click.option("--to", "target", type=_FORMATS, help="The format to go to.  [default: the next]"),
+    click.option("--to", "target", type=FormatName(), help="The format to go to.  [default: the next]"),
     click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
                  help="A log directory: stored formats are then exact, not sampled. Can be given several times."),
     clients_options,
@@ -175,7 +180,7 @@ _LOOK_OPTIONS = (
 )  # fmt: skip
 
 
-@migrate.command()
+@migrate.command(examples=("magicbyte migrate status -b localhost:9092 --to v2",))
 @look_options
 def status(form: str, sources: ClientSources, **given: Any) -> None:
     """Say where a cluster stands in the two-phase migration to a format: brokers, old clients, topics, next step.
@@ -212,7 +217,6 @@ async def _status(asked: PlanOptions, sources: ClientSources) -> _MigrationStatu
     from magicbyte.migration import look, planner
     from magicbyte.migration.sightings import CLIENT_ID, Sightings
     from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
-    from magicbyte.records.encode import Format
 
     assert asked.bootstrap is not None, "-b is required"
     with explained("migrate status", "brokers from 0.8.2 on can be asked"):
@@ -224,7 +228,7 @@ async def _status(asked: PlanOptions, sources: ClientSources) -> _MigrationStatu
     notes += await sources.look(sightings, own)
     plan = await made_plan(asked)
     stages = [each.stage for each in plan.topics]
-    target = target_of(stages, None if asked.target is None else Format(asked.target))
+    target = target_of(stages, asked.target)
     return _MigrationStatus(
         stage_of_cluster(brokers, stages, target), brokers, old_clients(sightings, target), plan, notes
     )
@@ -265,7 +269,7 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
 # ---- next and apply
 
 
-@migrate.command("next")
+@migrate.command("next", examples=("magicbyte migrate next -b localhost:9092 --to v2",))
 @look_options
 @click.option("--wait", type=click.FloatRange(0, 604_800), metavar="SECONDS",
               help="Wait so long at most until brokers were restarted for the step, and check it.")  # fmt: skip
@@ -315,13 +319,13 @@ def _waited(
     return not now.dangers, {**waited, "then": now.to_json()}
 
 
-@migrate.command()
+@migrate.command(examples=("magicbyte migrate apply -b localhost:9092 --topic orders --to v2",))
 @bootstrap_option
-@click.option("--to", "target", type=_FORMATS, required=True, help="The format that new records are stored in.")
+@click.option("--to", "target", type=FormatName(), required=True, help="The format that new records are stored in.")
 @click.option("--topic", "topics", multiple=True, required=True, help="The topic. Can be given several times.")
 @clients_options
 @click.option("--force", is_flag=True, help="Do it in spite of the reasons against it.")
-def apply(bootstrap: str, sources: ClientSources, target: str, topics: tuple[str, ...], *, force: bool) -> None:
+def apply(bootstrap: str, sources: ClientSources, target: Format, topics: tuple[str, ...], *, force: bool) -> None:
     """Set topics' message.format.version, unless that would break or cost something.
 
     Exit status: 0 done, 1 refused or not taken over by the brokers, 2 wrong use.
@@ -335,26 +339,26 @@ def apply(bootstrap: str, sources: ClientSources, target: str, topics: tuple[str
         complain("nothing was changed; --force overrides this")
     elif asyncio.run(_set_format(bootstrap, topics, target)):
         say(
-            f"new records of {', '.join(topics)} are stored in format {target}; magicbyte migrate status shows the rest"
+            f"new records of {', '.join(topics)} are stored in format v{target.value}; "
+            "magicbyte migrate status shows the rest"
         )
         return
     click.get_current_context().exit(BREAKS)
 
 
-def _against(found: _MigrationStatus, topics: Iterable[str], target: str) -> list[str]:
+def _against(found: _MigrationStatus, topics: Iterable[str], target: Format) -> list[str]:
     from magicbyte.migration.procedure import objections
-    from magicbyte.records.encode import Format
 
     against = [
         f"{name}: it is enriched" for name in topics if name not in {each.facts.name for each in found.plan.topics}
     ]
     for each in found.plan.topics:
         stored = {form for form, _ in each.facts.stored}
-        against += objections(found.brokers, found.clients, each.stage, stored, Format(target))
+        against += objections(found.brokers, found.clients, each.stage, stored, target)
     return list(dict.fromkeys(against))
 
 
-async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> bool:
+async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> bool:
     """Set the format of topics, and say whether the brokers have taken it over. Raises BrokerError."""
     from magicbyte.client.admin import ConfigResource, alter_configs, describe_configs
     from magicbyte.log.append.rules import stored_format
@@ -366,9 +370,9 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> boo
     with explained("migrate apply", "brokers from 0.11 on change settings"):
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:
             for topic in topics:
-                await alter_configs(client, ConfigResource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target)]})
+                await alter_configs(client, ConfigResource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target.value)]})
                 setting = (await describe_configs(client, ConfigResource.TOPIC, topic)).get(FORMAT)
-                if setting is None or setting.value is None or stored_format(setting.value).value != target:
+                if setting is None or setting.value is None or stored_format(setting.value) != target:
                     complain(f"{topic}: the brokers have not applied {FORMAT}")
                     done = False
     return done
@@ -377,15 +381,15 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: str) -> boo
 # ---- rollback
 
 
-@migrate.command()
+@migrate.command(examples=("magicbyte migrate rollback -b localhost:9092 --broker 2 --to v1",))
 @bootstrap_option
 @click.option("--broker", type=click.IntRange(0), required=True, metavar="ID", help="The broker that goes back.")
-@click.option("--to", "target", type=_FORMATS, required=True, help="The format that it goes back to.")
+@click.option("--to", "target", type=FormatName(), required=True, help="The format that it goes back to.")
 @click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Places of a partition at which to look for the new format.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Print the procedure in spite of what is said against it.")
 @format_option
-def rollback(bootstrap: str, broker: int, target: str, looks: int, form: str, *, force: bool) -> None:
+def rollback(bootstrap: str, broker: int, target: Format, looks: int, form: str, *, force: bool) -> None:
     """Print how a canary goes back to an older format, and what that would lose. Nothing is changed.
 
     Exit status: 0 it can go back, 1 it would lose records or bring nothing, 2 wrong use.
@@ -403,11 +407,10 @@ def rollback(bootstrap: str, broker: int, target: str, looks: int, form: str, *,
     click.get_current_context().exit(BREAKS if found.refused and not force else 0)
 
 
-async def _roll_back(bootstrap: str, broker: int, target: str, looks: int) -> RollBack:
+async def _roll_back(bootstrap: str, broker: int, target: Format, looks: int) -> RollBack:
     from magicbyte.migration import look
     from magicbyte.migration.rollback import roll_back
     from magicbyte.migration.sightings import CLIENT_ID
-    from magicbyte.records.encode import Format
 
     with explained("migrate rollback", "brokers from 0.8.2 on can be asked"):
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:
@@ -417,7 +420,7 @@ async def _roll_back(bootstrap: str, broker: int, target: str, looks: int) -> Ro
                 known = ", ".join(str(each.id) for each in brokers)
                 raise click.BadParameter(f"no broker {broker} is alive: expected one of {known}", param_hint="--broker")
             led = await look.look_at_led(client, broker, looks)
-    return roll_back(canary, brokers, led, Format(target), bootstrap)
+    return roll_back(canary, brokers, led, target, bootstrap)
 
 
 def _numbered(steps: Iterable[Instruction]) -> Iterator[str]:

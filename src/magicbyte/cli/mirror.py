@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.mirror_config import client_setting_option, client_settings, from_file
-from magicbyte.cli.mirror_display import display, line
+from magicbyte.cli.mirror_display import display, line, total
 from magicbyte.cli.options import OutputPath, log_directory_or_none
 from magicbyte.cli.output import say
+from magicbyte.cli.render import many
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import MagicbyteError, MirrorError, UnknownTopicError
+from magicbyte.printable import printable
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -34,7 +37,7 @@ _LAST_PORT = 65535
 _LOOK_SECONDS = 5.0  # until sets are opened again to learn what that costs
 
 
-class _Mirror(click.Command):
+class _Mirror(Command):
     """The command, of which `mirror translate` is one of its own, with other options."""
 
     def make_context(
@@ -105,7 +108,14 @@ def _target(context: click.Context, target: str) -> Client | Path:
     return log_directory_or_none(target, "--to") or _client(context, "target", "--to", target)
 
 
-@click.command(cls=_Mirror)
+@click.command(
+    cls=_Mirror,
+    examples=(
+        "magicbyte mirror --from old:9092 --to new:9092 --topics orders --explain",
+        "magicbyte mirror --from old:9092 --to new:9092 --topics orders --yes",
+        "magicbyte mirror --from old:9092 --to ./copy --topics '.*' --until-caught-up",
+    ),
+)
 @click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), is_eager=True,
               expose_value=False, callback=from_file, metavar="FILE",
               help="Options in a properties file, by their names: topics=REGEX; what is given here counts more. "
@@ -139,6 +149,7 @@ def _target(context: click.Context, target: str) -> Client | Path:
               help="Serve metrics for Prometheus there, at /metrics.")  # fmt: skip
 @click.option("--until-caught-up", is_flag=True, help="End when everything is copied that the source has at the start.")
 @click.option("--explain", is_flag=True, help="Print what would be done with each topic, and do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask before the first write into a cluster.")
 @click.pass_context
 def mirror(
     context: click.Context,
@@ -158,11 +169,13 @@ def mirror(
     http: tuple[str, int] | None,
     until_caught_up: bool,
     explain: bool,
+    yes: bool,
 ) -> None:
     """Copy topics to another cluster. What is compressed is neither decompressed nor compressed again.
 
-    Topics that the target lacks are made. Ends cleanly with Ctrl-C or SIGTERM, and goes on where it stopped when it is
-    started again. A broker's address is HOST:PORT, or several with commas between them.
+    Before the first write it names the target and asks. Topics that the target lacks are made. Ends cleanly with
+    Ctrl-C or SIGTERM, and goes on where it stopped when it is started again. A broker's address is HOST:PORT, or
+    several with commas between them.
 
     "mirror translate" says where offsets and consumer groups of the source are at the target.
     """
@@ -201,18 +214,21 @@ def mirror(
         if isinstance(there, Path):
             refuse_overlap(there, [str(Path(source).resolve())])
         until_caught_up = True  # nobody adds to it
-    asyncio.run(_run(here, there, choice, until_caught_up=until_caught_up, explain=explain, http=http))
+    asked = None if yes or isinstance(there, Path) else target
+    asyncio.run(_run(here, there, choice, asked, until_caught_up=until_caught_up, explain=explain, http=http))
 
 
 async def _run(
     source: Client | LogSource,
     target: Client | Path,
     choice: Choice,
+    asked: str | None,
     *,
     until_caught_up: bool,
     explain: bool,
     http: tuple[str, int] | None,
 ) -> None:
+    """Mirror, or explain. `asked`: the target's address, if its owner is to be asked before the first write."""
     from magicbyte.mirror.saving import Savings
 
     async with source, AsyncExitStack() as stack:
@@ -223,6 +239,9 @@ async def _run(
             _check_some(planned, choice)
             return
         mirror = await _mirror(source, target, choice, stack)
+        if asked is not None:
+            assert not isinstance(target, Path), "a directory is not asked about"
+            await _ask(asked, target, await mirror.plan())
         savings = Savings(source)
         if http is not None:
             await _serve(mirror, savings, http, stack)
@@ -236,10 +255,25 @@ async def _run(
             saved = savings.seconds(copied)
             for topic, found in copied.items():
                 say(f"{topic}: {line(found, time.monotonic() - began, saved.get(topic))}")
+            if copied:
+                say(total(copied.values()))
             for group, why in mirror.groups_left_out.items():
                 say(f"group {group} is left out: {why}")
         if until_caught_up:
             _check_some(mirror.copied(), choice)
+
+
+async def _ask(address: str, target: Client, planned: list[TopicMirrorPlan]) -> None:
+    """Name the target and ask, before this mirror writes there for the first time. Raises Abort, UsageError."""
+    from magicbyte.mirror.plan import Mode
+
+    wanted = [each for each in planned if each.mode is not Mode.LEFT_OUT]
+    if not wanted or any(each.begun for each in wanted):
+        return
+    to = f"to {address}, cluster {target.cluster.cluster_id or 'without an ID'}, {many(len(wanted), 'topic')}"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{to}: this mirror has not written there before: --yes begins, --explain shows how")
+    await asyncio.to_thread(click.confirm, f"{printable(to)}: begin to write?", abort=True, err=True)
 
 
 async def _plan(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.cli.render import size_text
+from magicbyte.cli.render import many, size_text
 from magicbyte.printable import printable
 
 if TYPE_CHECKING:
@@ -124,6 +124,14 @@ def display() -> Iterator[Display]:
 
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
         yield Display(live)
+
+
+def total(copied: Iterable[Copied]) -> str:
+    """Return what is said of all topics at the end: how many records were copied, as far as headers tell."""
+    each = list(copied)
+    records, uncounted = sum(topic.records for topic in each), sum(topic.uncounted for topic in each)
+    others = f" and those of {many(uncounted, 'compressed set')}" if uncounted else ""
+    return f"copied: {many(records, 'record')}{others} of {many(len(each), 'topic')}"
 
 
 def line(each: Copied, seconds: float, saved: float | None = None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import client_of
 from magicbyte.cli.mirror_config import client_setting_option, client_settings
 from magicbyte.cli.output import say
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from magicbyte.mirror.offset_map import Translation
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=("magicbyte mirror translate --from old:9092 --to new:9092 --group billing",),
+)
 @click.option("--to", "target", required=True, metavar="HOST:PORT", help="Brokers of the cluster that is copied to.")
 @click.option("--topic", metavar="NAME", help="Topic of the source, with --partition and --offset.")
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Its partition.")

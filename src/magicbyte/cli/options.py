@@ -124,17 +124,23 @@ def log_directory_or_none(value: str, option: str) -> Path | None:
 
 
 class FormatName(click.Choice):  # type: ignore[type-arg]  # not generic before click 8.2
-    """A message format by the name it has here (v2), its magic byte (2) or a release of Kafka that wrote it (0.11)."""
+    """A message format: by its name v2, its magic byte 2, or a release of Kafka that wrote it, 0.11 or 4.3."""
+
+    def __init__(self, *others: str) -> None:
+        super().__init__(["v0", "v1", "v2", *others])
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the name it has here."""
+        """Return the Format."""
+        from magicbyte.records.encode import Format
         from magicbyte.releases import newest_magic, numbers
 
+        if isinstance(value, Format):
+            return value
         if value in ("0", "1", "2"):
             value = f"v{value}"
         elif isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)+", value):
             value = f"v{newest_magic(numbers(value))}"
-        return super().convert(value, param, ctx)
+        return Format(str(super().convert(value, param, ctx)).removeprefix("v"))
 
 
 def key_values(settings: Sequence[str]) -> dict[str, str]:

@@ -24,22 +24,60 @@ from magicbyte.printable import printable, printable_text
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
 
-def complain(what: object) -> None:
-    """Write one line to stderr, or several of an error that is made of several, where that can be written."""
+class Colored(str):
+    """A line that `say` writes in a color, once it is safe to show."""
+
+    __slots__ = ("color",)
+    color: str
+
+
+def good(line: str) -> str:
+    """Return a verdict that all is well: green."""
+    return _colored(line, "green")
+
+
+def doubtful(line: str) -> str:
+    """Return what a person should look at: yellow."""
+    return _colored(line, "yellow")
+
+
+def bad(line: str) -> str:
+    """Return what is damaged, lost or refused: red."""
+    return _colored(line, "red")
+
+
+def _colored(line: str, color: str) -> str:
+    found = Colored(line)
+    found.color = color
+    return found
+
+
+def complain(what: object, *, color: bool | None = None) -> None:
+    """Write one line to stderr, or several of an error that is made of several, where that can be written.
+
+    `color`: whether in colors; None lets --color, the environment and the terminal decide.
+    """
     if isinstance(what, TruncatedLogError):
         what = f"cut short: {what}"
     elif isinstance(what, CorruptRecordError):
         what = f"damage: {what}"
     first, *others = what.lines() if isinstance(what, MagicbyteError) else [str(what)]
     with contextlib.suppress(OSError):
-        say(f"magicbyte: {first}", *others, err=True)
+        hide_bar()
+        name = click.style("magicbyte:", fg="yellow" if first.startswith("warning") else "red", bold=True)
+        click.echo("\n".join([f"{name} {printable(first)}", *map(printable, others)]), err=True, color=color)
 
 
 def say(*lines: str, err: bool = False) -> None:
     """Write each of `lines` as one line, to stdout or, with `err`, to stderr. A progress bar makes room for them."""
     if lines:
         hide_bar()
-        click.echo("\n".join(map(printable, lines)), err=err)
+        click.echo("\n".join(map(_shown, lines)), err=err)
+
+
+def _shown(line: str) -> str:
+    text = printable(line)
+    return click.style(text, fg=line.color) if isinstance(line, Colored) else text
 
 
 def say_text(text: str) -> None:
@@ -54,9 +92,15 @@ def say_json(found: Any, *, indent: int | None = 2) -> None:
     click.echo(json.dumps(found, indent=indent).replace("\x7f", "\\u007f"))
 
 
-def say_styled(line: str, *, color: bool | None) -> None:
+def prints_in_color() -> bool:
+    """Say whether what goes to stdout keeps its colors."""
+    context = click.get_current_context(silent=True)
+    return sys.stdout.isatty() if context is None or context.color is None else context.color
+
+
+def say_styled(line: str) -> None:
     """Write one line in which `click.style` put colors; whatever it was made of has been through `printable` before."""
-    click.echo("".join(each if _STYLE.fullmatch(each) else printable(each) for each in _STYLE.split(line)), color=color)
+    click.echo("".join(each if _STYLE.fullmatch(each) else printable(each) for each in _STYLE.split(line)))
 
 
 class DamagePolicy:

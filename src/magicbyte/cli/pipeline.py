@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Verify, convert, compact and clean whole archives on Spark, by a file that says how.
 
@@ -32,7 +33,12 @@ def pipeline() -> None:
     """
 
 
-@pipeline.command()
+@pipeline.command(
+    examples=(
+        "magicbyte pipeline run archive.toml --dry-run",
+        "magicbyte pipeline run archive.toml --resume --json",
+    )
+)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="The Spark master to run at.")
 @click.option("--dry-run", is_flag=True, help="Check the file, say what would be done, and do nothing.")
@@ -77,7 +83,7 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
     click.get_current_context().exit(done.status)
 
 
-@pipeline.command()
+@pipeline.command(examples=("magicbyte pipeline materialize s3://archive/converted --to ./logs",))
 @click.argument("url")
 @click.option("--to", type=OutputPath(folder=True), required=True, metavar="DIR")
 def materialize(url: str, to: Path) -> None:
@@ -105,12 +111,12 @@ def _memory(_context: click.Context, _parameter: click.Parameter, value: str) ->
     return value
 
 
-@pipeline.group()
+@pipeline.group(cls=CommandGroup)
 def cluster() -> None:
     """A Spark cluster on this machine, to try a pipeline as it will run on many."""
 
 
-@cluster.command()
+@cluster.command(examples=("magicbyte pipeline cluster up --workers 2",))
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, metavar="N")
 @click.option("--cores", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Of each worker.")
 @click.option("--memory", callback=_memory, default="1g", show_default=True, metavar="SIZE",

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import client_of
 from magicbyte.cli.client_settings import client_options
-from magicbyte.cli.options import format_option, key_values
+from magicbyte.cli.options import FormatName, format_option, key_values
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
 from magicbyte.clock import SystemClock
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte plan --dir tour/logs/kafka-0.8.2.2 --rehearse 0",
+        "magicbyte plan -b localhost:9092 --to v2 --rehearse 0 --json",
+    ),
+)
 @click.option("-b", "--bootstrap", "--bootstrap-server", "bootstrap", metavar="HOST:PORT[,…]",
               help="Brokers of the cluster, of any version.")  # fmt: skip
 @client_options
@@ -36,7 +43,7 @@ Json = dict[str, Any]
 @click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS", show_default="since its start",
               help="For how long to look at what the broker does.")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
-@click.option("--to", "target", type=click.Choice(["0", "1", "2"]), help="The format to go to.  [default: the next]")
+@click.option("--to", "target", type=FormatName(), help="The format to go to.  [default: the next]")
 @click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
               help="Of how many topics, those that move most, the step is rehearsed; some seconds each.")  # fmt: skip
 @click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
@@ -69,7 +76,7 @@ class PlanOptions:
     http: str | None
     window: float
     topics: tuple[str, ...]
-    target: str | None
+    target: Format | None
     rehearse: int
     looks: int
     settings: Mapping[str, str]
@@ -79,7 +86,6 @@ async def made_plan(asked: PlanOptions) -> MigrationPlan:
     """Return the plan that a command line asks for. Raises NetworkError, BrokerError."""
     from magicbyte.migration import planner
     from magicbyte.migration.sightings import CLIENT_ID
-    from magicbyte.records.encode import Format
 
     stored = await asyncio.to_thread(_stored, asked) if asked.directories else {}
     cluster_facts: dict[str, TopicFacts] = {}
@@ -99,7 +105,7 @@ async def made_plan(asked: PlanOptions) -> MigrationPlan:
         planner.joined(stored, cluster_facts),
         used,
         now_ms=SystemClock().now_ms(),
-        target=None if asked.target is None else Format(asked.target),
+        target=asked.target,
         rehearsals=asked.rehearse,
         notes=notes,
     )

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, parsed
+from magicbyte.cli.options import FormatName
 from magicbyte.cli.output import say
 from magicbyte.cli.templates import unescape
 from magicbyte.errors import MagicbyteError, ProtocolError, UnknownTopicError, UnsupportedVersionError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from magicbyte.client import Client
     from magicbyte.client.produce import ProduceOptions
     from magicbyte.records.columns import Record
+    from magicbyte.records.encode import Format
 
 Header = tuple[str, bytes]
 Send: TypeAlias = "Callable[[str, int, list[Record], ProduceOptions], Awaitable[object]]"
@@ -74,7 +77,13 @@ class Shape:
         return Record(0, -1, 0, key, value, self.headers)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "echo hello | magicbyte produce -b localhost:9092 -t orders",
+        "magicbyte produce -b localhost:9092 -t orders -K : -z zstd < lines",
+    ),
+)
 @bootstrap_option
 @click.option("-t", "--topic", required=True, help="The topic to write to.")
 @click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="Write to this partition.  "
@@ -88,7 +97,7 @@ class Shape:
               metavar="DELIMITER", help="What separates messages.")  # fmt: skip
 @click.option("-Z", "--null", "empty_is_null", is_flag=True, help="An empty key or value is null.")
 @click.option("-z", "--codec", type=click.Choice(CODECS), default="none", show_default=True)
-@click.option("--magic", type=click.Choice(["0", "1", "2"]), help="The message format to send.  "
+@click.option("--magic", type=FormatName(), help="The message format to send.  "
               "[default: the newest that the broker takes]")  # fmt: skip
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="As a producer's acks.")
 @click.option("--create", is_flag=True, help="Create the topic if it does not exist, with the brokers' defaults.")
@@ -109,7 +118,7 @@ def produce(
     end: bytes,
     empty_is_null: bool,
     codec: str,
-    magic: str | None,
+    magic: Format | None,
     acks: str,
     create: bool,
     transactional_id: str | None,
@@ -130,13 +139,13 @@ def produce(
         shape = Shape(delimiter, key, tuple(map(_header, headers)), empty_is_null)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="-H") from error
-    options = ProduceOptions(Codec[codec.upper()], format=None if magic is None else Format(magic), acks=ACKS[acks])
+    options = ProduceOptions(Codec[codec.upper()], format=magic, acks=ACKS[acks])
     stream = cast("BufferedReader", sys.stdin.buffer)
     refused = f"they take {'no such codec, or ' if codec == 'zstd' else ''}other message formats: see --magic"
     if transactional_id is not None:
         refused = "transactions need brokers from 0.11 on"
-        if acks != "all" or magic not in (None, "2"):
-            raise click.UsageError("--transactional-id needs --acks all and --magic 2, the defaults")
+        if acks != "all" or magic not in (None, Format.V2):
+            raise click.UsageError("--transactional-id needs --acks all and --magic v2, the defaults")
     elif transaction_records is not None:
         raise click.UsageError("--transaction-records needs --transactional-id")
     with explained(f"produce to {topic}", refused), asyncio.Runner() as runner:

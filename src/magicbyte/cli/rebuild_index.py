@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.base import Command
 from magicbyte.cli.output import DamagePolicy, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import size_text
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@click.command("rebuild-index")
+@click.command(
+    "rebuild-index", cls=Command, examples=("magicbyte rebuild-index tour/logs/kafka-4.3.1/basic-zstd-0 --out indexes",)
+)
 @options.paths_argument
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option(

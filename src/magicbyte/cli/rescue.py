@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import client_of
 from magicbyte.cli.client_settings import client_options
-from magicbyte.cli.output import complain, say, say_json
+from magicbyte.cli.output import bad, complain, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 
@@ -31,7 +32,14 @@ def _unpacked(context: click.Context, parameter: click.Parameter, value: str | N
     return found
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte rescue tour/logs/kafka-0.8.2.2 --to ./rescued",
+        "magicbyte rescue old-logs.tar.gz --to localhost:9092 --dry-run",
+        "magicbyte rescue old-logs.tar.gz --to localhost:9092",
+    ),
+)
 @click.argument("backup", type=click.Path(exists=True, path_type=Path))
 @click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to produce into, "
               "or a new log directory: a name with a slash, such as ./rescued.")  # fmt: skip
@@ -68,11 +76,6 @@ def rescue(
     BACKUP is changed. After an interruption the same command continues, and nothing is written twice.
 
     Exit status: 0 all was whole and is there, 1 something is lost, and is reported, 2 wrong use or a failure to write.
-
-    \b
-    magicbyte rescue old-logs.tar.gz --to localhost:9092 --dry-run
-    magicbyte rescue old-logs.tar.gz --to localhost:9092
-    magicbyte rescue /backup/kafka --to ./rescued
     """
     from magicbyte.rescue.rescue import ClusterTarget, RescueOptions, rescue_into
 
@@ -146,7 +149,7 @@ def _partition_lines(each: RescuedPartition, receipt: RescueReceipt) -> Iterator
         yield f"  {each.error}"
     elif not each.is_same and each.written is not None:
         written = each.written.digest
-        yield f"  the target differs: {many(written.records, 'record')}, digest {written.body:016x}"
+        yield bad(f"  the target differs: {many(written.records, 'record')}, digest {written.body:016x}")
     if each.whole.aborted:
         yield f"  of aborted transactions, for no consumer of committed records: {many(each.whole.aborted, 'record')}"
     if found.moved:
@@ -155,8 +158,8 @@ def _partition_lines(each: RescuedPartition, receipt: RescueReceipt) -> Iterator
         yield f"  open transactions that were aborted: {found.ended_transactions}"
     for loss in found.lost:
         offsets = "no offsets" if loss.offsets is None else f"offsets {loss.offsets[0]}..{loss.offsets[1]}"
-        yield (f"  lost: {loss.path}, bytes {loss.position}..{loss.end - 1}, {offsets}: {loss.error.what}: "
-               f"expected {loss.error.expected}, found {loss.error.found}")  # fmt: skip
+        yield bad(f"  lost: {loss.path}, bytes {loss.position}..{loss.end - 1}, {offsets}: {loss.error.what}: "
+                  f"expected {loss.error.expected}, found {loss.error.found}")  # fmt: skip
     for aside in found.aside:
         yield (f"  left out: {aside.path}, bytes {aside.position}..{aside.end - 1}, "
                f"offsets {aside.offsets[0]}..{aside.offsets[1]}: {aside.why}")  # fmt: skip
@@ -167,5 +170,5 @@ def _last_line(receipt: RescueReceipt) -> str:
     if receipt.is_dry:
         return f"dry run: nothing was written to {receipt.to}; {count} to rescue"
     records = many(sum(each.whole.digest.records for each in receipt.partitions), "record")
-    lost = "" if receipt.is_complete else "; what is lost is said above"
-    return f"rescued into {receipt.to}: {records} of {count}, read back and compared{lost}"
+    done = f"rescued into {receipt.to}: {records} of {count}, read back and compared"
+    return good(done) if receipt.is_complete else bad(f"{done}; what is lost is said above")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli import options
+from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.progress import progress
@@ -34,7 +35,13 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
     return None if found is None else int(found[1]) << _SHIFTS[found[2].lower()]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte retain /var/kafka-logs --older-than 30d --dry-run",
+        "magicbyte retain /var/kafka-logs --older-than 30d --out newer",
+    ),
+)
 @options.paths_argument
 @click.option("--older-than", "retention_ms", callback=options.duration, metavar="TIME",
               help="Remove older records: 7d, 12h, 30m, 45s.")  # fmt: skip

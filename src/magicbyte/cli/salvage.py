@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain, say, say_json
+from magicbyte.cli.base import Command
+from magicbyte.cli.output import bad, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import ended_text, many, size_text
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from magicbyte.records.layout import Dialect
 
 
-@click.command()
+@click.command(cls=Command, examples=("magicbyte salvage tour/logs/kafka-0.8.2.2/basic-none-0 --out whole",))
 @options.paths_argument
 @click.option("--out", type=options.OutputPath(folder=True), required=True, metavar="DIR",
               help="The new log directory, or one where the same work was interrupted.")  # fmt: skip
@@ -90,8 +91,8 @@ def _lines(done: SalvagedPartition) -> list[str]:
     for loss in report.lost:
         offsets = "no offsets" if loss.offsets is None else f"offsets {loss.offsets[0]}..{loss.offsets[1]}"
         place = f"{loss.path}, bytes {loss.position}..{loss.end - 1}"
-        lines.append(f"  lost: {place}, {offsets}: {loss.error.what}: expected {loss.error.expected}, "
-                     f"found {loss.error.found}")  # fmt: skip
+        error = loss.error
+        lines.append(bad(f"  lost: {place}, {offsets}: {error.what}: expected {error.expected}, found {error.found}"))
     for aside in report.aside:
         place = f"{aside.path}, bytes {aside.position}..{aside.end - 1}, offsets {aside.offsets[0]}..{aside.offsets[1]}"
         lines.append(f"  left out: {place}: {aside.why}")

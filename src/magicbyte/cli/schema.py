@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
@@ -21,22 +22,19 @@ _FAILED = 1
 _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
-@click.group(invoke_without_command=True, epilog="Exit status: 0 sound or compatible, 1 not so, 2 wrong use.")
-@click.pass_context
-def schema(context: click.Context) -> None:
+@click.group(cls=CommandGroup, epilog="Exit status: 0 sound or compatible, 1 not so, 2 wrong use.")
+def schema() -> None:
     """Compile message schemas: Kafka's JSON, and an encoding for each integer.
 
     A MESSAGE is a schema file, or the name of a message that comes with magicbyte, such as MetadataResponse.
     docs/schema has a tutorial and the grammar.
     """
-    if context.invoked_subcommand is None:
-        say_text(context.get_help())
 
 
 # ---- list, show
 
 
-@schema.command("list")
+@schema.command("list", examples=("magicbyte schema list",))
 @format_option
 def list_(form: str) -> None:
     """List the messages that come with magicbyte: Kafka's, its stored records, and our extensions."""
@@ -49,7 +47,7 @@ def list_(form: str) -> None:
         say(*table_lines([["MESSAGE", "KIND"], *([each["name"], each["kind"]] for each in found)], {0, 1}))
 
 
-@schema.command()
+@schema.command(examples=("magicbyte schema show FetchRequest",))
 @click.argument("message")
 def show(message: str) -> None:
     """Print the schema of MESSAGE, as it stands in its file."""
@@ -59,7 +57,7 @@ def show(message: str) -> None:
 # ---- check
 
 
-@schema.command()
+@schema.command(examples=("magicbyte schema check schemas",))
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIR…")
 @format_option
 def check(paths: tuple[Path, ...], form: str) -> None:
@@ -108,7 +106,7 @@ def _error_text(error: SchemaError) -> list[str]:
 # ---- size
 
 
-@schema.command()
+@schema.command(examples=("magicbyte schema size MetadataRequest --version 1 --values values.json",))
 @click.argument("message")
 @click.option("--version", "version", type=int, required=True, help="The version to write.")
 @click.option("--values", "values_path", type=_file, required=True, help="Values in Kafka's JSON form; - reads stdin.")
@@ -168,7 +166,7 @@ def _size_cells(row: FieldSize | None) -> list[str]:
 # ---- diff
 
 
-@schema.command()
+@schema.command(examples=("magicbyte schema diff FetchRequest FetchRequest",))
 @click.argument("old")
 @click.argument("new")
 @format_option
@@ -206,7 +204,7 @@ def _change_text(change: Change) -> list[str]:
 # ---- advise
 
 
-@schema.command()
+@schema.command(examples=("magicbyte schema advise MetadataRequest --samples samples.jsonl",))
 @click.argument("message")
 @click.option("--samples", "samples_path", type=_file, required=True, help="A message's values on each line, as JSON.")
 @click.option("--version", "version", type=int, help="The version to write. [default: the newest]")
@@ -272,7 +270,7 @@ def _advice_text(name: str, version: int, samples: int, whole: int, advice: list
 # ---- generate
 
 
-@schema.command()
+@schema.command(examples=("magicbyte schema generate schemas --out generated",))
 @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=OutputPath(folder=True), required=True, metavar="DIR", help="Where the code goes.")
 @click.option("--check", "check_only", is_flag=True, help="Write nothing; exit status 1 if the code is stale.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.logs import log_options, set_up
 from magicbyte.cli.options import OutputPath, key_values
 from magicbyte.cli.output import say
@@ -28,7 +29,14 @@ _ALIKE = 0.85  # of 1: how much of its letters a misspelt setting shares with th
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte serve --dir data --listen 127.0.0.1:9092",
+        "magicbyte serve --dir tour/logs/kafka-0.8.2.2 --overlay overlay",
+        "magicbyte serve --config server.properties log.message.format.version=0.10.0",
+    ),
+)
 @click.option("--config", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="A server.properties, with Kafka's names.")  # fmt: skip
 @click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option, key_values
-from magicbyte.cli.output import say, say_json, say_text
+from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import table_lines
 from magicbyte.cli.topics_elect import elect
 from magicbyte.cli.topics_reassign import reassign
@@ -31,12 +32,9 @@ _CREATE, _DELETE = 19, 20  # API keys
 _OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for the broker's own numbers
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def topics(context: click.Context) -> None:
+@click.group(cls=CommandGroup)
+def topics() -> None:
     """List, describe, make, move and delete the topics of a cluster; its brokers may be of 0.8.2 to 4.x."""
-    if context.invoked_subcommand is None:
-        say_text(context.get_help())
 
 
 topics.add_command(elect)
@@ -46,7 +44,7 @@ topics.add_command(reassign)
 # ---- list
 
 
-@topics.command("list")
+@topics.command("list", examples=("magicbyte topics list -b localhost:9092",))
 @bootstrap_option
 @click.option("--internal", is_flag=True, help="Also those of the brokers themselves, such as __consumer_offsets.")
 @format_option
@@ -71,7 +69,12 @@ async def _all(bootstrap: str) -> dict[str, Topic]:
 # ---- describe
 
 
-@topics.command()
+@topics.command(
+    examples=(
+        "magicbyte topics describe -b localhost:9092 orders",
+        "magicbyte topics describe -b localhost:9092 --under-replicated --json",
+    )
+)
 @bootstrap_option
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
@@ -82,10 +85,6 @@ def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, una
 
     Brokers, log start offset and high watermark. Replicas that a reassignment is adding count as moving, not as out
     of sync. Offsets of a partition without a leader are unknown.
-
-    \b
-    magicbyte topics describe -b localhost:9092 orders
-    magicbyte topics describe -b localhost:9092 --under-replicated
     """
     found = asyncio.run(_described(bootstrap, names, under_replicated=under_replicated, unavailable=unavailable))
     if form == "json":
@@ -136,7 +135,7 @@ def _known(number: int | None) -> str:
 # ---- create
 
 
-@topics.command()
+@topics.command(examples=("magicbyte topics create -b localhost:9092 events retention.ms=86400000",))
 @bootstrap_option
 @click.option("--partitions", type=click.IntRange(1), metavar="N",
               help="[default: the brokers' own; 1 where they are older than 2.4]")  # fmt: skip
@@ -176,7 +175,7 @@ async def create_topic(
 # ---- delete
 
 
-@topics.command()
+@topics.command(examples=("magicbyte topics delete -b localhost:9092 events",))
 @bootstrap_option
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 def delete(bootstrap: str, names: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
@@ -25,7 +26,14 @@ TOO_OLD: Final = (
 )
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte topics elect -b localhost:9092 --all",
+        "magicbyte topics elect -b localhost:9092 -t orders -p 0 -p 3",
+        "magicbyte topics elect -b localhost:9092 --unclean -t orders",
+    ),
+)
 @bootstrap_option
 @click.option("--preferred/--unclean", default=True, show_default=True,
               help="Elect the first replica of the assignment, if it is in sync. Or, for a partition without a leader, "
@@ -43,11 +51,6 @@ def elect(
 
     Exit status: 0 if each partition has the leader that was asked for, 2 if one has not, with the reason on stderr.
     Needs brokers from 2.2 on, --unclean from 2.4 on.
-
-    \b
-    magicbyte topics elect -b localhost:9092 --all
-    magicbyte topics elect -b localhost:9092 -t orders -p 0 -p 3
-    magicbyte topics elect -b localhost:9092 --unclean -t orders
     """
     if everything == bool(topics):
         raise click.UsageError("expected either -t TOPIC or --all")

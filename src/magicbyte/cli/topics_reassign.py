@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option, size
 from magicbyte.cli.output import complain, say, say_json
@@ -45,7 +46,16 @@ def _rate(context: click.Context, parameter: click.Parameter, value: str | None)
     return None if value is None else size(context, parameter, value)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte topics reassign -b localhost:9092 --topics orders --brokers 1,2",
+        "magicbyte topics reassign -b localhost:9092 --topics orders --json > plan.json",
+        "magicbyte topics reassign -b localhost:9092 --plan plan.json --execute",
+        "magicbyte topics reassign -b localhost:9092 --plan plan.json --wait",
+        "magicbyte topics reassign -b localhost:9092 --plan plan.json --cancel",
+    ),
+)
 @bootstrap_option
 @click.option("--plan", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="The replicas of each partition, in the JSON of kafka-reassign-partitions.")  # fmt: skip
@@ -88,13 +98,6 @@ def reassign(
 
     Exit status: 0; 1 if --wait or --verify found a partition that has not the replicas of the plan; 2 if nothing could
     be done. Needs brokers from 2.4 on, but for making a plan.
-
-    \b
-    magicbyte topics reassign -b localhost:9092 --topics orders,bills --brokers 1,2,3
-    magicbyte topics reassign -b localhost:9092 --topics orders --brokers 1,2 --format json > plan.json
-    magicbyte topics reassign -b localhost:9092 --plan plan.json --execute --throttle 10MiB > back.json
-    magicbyte topics reassign -b localhost:9092 --plan plan.json --wait
-    magicbyte topics reassign -b localhost:9092 --plan plan.json --cancel
     """
     _check(path, topics, brokers, replicas, execute, wait, verify, cancel, throttle)
     plan = None if path is None else _read(path)

@@ -6,26 +6,31 @@ import contextlib
 import io
 import itertools
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.options import OutputPath
-from magicbyte.cli.output import say
-from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourStage
+from magicbyte.cli.tour_broker import serving
+from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourEndedError, TourStage
 from magicbyte.extras import obtain, present
 
 if TYPE_CHECKING:
     from magicbyte.archive.inventory import PartitionInventory
 
 BUNDLED = "logs"
+OLDEST = "logs/kafka-0.8.2.2"
 JAVA = "The Spark query needs Java 17 or later; on Debian or Ubuntu: sudo apt install default-jre-headless"
 PYARROW = "Arrow and Parquet need pyarrow: pip install 'magicbyte[arrow]'"
 PYSPARK = "The Spark query needs PySpark: pip install 'magicbyte[spark]'"
@@ -63,22 +68,80 @@ records.agg(F.count("*").alias("records"), F.sum(F.length("value")).alias("bytes
 """
 
 
-@click.command()
-@click.argument("paths", nargs=-1, metavar="[PATH...]")
+PIPELINE = """\
+[source]
+path = "logs/kafka-0.8.2.2"
+
+[[stage]]
+do = "convert"
+to = "2"
+codec = "zstd"
+
+[[stage]]
+do = "digest"
+
+[sink]
+path = "archive"
+"""
+
+CHAPTERS = {
+    "inventory": "what is in the logs",
+    "bytes": "one batch of the oldest and of the newest format, byte by byte",
+    "damage": "a damaged log, salvaged, and compared record by record",
+    "serve": "a log of Kafka 0.8, served to a client of today and mirrored",
+    "migration": "what the next release would break, and the next step",
+    "records": "records for people and for programs",
+    "batches": "a log with several formats, in the lines of Kafka's dump tool",
+    "transactions": "what consumers see of transactions",
+    "groups": "the offsets that consumer groups committed",
+    "enriched": "a format that was proposed, and that Kafka did not take",
+    "convert": "an old log as Kafka writes it today",
+    "parquet": "all records in a Parquet file",
+    "pipeline": "a whole archive through a pipeline on Spark",
+    "spark": "the logs as a DataFrame",
+}
+"""What the tour can show, by what is typed, in the order of the tour."""
+SHORT = ("inventory", "bytes", "damage", "serve", "migration")
+"""What it shows when nothing is named."""
+WITH_SPARK = ("pipeline", "spark")
+
+
+class _Tour(Command):
+    """The command, whose help lists the chapters."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the chapters above the examples."""
+        with formatter.section("Chapters"):
+            formatter.write_dl(list(CHAPTERS.items()))
+        super().format_epilog(ctx, formatter)
+
+
+@click.command(
+    cls=_Tour,
+    examples=(
+        "magicbyte tour",
+        "magicbyte tour transactions convert",
+        "magicbyte tour --all /backup/kafka-logs",
+        "magicbyte tour --unpack tour",
+    ),
+)
+@click.argument("paths", nargs=-1, metavar="[CHAPTER...] [PATH...]")
+@click.option("--all", "everything", is_flag=True, help="All chapters, without a pause; those of Spark if it is there.")
 @click.option("--keep", type=OutputPath(folder=True), metavar="DIR",
               help="Work in this new folder and leave it: the commands work there as printed.")  # fmt: skip
 @click.option("--unpack", type=OutputPath(folder=True), metavar="DIR",
               help="Only put the bundled logs into this new folder.")  # fmt: skip
-@click.option("--spark/--no-spark", default=False,
-              help="End with a Spark query; in a clone Spark is installed for it.  [default: no]")  # fmt: skip
-def tour(paths: tuple[str, ...], keep: Path | None, unpack: Path | None, spark: bool) -> None:
-    """See it all on real logs of every Kafka version.
+def tour(paths: tuple[str, ...], everything: bool, keep: Path | None, unpack: Path | None) -> None:
+    """See it on real logs of every Kafka version, in some seconds.
 
     The logs come with magicbyte: partitions as brokers of 0.8.2 to 4.3 left them, one of them damaged. With PATHs the
-    tour goes through those instead, and shows what there is. It takes some seconds and changes no log.
+    tour goes through those instead, and changes none. A name from the list below is a chapter; a folder of such a
+    name is ./NAME. On a terminal the tour waits for Enter after each screen.
     """
     from magicbyte.log.files.outputs import refuse_overlap, whole_folder
 
+    asked = [each for each in paths if each in CHAPTERS]
+    paths = tuple(each for each in paths if each not in CHAPTERS)
     for output in (keep, unpack):
         if output is not None:
             refuse_overlap(output, paths)
@@ -86,6 +149,12 @@ def tour(paths: tuple[str, ...], keep: Path | None, unpack: Path | None, spark: 
         with whole_folder(_checked(unpack)) as fresh:
             _unpack(fresh)
         return
+    if any(each in WITH_SPARK for each in asked):
+        obtain("spark")
+    chapters = asked or SHORT
+    if everything:
+        chapters = [each for each in CHAPTERS if each in asked or each not in WITH_SPARK or present("spark")]
+    pauses = not everything and sys.stdin.isatty() and sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
         if keep is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="magicbyte-tour-")))
@@ -99,7 +168,9 @@ def tour(paths: tuple[str, ...], keep: Path | None, unpack: Path | None, spark: 
         if not given and keep is None:
             _unpack(folder)
         stack.enter_context(contextlib.chdir(folder))
-        Tour(given or [BUNDLED], folder, bundled=not given, kept=keep is not None).walk(spark=spark)
+        tour = Tour(given or [BUNDLED], folder, TourStage(pauses=pauses), bundled=not given, kept=keep is not None)
+        with contextlib.suppress(TourEndedError):
+            tour.walk(chapters)
 
 
 def _checked(folder: Path) -> Path:
@@ -125,44 +196,61 @@ class Example(NamedTuple):
 class Tour:
     """The walk through the logs at `paths`. What is shown is chosen by what an inventory found in them."""
 
-    def __init__(self, paths: list[str], folder: Path, *, bundled: bool, kept: bool) -> None:
+    def __init__(self, paths: list[str], folder: Path, stage: TourStage, *, bundled: bool, kept: bool) -> None:
         self.paths = paths
         self.folder = folder
         self.bundled = bundled
         self.kept = kept
-        self.stage = TourStage()
+        self.stage = stage
         self.found: list[PartitionInventory] = []
+        self._ending = contextlib.ExitStack()
+        self._old: str | None = None
 
-    def walk(self, *, spark: bool) -> None:
-        """Go through all steps. Raises LogDirectoryError when there are no logs."""
+    def walk(self, chapters: Sequence[str]) -> None:
+        """Go through chapters. Raises LogDirectoryError when there are no logs, TourEndedError."""
         started = time.monotonic()
-        if spark:
-            obtain("spark")
         self._look()
         self._introduce()
-        for step in (
-            self.inventory,
-            self.records,
-            self.batches,
-            self.anatomy,
-            self.transactions,
-            self.internal_topics,
-            self.enriched,
-            self.damage,
-            self.conversion,
-            self.parquet,
-        ):
-            step()
-        if spark:
-            self.spark()
-        seconds = time.monotonic() - started
-        say("")
-        self.stage.say(
-            f"That was the tour, in {seconds:.0f} s. On logs of your own: magicbyte tour PATH, or begin with magicbyte "
-            "inventory PATH. Each command has help: magicbyte cat --help."
+        steps = {
+            "inventory": self.inventory,
+            "bytes": self.anatomy,
+            "damage": self.damage,
+            "serve": self.served,
+            "migration": self.migration,
+            "records": self.records,
+            "batches": self.batches,
+            "transactions": self.transactions,
+            "groups": self.internal_topics,
+            "enriched": self.enriched,
+            "convert": self.conversion,
+            "parquet": self.parquet,
+            "pipeline": self.pipeline,
+            "spark": self.spark,
+        }
+        with self._ending:
+            for name in chapters:
+                steps[name]()
+        self._your_turn(chapters, time.monotonic() - started)
+
+    def _your_turn(self, seen: Sequence[str], seconds: float) -> None:
+        self.stage.heading("Your turn")
+        self.stage.say(f"That was the tour, in {seconds:.0f} s.")
+        logs = f"{self.folder}/logs" if self.kept and self.bundled else "tour/logs"
+        lines = [] if self.kept else ["magicbyte tour --unpack tour"]
+        self.stage.lines(
+            [
+                "",
+                *(f"  {each}" for each in lines),
+                f"  magicbyte inventory {logs if self.bundled else shlex.join(self.paths)}",
+                "  magicbyte cat --help",
+                "",
+            ]
         )
         if self.kept:
             self.stage.say(f"All of it is still in {self.folder}")
+        if others := [each for each in CHAPTERS if each not in seen]:
+            self.stage.say(f"More chapters: magicbyte tour {' '.join(others)}")
+        self.stage.say("On logs of your own: magicbyte tour PATH.")
 
     def _look(self) -> None:
         from magicbyte.archive.inventory import take_inventory
@@ -181,8 +269,8 @@ class Tour:
             else "To repeat a command, leave the logs in a folder: magicbyte tour --keep DIR."
         )
         self.stage.say(
-            f"{whose}, {len(self.found)} partitions. Everything below is read from them now, by the commands as "
-            f"printed; long lines are cut at {self.stage.width} columns, and nothing is written to a log. {where}"
+            f"{whose}, {len(self.found)} partitions. The commands below run now, as printed; long output is cut, and "
+            f"no log is changed. {where}"
         )
 
     # ---- the steps
@@ -193,7 +281,7 @@ class Tour:
         self.stage.say(
             "From the headers alone, so at the speed of the disk. A ? marks what is known only after decompression."
         )
-        self.stage.run("inventory", *self.paths, rows=60)
+        self.stage.run("inventory", *self.paths, rows=24)
 
     def records(self) -> None:
         """Print records of a log, for people and for programs."""
@@ -315,6 +403,44 @@ class Tour:
         self.stage.run("salvage", _shown(chosen.partition.path), "--out", "whole", wrap=True)
         self.stage.run("diff", _shown(chosen.partition.path), "whole", "--on-damage", "skip", rows=12, wrap=True)
 
+    def served(self) -> None:
+        """Serve the log of the oldest release, read it as a client of today, and mirror it."""
+        self.stage.heading("An old log, served and mirrored")
+        if not self.bundled:
+            self.stage.say("A broker works on a copy of its directory, so this chapter takes the bundled logs only.")
+            return
+        self.stage.say(
+            "A broker on the directory that Kafka 0.8.2 left; --overlay leaves the original as it is. The client "
+            "speaks the newest protocol, as one of Kafka 4 does. The mirror copies into a broker that stores v2."
+        )
+        old = self._old_broker()
+        with serving(self.stage, "--dir", "target") as new:
+            line = ("-f", "%o %k %s\\n")
+            self.stage.run("consume", "-b", old, "-t", "basic-none", "-o", "13", "-c", "2", *line)
+            ends = ("--from", old, "--to", new)
+            self.stage.run("mirror", *ends, "--topics", "basic-.*", "--until-caught-up", "--yes", wrap=True)
+            self.stage.run("inventory", f"kafka://{new}/basic-none", rows=4)
+
+    def migration(self) -> None:
+        """Plan the way of an old cluster to format 2."""
+        self.stage.heading("A migration, planned")
+        if not self.bundled:
+            self.stage.say(
+                "From the stored formats; with -b and the cluster's brokers it knows clients and settings, too:"
+            )
+            self.stage.run("plan", *(part for path in self.paths for part in ("--dir", path)), "--rehearse", "0")
+            return
+        self.stage.say("The broker of the 0.8 log has settings of its time. What stands between it and Kafka 4?")
+        old = self._old_broker()
+        self.stage.run("migrate", "check", "-b", old, "--to", "4", rows=9, wrap=True)
+        self.stage.run("migrate", "next", "-b", old, "--to", "v2", "--rehearse", "0", wrap=True)
+
+    def _old_broker(self) -> str:
+        """Return the address of a broker with the log of the oldest release, which runs until the tour ends."""
+        if self._old is None:
+            self._old = self._ending.enter_context(serving(self.stage, "--dir", OLDEST, "--overlay", "served"))
+        return self._old
+
     def conversion(self) -> None:
         """Bring a log of the oldest format to the newest, and compare the two."""
         chosen = min(self._sound(), key=lambda each: min(each.tally.formats), default=None)
@@ -339,15 +465,38 @@ class Tour:
         self.stage.run("cat", *self.paths, *skip, "--format", "parquet", "-o", "records.parquet", wrap=True)
         self.stage.run_script(self.folder / "count_records.py", COUNT)
 
-    def spark(self) -> None:
-        """Query the logs with Spark."""
-        self.stage.heading("Spark")
-        sound = self._sound()
+    def pipeline(self) -> None:
+        """Take a log directory through a pipeline."""
+        self.stage.heading("A pipeline")
+        if not self._has_spark():
+            return
+        if not self.bundled:
+            self.stage.say("A pipeline writes converted copies, so this chapter takes the bundled logs only.")
+            return
+        self.stage.say("Each partition goes through all stages in one task. Starting Spark takes some seconds.")
+        (self.folder / "archive.toml").write_text(PIPELINE)
+        self.stage.command("cat archive.toml")
+        self.stage.lines(PIPELINE.splitlines())
+        self.stage.run("pipeline", "run", "archive.toml", wrap=True)
+        self.stage.run("inventory", "archive", rows=6)
+
+    def _has_spark(self) -> bool:
+        """Say whether Spark can start, and what it lacks where it cannot."""
         if not present("spark"):
             self.stage.say(PYSPARK)
         elif not _runs_java():
             self.stage.say(JAVA)
-        elif not sound:
+        else:
+            return True
+        return False
+
+    def spark(self) -> None:
+        """Query the logs with Spark."""
+        self.stage.heading("Spark")
+        sound = self._sound()
+        if not self._has_spark():
+            return
+        if not sound:
             self.stage.say("There is no sound partition with a topic's name to query.")
         else:
             self.stage.say("The same files as a DataFrame, without a broker. Starting Spark takes some seconds.")

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
-from magicbyte.cli.output import say, say_styled, say_text
+from magicbyte.cli.output import prints_in_color, say_styled
 
 WIDEST = 100  # columns
 _ESCAPE = re.compile(r"(\x1b\[[0-9;]*m)")
+_WHOLE = re.compile(r"(\x1b\[[0-9;]+m)[^\x1b]*(\x1b\[0m)")
 
 
 class Shown(NamedTuple):
@@ -41,39 +41,61 @@ COUNT_LINES = Pipe("wc -l", lambda lines: [str(len(lines))])
 ONLY_RECORDS = Pipe("grep '^|'", lambda lines: [line for line in lines if line.startswith("|")])
 
 
-class _TourTerminal(io.TextIOWrapper):
-    """Text that is collected, for a reader who may be sitting at a terminal."""
-
-    is_terminal = False
-
-    def isatty(self) -> bool:
-        """Say whether colors will be seen."""
-        return self.is_terminal
+class TourEndedError(Exception):
+    """The reader left."""
 
 
 class TourStage:
     """Prints headings, prose, and commands with what they say. Lines have at most `width` columns."""
 
-    def __init__(self) -> None:
-        self.width = max(40, min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST))
-        self.colors = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    def __init__(self, *, pauses: bool = False) -> None:
+        size = shutil.get_terminal_size((WIDEST, 24))
+        self.width = max(40, min(size.columns, WIDEST))
+        self.colors = prints_in_color()
         self.steps = 0
+        self._rows = max(size.lines, 12) - 2 if pauses else None
+        self._shown = 0
 
     def heading(self, title: str) -> None:
-        """Begin the next step."""
+        """Begin the next step, on a screen of its own where somebody reads along."""
+        if self.steps:
+            self._pause()
         self.steps += 1
         head = f"── {self.steps}  {title} "
-        say("")
-        say_styled(click.style(f"{head}{'─' * (self.width - len(head))}", fg="cyan", bold=True), color=None)
+        self._line("")
+        self._line(click.style(f"{head}{'─' * (self.width - len(head))}", fg="cyan", bold=True))
 
     def say(self, text: str) -> None:
         """Print a paragraph."""
-        say_text(textwrap.fill(text, self.width, break_long_words=False, break_on_hyphens=False))
+        self.lines(textwrap.wrap(text, self.width, break_long_words=False, break_on_hyphens=False))
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Print lines."""
+        for line in lines:
+            self._line(line)
 
     def command(self, line: str) -> None:
         """Print a command line as it is typed."""
-        say("")
-        say_styled(click.style(f"$ {line}", bold=True), color=None)
+        self._line("")
+        self._line(click.style(f"$ {line}", bold=True))
+
+    def _line(self, line: str) -> None:
+        if self._rows is not None and self._shown >= self._rows:
+            self._pause()
+        say_styled(line)
+        self._shown += 1
+
+    def _pause(self) -> None:
+        """Wait for Enter where somebody reads along. Raises TourEndedError for q and at the end of the input."""
+        if self._rows is None:
+            return
+        click.echo(click.style("-- Enter: go on; q: end --", dim=True), nl=False)
+        sys.stdout.flush()
+        answer = sys.stdin.readline()
+        click.echo("\x1b[A\x1b[K", nl=False, color=True)  # over the line of the question
+        self._shown = 0
+        if not answer or answer.strip().lower() == "q":
+            raise TourEndedError
 
     def run(self, *arguments: str, rows: int = 40, wrap: bool = False, pipe: Pipe | None = None) -> Shown:
         """Run a command of ours, show it and at most `rows` rows of what it says, through `pipe`.
@@ -83,10 +105,10 @@ class TourStage:
         from magicbyte.cli.main import INTERRUPTED, main
 
         self.command(f"magicbyte {shlex.join(arguments)}{f' | {pipe.command}' if pipe else ''}")
-        collected, status = io.BytesIO(), 0
+        collected, status, color = io.BytesIO(), 0, "always" if self.colors else "never"
         with self._collect_into(collected):
             try:
-                main.main(args=list(arguments), prog_name="magicbyte")
+                main.main(args=["--color", color, *arguments], prog_name="magicbyte")
             except SystemExit as end:
                 status = end.code if isinstance(end.code, int) else 1
         if status == INTERRUPTED:
@@ -94,14 +116,14 @@ class TourStage:
         lines = collected.getvalue().decode(errors="replace").splitlines()
         self._show(pipe.filter(lines) if pipe else lines, rows, wrap=wrap)
         if status:
-            say_styled(click.style(f"(exit status {status})", dim=True), color=None)
+            self._line(click.style(f"(exit status {status})", dim=True))
         return Shown(status, lines)
 
     def run_script(self, path: Path, source: str, rows: int = 60) -> Shown:
         """Write a Python script, show it, run it, and show what it prints; its complaints only when it fails."""
         path.write_text(source)
         self.command(f"cat {path.name}")
-        say_text(source.rstrip())
+        self.lines(source.rstrip().splitlines())
         self.command(f"python {path.name}")
         done = subprocess.run(
             [sys.executable, str(path)], capture_output=True, encoding="utf-8", errors="replace", check=False
@@ -115,9 +137,7 @@ class TourStage:
     @contextlib.contextmanager
     def _collect_into(self, collected: io.BytesIO) -> Iterator[None]:
         """Send stdout and stderr there, in the order in which they are written."""
-        out = _TourTerminal(collected, encoding="utf-8", errors="backslashreplace")
-        err = _TourTerminal(collected, encoding="utf-8", errors="backslashreplace")
-        out.is_terminal = self.colors
+        out, err = (io.TextIOWrapper(collected, encoding="utf-8", errors="backslashreplace") for _ in range(2))
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 yield
@@ -130,16 +150,17 @@ class TourStage:
         fitting = [
             piece for line in lines for piece in (_pieces(line, self.width) if wrap else [_cut(line, self.width)])
         ]
-        for line in fitting[:rows]:
-            say_styled(line, color=self.colors)
+        self.lines(fitting[:rows])
         if len(fitting) > rows:
-            say_styled(click.style(f"… and {len(fitting) - rows} more lines", dim=True), color=None)
+            self._line(click.style(f"… and {len(fitting) - rows} more lines", dim=True))
 
 
 def _pieces(line: str, width: int) -> list[str]:
-    """Return a line without colors in pieces of at most `width` characters, all but the first indented."""
+    """Return a line in pieces of at most `width` characters, all but the first indented; one color of all stays."""
+    colored = _WHOLE.fullmatch(line)
     plain = _ESCAPE.sub("", line)
-    return textwrap.wrap(plain, width, subsequent_indent="    ", break_on_hyphens=False) or [""]
+    pieces = textwrap.wrap(plain, width, subsequent_indent="    ", break_on_hyphens=False) or [""]
+    return pieces if colored is None else [f"{colored[1]}{piece}{colored[2]}" for piece in pieces]
 
 
 def _cut(line: str, width: int) -> str:

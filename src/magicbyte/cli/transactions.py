@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option
-from magicbyte.cli.output import complain, say, say_json, say_text
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
 from magicbyte.printable import time_text
 from magicbyte.public.sources import explained
@@ -24,18 +25,15 @@ _FOUND: Final = 1  # exit status
 _DEFAULT_MINUTES: Final = 15  # as kafka-transactions.sh
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def transactions(context: click.Context) -> None:
+@click.group(cls=CommandGroup)
+def transactions() -> None:
     """List and describe transactions, find and end those that hang; brokers must be of 3.0 or later."""
-    if context.invoked_subcommand is None:
-        say_text(context.get_help())
 
 
 # ---- list
 
 
-@transactions.command("list")
+@transactions.command("list", examples=("magicbyte transactions list -b localhost:9092",))
 @bootstrap_option
 @click.option("--state", "states", multiple=True, metavar="STATE",
               help="Only those in this state: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, "
@@ -65,7 +63,7 @@ async def _listed(bootstrap: str, states: tuple[str, ...], producer_ids: tuple[i
 # ---- describe
 
 
-@transactions.command()
+@transactions.command(examples=("magicbyte transactions describe -b localhost:9092 payments-1",))
 @bootstrap_option
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @format_option
@@ -100,7 +98,7 @@ def _text(found: Json) -> list[str]:
 # ---- find-hanging
 
 
-@transactions.command("find-hanging")
+@transactions.command("find-hanging", examples=("magicbyte transactions find-hanging -b localhost:9092",))
 @bootstrap_option
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC",
               help="Only in this topic. Can be given several times.  [default: all topics]")  # fmt: skip
@@ -146,7 +144,7 @@ async def _hanging(bootstrap: str, topics: tuple[str, ...], idle_ms: int) -> Han
 # ---- abort
 
 
-@transactions.command()
+@transactions.command(examples=("magicbyte transactions abort -b localhost:9092 -t orders -p 0 --start-offset 7",))
 @bootstrap_option
 @click.option("-t", "--topic", required=True, metavar="TOPIC", help="The topic.")
 @click.option("-p", "--partition", required=True, type=click.IntRange(0), metavar="N", help="The partition.")

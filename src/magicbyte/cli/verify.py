@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli import options
-from magicbyte.cli.output import complain, say, say_json
+from magicbyte.cli.base import Command
+from magicbyte.cli.output import bad, complain, doubtful, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.public.sources import doubts
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=(
+        "magicbyte verify tour/logs/kafka-4.3.1",
+        "magicbyte verify tour/logs/kafka-4.3.1 --deep --json",
+    ),
+)
 @options.paths_argument
 @click.option("--quick", is_flag=True, help="Only sizes, checksums and offsets of batches.")
 @click.option("--deep", is_flag=True, help="Every record and every checksum inside, too.")
@@ -85,10 +92,16 @@ def verify(
     else:
         where = f"{many(len(partitions), 'partition')}, {many(segments, 'segment')}, {size_text(total)}"
         verdict = ", ".join(many(count, severity.value) for severity, count in counts.items() if count) or "sound"
-        say(f"{where}: {verdict}")
+        color = bad if counts[Severity.ERROR] else doubtful if counts[Severity.WARNING] else good
+        say(color(f"{where}: {verdict}"))
     if counts[Severity.ERROR] or counts[Severity.WARNING]:
         click.get_current_context().exit(1)
 
 
 def _text(finding: Finding) -> list[str]:
-    return [f"{finding.severity.value}: {finding}", f"    to do: {finding.advice}"]
+    from magicbyte.archive.findings import Severity
+
+    line = f"{finding.severity.value}: {finding}"
+    if finding.severity is not Severity.NOTE:
+        line = bad(line) if finding.severity is Severity.ERROR else doubtful(line)
+    return [line, f"    to do: {finding.advice}"]

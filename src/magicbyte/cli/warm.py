@@ -5,10 +5,11 @@ import pkgutil
 
 import click
 
+from magicbyte.cli.base import Command
 from magicbyte.cli.output import say
 
 
-@click.command()
+@click.command(cls=Command, examples=("magicbyte warm",))
 def warm() -> None:
     """Compile the fast paths now, not at their first use.
 

@@ -57,7 +57,8 @@ class Copied:
 
     `records` is the count of headers, without those in closed wrappers of magic 0 and 1. `lost`: offsets that the
     source had deleted before they were copied. `lag`: offsets still to copy at the last request. `parked`: sets, or
-    single records, that the target does not accept and that were put aside.
+    single records, that the target does not accept and that were put aside. `uncounted`: sets whose
+    headers do not tell how many records they hold.
     """
 
     closed_sets: int = 0
@@ -68,12 +69,14 @@ class Copied:
     lost: int = 0
     lag: int = 0
     parked: int = 0
+    uncounted: int = 0
 
     def add(self, parcel: Parcel, made: Sequence[Made]) -> None:
         """Count a parcel and what was sent of it: nothing if all had arrived before."""
         if made:
             records = sum(max(each.records, 0) for each in made)
             self.count(records, len(parcel.data), 1, is_closed=parcel.why is None)
+            self.uncounted += sum(each.records < 0 for each in made)
 
     def count(self, records: int, size: int, sets: int, *, is_closed: bool) -> None:
         """Count sets of `size` bytes with `records` sent records, -1: unknown."""
@@ -85,6 +88,8 @@ class Copied:
             self.opened_bytes += size
         if records > 0:
             self.records += records
+        elif records < 0:
+            self.uncounted += sets
 
 
 @dataclass(slots=True)

@@ -118,6 +118,8 @@ class TopicMirrorPlan:
     why: str
     dialect: Dialect = Dialect.KAFKA
     configs: Mapping[str, str] = field(default_factory=dict)
+    begun: bool = field(default=False, compare=False)
+    """Whether this mirror has written into the topic before."""
 
     def explain(self) -> str:
         """Return the plan as a line of text."""
@@ -227,6 +229,7 @@ def _identical(
         why="offsets and bytes stay as they are",
         dialect=Dialect.ENRICHED if is_enriched else Dialect.KAFKA,
         configs={**configs, IDENTICAL: "true"},
+        begun=there is not None,
     )
 
 
@@ -293,6 +296,7 @@ class _MirrorPlanner:
             why=why,
             dialect=dialect,
             configs=configs,
+            begun=to in self.begun_there,
         )
 
     def _check_transactions(self, to: str, storage: Storage) -> None:
