@@ -18,6 +18,11 @@ def run(work: Any, seconds: float = 60) -> Any:
     return asyncio.run(bounded())
 
 
+def base64_text(cell: bytes | None) -> str | None:
+    """Return bytes as a cell in JSON, None for null."""
+    return None if cell is None else base64.b64encode(cell).decode()
+
+
 def unbase64(text: str | None) -> bytes | None:
     """Return the bytes of a cell in JSON, None for null."""
     return None if text is None else base64.b64decode(text)

@@ -80,7 +80,8 @@ def set_up(stage: str, lock: int) -> None:
     for site_packages in VENV.glob("lib/python*/site-packages"):
         # Relative to the folder it is in, so that a clone can be moved.
         (site_packages / "magicbyte.pth").write_text(os.path.relpath(ROOT / "src", site_packages) + "\n")
-    compile_ahead(lock, kernels=highest in WITH_SPARK)
+    if highest != "light":  # its first output matters more: Python keeps the bytecode of what a command imports
+        compile_ahead(lock, kernels=highest in WITH_SPARK)
     for name in names:
         shutil.copyfile(lock_file(name), STATE / f"{name}.txt")
     UNFINISHED.unlink()

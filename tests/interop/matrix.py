@@ -6,7 +6,6 @@ A broker that is not ours proves the programs of `clients/` and the table of wha
 """
 
 import argparse
-import base64
 import contextlib
 import fnmatch
 import re
@@ -26,6 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
+from tests.builders import base64_text
 
 from interop import client_programs, jvm
 from interop.client_programs import ClientProcess
@@ -108,10 +108,6 @@ def due(client: str) -> list[Cell]:
     return [cell for cell in cells if reason(cell) is None]
 
 
-def b64(cell: bytes | None) -> B64:
-    return None if cell is None else base64.b64encode(cell).decode()
-
-
 def ledger(client: str, feature: str, magic: str) -> list[Known]:
     """Return the records that a client writes for a cell; no two cells have one in common."""
     name = f"{client}/{feature}/{magic}"
@@ -127,9 +123,9 @@ def ledger(client: str, feature: str, magic: str) -> list[Known]:
     ]
     pairs = text if client in TEXT_ONLY else [*text, *more]
     with_headers = magic == "2" and client not in (*WITHOUT_HEADERS, *TEXT_ONLY)
-    headers = ((b64(b"name"), b64(b"value")), (b64("ключ".encode()), b64(b"1")))
+    headers = ((base64_text(b"name"), base64_text(b"value")), (base64_text("ключ".encode()), base64_text(b"1")))
     return [
-        (START + 1000 * (i ^ 1), b64(key), b64(value), headers if with_headers and i % 3 == 1 else ())
+        (START + 1000 * (i ^ 1), base64_text(key), base64_text(value), headers if with_headers and i % 3 == 1 else ())
         for i, (key, value) in enumerate(pairs)
     ]
 

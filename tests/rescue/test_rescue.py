@@ -80,6 +80,16 @@ def test_old_logs_come_into_a_cluster_record_by_record_and_the_receipt_says_so(b
     assert not receipt["complete"]
 
 
+@pytest.mark.parametrize("name", ["0.10.0.1/logappend-lz4", "0.11.0.3/logappend-lz4", "0.11.0.3/logappend-none"])
+def test_records_keep_the_time_of_the_append(name: str, broker: Broker, tmp_path: Path) -> None:
+    case = golden_data.log_case(name)
+    backup = backup_of((name,), tmp_path / "backup")
+    assert rescue(backup, broker, tmp_path / "work") == 0
+    arrived = seen(broker, case.topic)
+    assert [timestamp for _, timestamp, _, _ in arrived] == [each["timestamp"] for each in case.records()]
+    assert cells(arrived) == expected(name)
+
+
 def test_a_rescue_that_is_done_is_not_done_again(broker: Broker, tmp_path: Path) -> None:
     backup = backup_of(OLD[:3], tmp_path / "backup")
     assert rescue(backup, broker, tmp_path / "work") == 0

@@ -92,6 +92,8 @@ class Choice:
     """Whether the target, brokers of ours, gets the source's bytes with their offsets."""
     sync_groups: bool = False
     """Whether offsets of the source's consumer groups are synchronized."""
+    append_time: bool = False
+    """Whether records keep the time of the append at the source: see `Storage`."""
     transactional_id: str | None = None
     """The prefix of transactional ids, one for each partition, for records and progress. None: no transactions."""
 
@@ -278,7 +280,8 @@ class _MirrorPlanner:
         stored = await self._format(to, configs, exists=there is not None)
         if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
             stored = Format.V1  # brokers convert it; magic 2 could have headers, which would be lost
-        storage = Storage(stored, stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None)
+        zstd = stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None
+        storage = Storage(stored, zstd, self.choice.append_time)
         self._check_transactions(to, storage)
         mode, why = await self._mode(topic, to, there, storage, origin, dialect)
         replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)

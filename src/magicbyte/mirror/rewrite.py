@@ -61,10 +61,15 @@ NOBODY: Final = ProducerIdentity()
 
 
 class Storage(NamedTuple):
-    """The format that a topic of the target stores, and whether it supports zstd."""
+    """The format that a topic of the target stores, and whether it supports zstd.
+
+    `append_time`: batches with LogAppendTime are decompressed, so that their records keep the time that consumers of
+    the source see. Closed, they show the producer's times again.
+    """
 
     format: Format
     zstd: bool = True
+    append_time: bool = False
 
     def __str__(self) -> str:
         return "enriched" if self.format is Format.ENRICHED else f"magic {self.format.magic}"
@@ -169,7 +174,16 @@ def _closed_batches(
         return None
     codecs = _CODECS if storage.zstd else _CODECS & ~(1 << Codec.ZSTD)
     stable = found.last_stable_offset if found.last_stable_offset >= 0 else NO_LIMIT
-    closed = forward_batches(table, row, start, stable, codecs, whose(), transactional=not found.aborted)
+    closed = forward_batches(
+        table,
+        row,
+        start,
+        stable,
+        codecs,
+        whose(),
+        transactional=not found.aborted,
+        append_time=not storage.append_time,
+    )
     return closed if closed.rows else None
 
 
@@ -230,6 +244,8 @@ def _why(entry: Entry, first: int, storage: Storage, *, at_boundary: bool) -> st
         return "it begins before the log does"
     if entry.last_offset_delta != entry.record_count - 1:
         return "its offsets have holes"
+    if storage.append_time and entry.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return "its records have the time of the append"
     return None if entry.delete_horizon_ms is None else "it has a delete horizon"
 
 

@@ -9,7 +9,7 @@ from magicbyte.compiled.checksums import CASTAGNOLI
 from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.records import forward_kernels as kernels
 from magicbyte.records.forms import Lists, form_for
-from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
+from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, TRANSACTIONAL_BIT
 from magicbyte.records.scan import BatchTable
 
 MOST = 256  # batches per kernel call
@@ -44,19 +44,21 @@ def forward_batches(
     identity: tuple[int, int, int],
     *,
     transactional: bool = True,
+    append_time: bool = True,
 ) -> Forwarded:
     """Return the batches from a row of a table on that need not be decompressed, up to the first that must be, or to
     MOST.
 
     Such a batch holds data, has no offset gaps, uses one of `codecs` (a bit for each), lies between the offsets `first`
-    and `stable`, and belongs to no transaction unless `transactional`. `identity`: producer id, epoch and sequence of
-    the first batch, or -1 each. Offsets in the new headers count from 0. Checksums are not verified: a wrong CRC stays
-    wrong, a right one stays right.
+    and `stable`, belongs to no transaction unless `transactional`, and has no LogAppendTime unless `append_time`.
+    `identity`: producer id, epoch and sequence of the first batch, or -1 each. Offsets in the new headers count from 0.
+    Checksums are not verified: a wrong CRC stays wrong, a right one stays right.
     """
     start, count = int(table.position[row]), min(len(table) - row, MOST)
     form = form_for(compiled=worth_compiling(table.end - start))
     heads, rows = form.outputs([(count * kernels.HEADER, "B"), (count * kernels.ROW, "q")])
     opened = CONTROL_BIT | DELETE_HORIZON_BIT | (0 if transactional else TRANSACTIONAL_BIT)
+    opened |= 0 if append_time else LOG_APPEND_TIME_BIT
     state = form.int64([start, first, stable, codecs, opened, *identity])
     data, crcs = form.bytes_of(table.buffer), form.crc_table(CASTAGNOLI)
     found = form.form(kernels.forward_batches)(data, table.end, heads, rows, state, form.int64(powers()), crcs)

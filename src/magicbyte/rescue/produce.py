@@ -118,7 +118,7 @@ async def _check_kept(target: Client, name: str, partitions: list[RescuedPartiti
 
 async def _copy(target: Client, name: str, source: LogSource, advance: Callable[[int], None]) -> None:
     """Copy a topic as far as it is not there yet."""
-    mirror = Mirror(source, target, Choice(re.compile(re.escape(name)), RESCUE_GROUP))
+    mirror = Mirror(source, target, Choice(re.compile(re.escape(name)), RESCUE_GROUP, append_time=True))
     for each in await mirror.plan():
         if each.mode in (Mode.KEYED, Mode.LEFT_OUT):
             raise MirrorError(f"{name}: expected a topic with {each.partitions} partitions at the target: {each.why}")
@@ -143,5 +143,6 @@ async def _read_back(target: Client, topics: Topics, advance: Callable[[int], No
             assert place is not None, "it is kept before the first set is sent"
             start, _ = await bounds(target, *each.name)
             end = place.lanes[each.name.partition].target
-            each.written = await records_seen(target, *each.name, start, end, committed=committed)
-            advance(each.salvage.bytes)
+            each.written = await records_seen(
+                target, *each.name, start, end, committed=committed, progress=advance, size=each.salvage.bytes
+            )

@@ -14,6 +14,8 @@ from magicbyte.records.layout import NO_TIMESTAMP
 from magicbyte.rescue.backup import OLD_CLUSTERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magicbyte.archive.salvage import SalvageReport
     from magicbyte.client.source import Source
     from magicbyte.mirror.group_sync import GroupOffset
@@ -37,13 +39,22 @@ class RecordsSeen:
 
 
 async def records_seen(
-    source: Source, topic: str, partition: int, start: int, end: int, *, committed: bool = True
+    source: Source,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    committed: bool = True,
+    progress: Callable[[int], None] = lambda _: None,
+    size: int = 0,
 ) -> RecordsSeen:
     """Read the records between two offsets. `committed`: the source knows transactions.
 
-    Raises CorruptRecordError, BrokerError and NetworkError.
+    `progress` gets `size`, the bytes of the partition, in shares as offsets are read. Raises CorruptRecordError,
+    BrokerError and NetworkError.
     """
-    seen = RecordsSeen()
+    seen, reported = RecordsSeen(), 0
     options = FetchOptions(committed=committed)
     async for columns in read_records(source, topic, partition, start, end, options):
         hashes = hash_records(columns)
@@ -53,6 +64,11 @@ async def records_seen(
         times = hashes.timestamp[hashes.timestamp != NO_TIMESTAMP]
         if len(times):
             seen.oldest = int(times.min() if seen.oldest is None else min(seen.oldest, times.min()))
+        if len(columns):
+            reached = size * (int(columns.offset[-1]) + 1 - start) // (end - start)
+            progress(reached - reported)
+            reported = reached
+    progress(size - reported)
     return seen
 
 

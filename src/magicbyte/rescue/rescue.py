@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from magicbyte.archive.convert import ConvertOptions, convert_partitions
 from magicbyte.archive.salvage import SalvageOptions, SalvageReport, salvage_logs, salvage_partition
@@ -39,6 +39,7 @@ from magicbyte.rescue.unpack import UnpackLimits, is_packed, unpack
 
 STATE: Final = "rescue.json"
 LOCK: Final = ".lock"
+PLACED: Final = "placed"  # in STATE, from before the directory has its name
 UNPACKED, SALVAGED, CONVERTED = "unpacked", "salvaged", "converted"
 
 
@@ -73,8 +74,11 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
     if backup.is_file() and not is_packed(backup) and backup.suffix != ".log":
         raise LogDirectoryError(f"{backup}: expected a folder, a .log file, .tar, .tar.gz, .tar.zst, .zip or .log.gz")
     refuse_overlap(work, [str(backup)])
+    to = str(target) if isinstance(target, Path) else target.bootstrap
     if isinstance(target, Path):
-        refuse_used(target)
+        target = target.resolve()  # "." cannot be removed by this name, and is another folder afterwards
+        if not _is_placed(work, target):
+            refuse_used(target)
         refuse_overlap(target, [str(backup)])
         if _file_system(work) != _file_system(target):
             raise LogDirectoryError(f"{work}: expected a folder on the file system of {target}, which it is renamed to")
@@ -90,7 +94,6 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
         stack.callback(lock.release)
         stage = _RescueStage(backup, work, options)
         stage.check_state()
-        to = str(target) if isinstance(target, Path) else target.bootstrap
         receipt = RescueReceipt(str(backup), to, options.is_dry)
         try:
             stage.open(receipt)
@@ -103,15 +106,47 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
             raise
         if options.is_dry:
             stage.look(receipt)
+        elif isinstance(target, Path):
+            if _is_placed(work, target):
+                stage.look_again(receipt, target)
+            else:
+                stage.fill(receipt)
+                stage.place(receipt, target)
+            _close(target, receipt)
         else:
             stage.fill(receipt)
-            if isinstance(target, Path):
-                _place(work / CONVERTED, target, receipt)
-            else:
-                asyncio.run(_produced(target.client(), work / CONVERTED, receipt, options))
+            asyncio.run(_produce(target.client(), work / CONVERTED, receipt, options))
     if not options.is_dry or is_new:
-        shutil.rmtree(work)
+        _remove(work)
     return receipt
+
+
+def _remove(work: Path) -> None:
+    """Remove the working folder, its state last: after a crash on the way the same call still knows its work."""
+    for each in work.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        elif each.name != STATE:
+            each.unlink()
+    shutil.rmtree(work)
+
+
+def _is_placed(work: Path, target: Path) -> bool:
+    """Say whether a rescue that was interrupted has given the converted directory its name already."""
+    try:
+        placed = _read_state(work).get(PLACED)
+        return placed is not None and target.stat().st_ino == placed["inode"] and not (work / CONVERTED).exists()
+    except FileNotFoundError:
+        return False
+
+
+def _read_state(work: Path) -> dict[str, Any]:
+    """Return what STATE says: nothing where it makes no sense. Raises FileNotFoundError."""
+    try:
+        found = json.loads((work / STATE).read_text())
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _file_system(path: Path) -> int:
@@ -132,7 +167,9 @@ class _RescueStage:
         """Note what the folder is for. Raises LogDirectoryError where it is for something else."""
         path, now = self.work / STATE, self._identity()
         if path.exists():
-            if path.read_text() != now:
+            known = _read_state(self.work)
+            known.pop(PLACED, None)
+            if known != now:
                 raise LogDirectoryError(
                     f"{self.work}: the work of another rescue, or of a backup that has changed since: remove it, "
                     "or give another folder with --work"
@@ -142,13 +179,13 @@ class _RescueStage:
             raise LogDirectoryError(
                 f"{self.work}: expected a new folder, or that of an interrupted rescue; found {min(others)}"
             )
-        replace_file(path, now.encode())
+        replace_file(path, json.dumps(now).encode())
 
-    def _identity(self) -> str:
+    def _identity(self) -> dict[str, Any]:
         named = str(self.options.as_ or "")
         stat = self.backup.stat()
         told = [str(self.backup.resolve()), stat.st_size if self.backup.is_file() else 0, stat.st_mtime_ns]
-        return json.dumps({"backup": told, "topics": sorted(self.options.topics), "as": named})
+        return {"backup": told, "topics": sorted(self.options.topics), "as": named}
 
     def open(self, receipt: RescueReceipt) -> None:
         """Find the partitions, in the backup or what is unpacked of it."""
@@ -198,22 +235,41 @@ class _RescueStage:
                 elif not one.sound:
                     found[one.name].error = "not converted: what came out differs from what went in"
         receipt.partitions = [found[name] for name in sorted(found)]
-        asyncio.run(self._see(receipt))
+        asyncio.run(self._see(receipt, self.work / CONVERTED))
+
+    def place(self, receipt: RescueReceipt, target: Path) -> None:
+        """Give the converted directory its name. STATE has by what it is known, and what did not get into it."""
+        converted = self.work / CONVERTED
+        errors = {str(each.name): each.error for each in receipt.partitions if each.error is not None}
+        placed = {"inode": converted.stat().st_ino, "errors": errors}
+        replace_file(self.work / STATE, json.dumps(self._identity() | {PLACED: placed}).encode())
+        if target.exists():
+            target.rmdir()  # it is empty, or this fails
+        make_directory(target.parent)
+        converted.rename(target)  # crash up to here: the same call goes on; behind it, it looks again
+
+    def look_again(self, receipt: RescueReceipt, target: Path) -> None:
+        """Fill the receipt of a rescue that was interrupted when its directory had its name."""
+        self.look(receipt)
+        errors = _read_state(self.work)[PLACED]["errors"]
+        for each in receipt.partitions:
+            each.error = errors.get(str(each.name))
+        asyncio.run(self._see(receipt, target))
 
     def _partition(self, name: TopicPartition, source: PartitionDirectory, report: SalvageReport) -> RescuedPartition:
         return RescuedPartition(name, source.path, source.size, report, self.content.others.get(name, []))
 
-    async def _see(self, receipt: RescueReceipt) -> None:
+    async def _see(self, receipt: RescueReceipt, folder: Path) -> None:
         """Take the digests of all that is whole."""
-        source = LogSource(discover([str(self.work / CONVERTED)]))
+        source = LogSource(discover([str(folder)]))
         with self.options.steps("read", sum(each.salvage.bytes for each in receipt.partitions)) as advance:
             for each in receipt.partitions:
                 if each.error is None:
                     ends = await bounds(source, *each.name)
-                    each.whole = await records_seen(source, *each.name, *ends)
+                    size = each.salvage.bytes
+                    each.whole = await records_seen(source, *each.name, *ends, progress=advance, size=size)
                     every = await count_records(source, *each.name, *ends)
                     each.whole.aborted = every - each.whole.digest.records
-                advance(each.salvage.bytes)
 
 
 def _name(each: PartitionDirectory) -> TopicPartition:
@@ -222,7 +278,7 @@ def _name(each: PartitionDirectory) -> TopicPartition:
     return TopicPartition(each.topic, each.partition)
 
 
-async def _produced(target: Client, folder: Path, receipt: RescueReceipt, options: RescueOptions) -> None:
+async def _produce(target: Client, folder: Path, receipt: RescueReceipt, options: RescueOptions) -> None:
     """Bring the topics into a cluster, then the groups."""
     topics: dict[str, list[RescuedPartition]] = {}
     for each in receipt.partitions:
@@ -238,16 +294,11 @@ async def _produced(target: Client, folder: Path, receipt: RescueReceipt, option
     await produce_all(target, topics, staged, groups, receipt, options.steps)
 
 
-def _place(converted: Path, target: Path, receipt: RescueReceipt) -> None:
-    """Give the converted directory its name. Groups and their offsets are in it, as they were."""
-    groups, damaged = stored_groups(each for each in discover([str(converted)]) if each.topic == OFFSETS_TOPIC)
+def _close(target: Path, receipt: RescueReceipt) -> None:
+    """Remove what only the work needed from the directory. Groups and their offsets are in it, as they were."""
+    groups, damaged = stored_groups(each for each in discover([str(target)]) if each.topic == OFFSETS_TOPIC)
     receipt.kept_groups = list(groups)
     receipt.groups_left_out |= dict.fromkeys(damaged, "not understood")
-    target = target.resolve()  # "." cannot be removed by this name
-    if target.exists():
-        target.rmdir()  # it is empty, or this fails
-    make_directory(target.parent)
-    converted.rename(target)  # crash up to here: the same call goes on; behind it all is there
     for stray in target.glob("*.jsonl"):
         stray.unlink()
     sync_directory(target)

@@ -1,0 +1,108 @@
+"""Processes of a rescue that are killed, and run again: nothing comes twice, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tests.builders import base64_text
+
+import golden_data
+from broker.serving import KEEP_ALL
+from cli.command import run
+from magicbyte.client import Client, admin
+from magicbyte.client.fetch import FetchOptions, read_records
+from magicbyte.client.offsets import bounds
+from magicbyte.client.source import Source
+from magicbyte.log.files.directory import discover
+from magicbyte.mirror.log_source import LogSource
+from magicbyte.rescue import rescue as steps
+from magicbyte.testing import Broker
+from mirror.pair import CrashError
+from rescue.builders import OLD, backup_of, no_steps, receipt_of
+from rescue.old_backups import Row
+from rescue.rescue_kills import READ, Campaign, Records
+
+SEED = 24
+
+
+async def rows_of(source: Source, topics: Iterable[str]) -> Records:
+    """Return what a consumer of committed records gets of topics."""
+    found: Records = {}
+    for topic in topics:
+        ends = await bounds(source, topic, 0)
+        found[topic] = [
+            Row(
+                each.offset,
+                each.timestamp,
+                base64_text(each.key),
+                base64_text(each.value),
+                tuple(
+                    cell for name, value in each.headers for cell in (base64_text(name.encode()), base64_text(value))
+                ),
+            )
+            async for part in read_records(source, topic, 0, *ends, FetchOptions(committed=True))
+            for each in part
+        ]
+    return found
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_killed_rescue_into_a_directory_goes_on_and_the_directory_is_whole(kills: int, tmp_path: Path) -> None:
+    def target(number: int) -> str:
+        return str(tmp_path / f"out-{number}")
+
+    def judge(number: int, topics: Iterable[str]) -> Records:
+        return asyncio.run(rows_of(LogSource(discover([target(number)])), topics))
+
+    found = Campaign(tmp_path, SEED, target, judge, numbered=False).run(kills)
+    assert found.killed == kills
+    assert found.wrong == {}
+
+
+@pytest.mark.slow
+def test_a_killed_rescue_into_a_cluster_goes_on_and_nothing_comes_twice(tmp_path: Path) -> None:
+    with Broker(KEEP_ALL) as broker:
+
+        def judge(_: int, topics: Iterable[str]) -> Records:
+            async def work() -> Records:
+                async with Client(broker.bootstrap_servers) as client:
+                    await client.topics()
+                    return await rows_of(client, topics)
+
+            return asyncio.run(work())
+
+        def done(_: int) -> None:  # the topic of the group, whose name is the same in each round
+            async def work() -> None:
+                async with Client(broker.bootstrap_servers) as client:
+                    await client.topics()
+                    await admin.delete_topic(client, golden_data.log_case(READ).topic)
+
+            asyncio.run(work())
+
+        found = Campaign(tmp_path, SEED, lambda _: broker.bootstrap_servers, judge, done).run(10)
+    assert found.killed == 10
+    assert found.wrong == {}
+
+
+@pytest.mark.parametrize("at", ["sync_directory", "_remove"])
+def test_killed_when_the_directory_has_its_name_it_ends_the_work_and_the_receipt_is_the_same(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, out, work = backup_of(OLD, tmp_path / "backup"), tmp_path / "out", tmp_path / "work"
+    undisturbed = receipt_of(backup, "--to", tmp_path / "other", status=1)
+
+    def dies(*_: object, **__: object) -> None:
+        raise CrashError
+
+    with monkeypatch.conbase64_text() as patch:
+        patch.setattr(steps, at, dies)
+        with pytest.raises(CrashError):
+            steps.rescue_into(backup, out, work, steps.RescueOptions(no_steps))
+    assert out.exists()
+    assert receipt_of(backup, "--to", out, "--work", work, status=1) == undisturbed | {"to": str(out)}
+    assert not work.exists()
+    assert not list(out.glob("*.jsonl"))
+    assert run("rescue", backup, "--to", out, "--work", work).exit_code == 2  # a directory in use, from here on
