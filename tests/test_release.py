@@ -123,3 +123,10 @@ def test_what_a_workflow_runs_is_there(name: str) -> None:
     called = {each.removeprefix("./") for each in re.findall(r"(?:\./test|tools/[a-z_]+\.(?:sh|py))", text)}
     assert called
     assert all((ROOT / each).is_file() for each in called)
+
+
+def test_a_users_program_is_tried_with_every_extra() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]) - {"dev"}
+    tried = re.search(r"^for extra in (.*); do$", (ROOT / "tools/check_wheel.sh").read_text(), re.MULTILINE)
+    assert tried is not None
+    assert set(tried[1].split()) == extras

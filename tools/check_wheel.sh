@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the wheel of what is committed, installs it as a user would, alone and with Spark, and runs it from there:
-# tools/check_wheel.sh. Needs ld.lld, as tools/build.sh does.
+# Builds the wheel of what is committed, installs it as a user would, alone and with each extra, and runs it from there:
+# tools/check_wheel.sh. Needs ld.lld, as tools/build.sh does, and npx for pyright.
 set -eu
 cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
@@ -15,7 +15,7 @@ cd "$folder" # away from the sources
 venv/bin/python -c 'from magicbyte.extras import EXTRAS, present; assert not any(map(present, EXTRAS))'
 # The machine code that came along: all kernels, without Numba, and the same records as of the plain twins.
 venv/bin/magicbyte warm | grep -q "kernels are ready in .*magicbyte/compiled/images"
-outcomes() { MAGICBYTE_KERNELS=$1 venv/bin/python "$root/tests/wire/golden_outcomes.py" 0.8.2.2 0.11.0.3 4.3.1 >"$1.json"; }
+outcomes() { MAGICBYTE_KERNELS=$1 venv/bin/python "$root/tests/wire/golden_outcomes.py" >"$1.json"; }
 outcomes compiled
 outcomes plain
 venv/bin/python - <<'END'
@@ -31,7 +31,20 @@ venv/bin/magicbyte verify tour/logs/kafka-4.3.1 --deep >/dev/null
 venv/bin/magicbyte convert tour/logs/kafka-0.8.2.2/basic-none-0 --to v2 --out newer --verify >/dev/null
 if venv/bin/magicbyte cat tour/logs/kafka-4.3.1/basic-zstd-0 --format parquet -o records 2>said; then exit 1; fi
 grep -qF "pip install 'magicbyte[arrow]'" said
-pip install "$(echo "$folder"/magicbyte-*.whl)[spark]"
+# A user's program: both type checkers agree with it, and it runs with the base alone and with each extra on top.
+cp "$root/examples/keep_old_logs.py" .
+printf '[mypy]\nstrict = True\npython_executable = venv/bin/python\n' >mypy.ini
+"$root/.venv/bin/python" -m mypy --config-file mypy.ini keep_old_logs.py
+echo '{"include": ["keep_old_logs.py"]}' >pyrightconfig.json
+npx --yes pyright@1.1.407 --pythonpath venv/bin/python
+runs() { venv/bin/python keep_old_logs.py tour/logs/kafka-0.10.2.2 "new-$1" >"$1.out" && tail -1 "$1.out" | grep -qF "['crash-flip']"; }
+runs base
+for extra in capture cluster security s3 arrow fast spark; do
+    pip install "$(echo "$folder"/magicbyte-*.whl)[$extra]"
+    runs "$extra"
+done
+grep -qF "[('crash-flip', 59)] None" base.out # without Arrow
+grep -qF "[('crash-flip', 59)] 59" arrow.out
 venv/bin/magicbyte --help >/dev/null
 venv/bin/magicbyte schema diff FetchRequest FetchRequest >/dev/null # the schemas came along
 venv/bin/python - <<'END'

@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from magicbyte.compiled import image, kernel, shipped
+from magicbyte.records.kernels.batches import skip_headers
 
 ROOT = Path(__file__).parents[2]
 OUTCOMES = Path(__file__).with_name("golden_outcomes.py")
-RELEASES = ("0.8.2.2", "0.11.0.3", "4.3.1")
-"""Golden logs of each format. `golden_outcomes.py` without arguments takes all: minutes for each kind of kernels."""
-
 pytestmark = pytest.mark.skipif(not image.supported(), reason="images are for Linux")
 
 
@@ -108,11 +106,25 @@ def test_code_that_came_with_the_package_is_taken_from_a_mebibyte_on_and_nothing
     assert kernel.worth_compiling(kernel.WORTH_CALLING)
 
 
+@pytest.mark.parametrize("has_numba", [True, False])
+def test_code_that_came_with_the_package_is_left_out_where_indexes_are_to_be_checked(
+    has_numba: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_BOUNDSCHECK", "1")
+    monkeypatch.setattr(shipped, "library", lambda: "code")
+    monkeypatch.setattr(kernel, "present", lambda extra: has_numba)
+    monkeypatch.setattr(shipped, "load", lambda *_: pytest.fail("loads what does not check"))
+    assert kernel.available() is has_numba
+    assert kernel._shipped(skip_headers) is None
+    if not has_numba:
+        assert kernel.warm() == 0
+
+
 def outcomes(package: Path, **environment: str) -> dict[str, object]:
     """What a process makes of the golden logs with the kernels that `package` gives it."""
     path = os.pathsep.join([str(package), *(each for each in sys.path if each and Path(each) != ROOT / "src")])
     done = subprocess.run(
-        [sys.executable, "-P", OUTCOMES, *RELEASES],
+        [sys.executable, "-P", OUTCOMES],
         env=os.environ | {"PYTHONPATH": path, "MAGICBYTE_KERNELS": "compiled"} | environment,
         capture_output=True,
         check=True,

@@ -145,7 +145,12 @@ def expect(size: int) -> None:
 
 def available() -> bool:
     """Return whether there is machine code, or Numba to make it. Otherwise only the plain twins run."""
-    return shipped.library() is not None or present("fast")
+    return _has_shipped() or present("fast")
+
+
+def _has_shipped() -> bool:
+    """Return whether code of the package is used: never where indexes are to be checked, because it does not."""
+    return not bounds_checked() and shipped.library() is not None
 
 
 def _obtainable(size: int) -> bool:
@@ -153,7 +158,7 @@ def _obtainable(size: int) -> bool:
 
     For very many bytes Numba is installed if possible, unless code came with the package.
     """
-    if shipped.library() is not None:
+    if _has_shipped():
         return True
     return obtain("fast") if size >= WORTH_INSTALLING else size >= WORTH_LOADING and present("fast")
 
@@ -165,7 +170,7 @@ def kernels() -> tuple[Kernel, ...]:
 
 def is_warm() -> bool:
     """Return whether `warm` would compile nothing: every imported kernel has its image, or cannot have one."""
-    if shipped.library() is not None or not present("fast"):
+    if _has_shipped() or not present("fast"):
         return True
     paths = [_image_path(each.origin) for each in kernels()]
     return all(path is not None and path.exists() for path in paths)
@@ -208,10 +213,8 @@ def _compile(py_func: Callable[..., Any], *, from_cache: bool = True) -> Any:
 
 def _shipped(kernel: Kernel) -> image.Image | None:
     """Return a kernel's machine code that came with the package, or None."""
-    if bounds_checked():
-        return None
     origin = kernel.origin
-    address = shipped.load(origin.__module__, origin.__name__)
+    address = shipped.load(origin.__module__, origin.__name__) if _has_shipped() else None
     return image.Image(address, kernel.__name__, signature_of(origin)) if address else None
 
 
