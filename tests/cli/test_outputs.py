@@ -67,8 +67,9 @@ INPUTS = {
     *(
         (f"migrate {name}", each)
         for name in ("check", "status", "next", "apply")
-        for each in ("request_logs", "metrics_ca", "metrics_cert", "metrics_token")
+        for each in ("request_logs", "captures", "metrics_ca", "metrics_cert", "metrics_token")
     ),
+    *(("migrate canary", each) for each in ("metrics_ca", "metrics_cert", "metrics_token")),
 }  # fmt: skip
 NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",

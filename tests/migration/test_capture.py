@@ -268,6 +268,17 @@ def test_check_names_the_old_clients_of_a_capture(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
+def test_what_a_stranger_calls_itself_moves_no_cursor(tmp_path: Path) -> None:
+    path, name = tmp_path / "hostile.pcap", "\x1b[2J\r\nFORGED\u202e" + "x" * 5000
+    hello = framed(ApiVersionsRequest(client_software_name=name, client_software_version=name), 3)
+    path.write_bytes(pcap(connection([(hello, b""), (framed(FetchRequest(topics=[]), 2, name), b"")])))
+    result = run("migrate", "check", "--to", "4", "--capture", path)
+    assert result.exit_code == 1, result.stderr
+    assert not set("\x1b\r\u202e") & set(result.stdout)
+    assert not [line for line in result.stdout.splitlines() if line.startswith("FORGED")]
+    assert len(result.stdout) < 10_000
+
+
 def test_the_handshake_tells_who_is_the_client_even_on_a_low_port() -> None:
     client, broker = (CLIENT[0], 999), (BROKER[0], 30_000)
     assert read(pcap(connection(ASKED, client, broker)))[0] == SEEN
