@@ -9,8 +9,9 @@ import pytest
 from magicbyte.broker import fetch
 from magicbyte.broker.partition import ServedPartition
 from magicbyte.log.live.segment import FileSlice
+from magicbyte.records.encode import Format
 from simulation.cluster_faults import UnsoundError
-from simulation.migration_histories import STEPS, MigrationHistory
+from simulation.migration_histories import STEPS, FormatStep, MigrationHistory
 
 
 @pytest.mark.parametrize("seed", range(1, 1 + len(STEPS)))
@@ -20,6 +21,14 @@ def test_every_reader_reads_at_any_point_of_a_migration(seed: int) -> None:
     assert len(history.acknowledged) > 20
     assert len(history.steps_taken) >= 6
     assert sum(history.faults.values()) > len(history.steps_taken)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_reader_reads_where_a_fetch_names_the_last_epoch(seed: int) -> None:
+    """From 2.7 on the leader compares it with its own."""
+    history = MigrationHistory(seed, step=FormatStep(("0.10.2", "2.8"), (Format.V1, Format.V2), 3))
+    history.run()
+    assert len(history.acknowledged) > 20
 
 
 @pytest.mark.slow
