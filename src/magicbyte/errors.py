@@ -201,6 +201,11 @@ class CorruptRecordError(MagicbyteError):
             "found": str(self.found),
         }
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Say how to make it anew: workers send errors to each other. `expected` and `found` become texts."""
+        values = str(self.expected), str(self.found), self.position, self.path, self.offsets
+        return _corrupt_record_error, (type(self), self.what, *values)
+
     def __str__(self) -> str:
         place = [] if self.path is None else [self.path]
         if self.position is not None:
@@ -209,6 +214,18 @@ class CorruptRecordError(MagicbyteError):
             place.append(f"offsets {self.offsets[0]}..{self.offsets[1]}")
         where = f"{', '.join(place)}: " if place else ""
         return f"{where}{self.what}: expected {self.expected}, found {self.found}"
+
+
+def _corrupt_record_error(
+    kind: type[CorruptRecordError],
+    what: str,
+    expected: str,
+    found: str,
+    position: int | None,
+    path: str | None,
+    offsets: tuple[int, int] | None,
+) -> CorruptRecordError:
+    return kind(what, expected=expected, found=found, position=position).locate(path=path, offsets=offsets)
 
 
 class BatchTooLargeError(CorruptRecordError):

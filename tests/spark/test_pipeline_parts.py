@@ -15,7 +15,7 @@ from magicbyte.records.encode import Format
 from magicbyte.spark.pipeline import driver, runner, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun
-from magicbyte.spark.pipeline.stages import convert as stage_convert
+from magicbyte.spark.pipeline.stages.writing import WritePart, WrittenPart
 from magicbyte.spark.pipeline.units import find
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
@@ -113,7 +113,7 @@ def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
 ) -> None:
     """As Spark makes them when it speculates, and when a machine is only thought to be lost."""
     write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=each) for each in (0, 50, 100)))
-    append, convert, others = PartitionWriter.append, stage_convert.do, []
+    append, convert, others = PartitionWriter.append, runner._DOERS[WritePart], []
 
     def interrupted(self: PartitionWriter, data: Any) -> None:
         if parts and not others:
@@ -121,9 +121,9 @@ def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
             others.append(convert(parts[-1]))
         append(self, data)
 
-    parts: list[stage_convert.ConvertPart] = []
+    parts: list[WritePart] = []
 
-    def noted(part: stage_convert.ConvertPart) -> stage_convert.Converted:
+    def noted(part: WritePart) -> WrittenPart:
         parts.append(part)
         others.clear()
         return convert(part)
@@ -131,10 +131,10 @@ def test_two_attempts_at_a_part_at_once_do_not_disturb_each_other(
     stage = 'format = "v1"\ncodec = "gzip"\n'
     with monkeypatch.context() as patch:
         patch.setattr(PartitionWriter, "append", interrupted)
-        patch.setitem(runner._DOERS, stage_convert.ConvertPart, noted)
+        patch.setitem(runner._DOERS, WritePart, noted)
         done = converted(tmp_path, "parted", stage, parted=True)
     assert (done.status, len(parts)) == (0, 3), done.units[0]["error"]
-    assert isinstance(others[1], stage_convert.Converted)
+    assert isinstance(others[1], WrittenPart)
     assert others[1].error is None
     converted(tmp_path, "whole", stage, parted=False)
     same(tmp_path)
@@ -163,7 +163,7 @@ def test_a_full_disk_in_one_part_fails_the_partition_and_the_rerun_completes(
     append, stage = PartitionWriter.append, 'format = "v2"\ncodec = "lz4"\n'
 
     def full(self: PartitionWriter, data: Any) -> None:
-        if "/50/" in str(self.folder):
+        if self._base == 50:
             raise OSError(28, "No space left on device", str(self.folder))
         append(self, data)
 

@@ -24,7 +24,7 @@ from magicbyte.archive.diff import (
     Side,
     diff_partition,
 )
-from magicbyte.archive.parts import WrittenSegment, look_at
+from magicbyte.archive.parts import WrittenSegment, written_in
 from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter, give_name, temporary_name
 from magicbyte.codecs import Codec
 from magicbyte.compiled import kernel
@@ -203,10 +203,9 @@ def convert_part(
     (done,) = convert_partitions({name: alone}, out, replace(options, is_part=True))
     if done.error is not None:
         return done, []
-    (written,) = discover([str(done.folder)])
     end = options.following
-    kept = [segment for segment in written.segments if end is None or segment.base_offset < end]
-    return done, [look_at(written, segment, done.folder, options.rules.of_dialect(written.dialect)) for segment in kept]
+    written = written_in(done.folder, options.rules)
+    return done, [segment for segment in written if end is None or segment.base_offset < end]
 
 
 def join_parts(
@@ -218,8 +217,7 @@ def join_parts(
 ) -> None:
     """Make the new log directory `out` of the converted segments of one partition, in order.
 
-    The output is that of `convert_partitions`, byte for byte. The parts must be on the same file system, and are
-    removed.
+    The output is that of `convert_partitions`, byte for byte. The parts must be on the same file system.
     """
     directory = LogDirectoryWriter(out, options.rules)
     with partition_writer(source, name, directory, options) as writer:

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from magicbyte.archive.convert import last_epoch
-from magicbyte.archive.parts import WrittenSegment, look_at
+from magicbyte.archive.parts import WrittenSegment, written_in
 from magicbyte.archive.rebuild import recognise
 from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter
 from magicbyte.codecs import Codec
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files.directory import discover
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import Chunk, read_chunks
@@ -137,10 +136,7 @@ def filter_part(
     with _writer(alone, name, directory, is_part=True) as to:
         next_offset = _write(alone, to, wanted, limit, report)
         folder = to.finish().folder
-    (written,) = discover([str(folder)])
-    of_dialect = rules.of_dialect(part.dialect)
-    segments = [look_at(written, segment, folder, of_dialect) for segment in written.segments]
-    return FilteredPart(segments, report, next_offset)
+    return FilteredPart(written_in(folder, rules), report, next_offset)
 
 
 def join_filtered(
@@ -148,7 +144,7 @@ def join_filtered(
 ) -> FilterReport:
     """Make the new log directory `out` of all parts of one partition, in order, as `filter_partition` makes it.
 
-    No part has offsets of the next one. The parts must be on the same file system, and are gone then.
+    No part has offsets of the next one. The parts must be on the same file system.
     """
     report, segments = FilterReport(), [segment for part in parts for segment in part.segments]
     for part in parts:

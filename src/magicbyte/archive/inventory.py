@@ -164,7 +164,7 @@ def take_inventory(
     of this one): they decide whether loading compiled kernels is worth it. `on_damage` is called for each damage, in
     logs and in the files beside them, and may raise; the inventory has them all.
     """
-    counter = _Counter(dialect or partition.dialect, deep=deep)
+    counter = EntryCounter(dialect or partition.dialect, deep=deep)
     total = partition.size if expected_bytes is None else expected_bytes
     result = PartitionInventory(partition, counter.dialect, 0, counter.tally, [], [])
 
@@ -172,7 +172,10 @@ def take_inventory(
         result.damage.append(error)
         on_damage(error)
 
-    _check_companions(partition, result, on_damage)
+    check = CompanionCheck(partition, result.index_damage, on_damage)
+    result.log_start_offset = check.log_start_offset()
+    check.indexes()
+    check.beside()
     done = 0
 
     def walked(size: int) -> None:
@@ -180,22 +183,35 @@ def take_inventory(
         done += size
         progress(size)
 
-    if deep:
-        kernel.expect(total)
-        _count_deep(partition, counter, limit, threads, log_damage, walked)
-    else:
-        for segment in partition.segments:
-            with partition.files.open(segment.log.path) as file:
-                end = 0
-                for block in read_headers(
-                    file, dialect=counter.dialect, limit=limit, on_damage=log_damage, expected_bytes=total
-                ):
-                    counter.add(block, None, log_damage)
-                    walked(block.end - end)
-                    end = block.end
+    count_log(partition, counter, limit, threads, total, log_damage, walked)
     progress(sum(segment.log.size for segment in partition.segments) - done)
     counter.finish()
     return result
+
+
+def count_log(
+    partition: PartitionDirectory,
+    counter: EntryCounter,
+    limit: int,
+    threads: int,
+    expected_bytes: int,
+    on_damage: DamageHandler,
+    walked: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Add the entries of all segments to `counter`. `walked` is told of the bytes; the rest as in `take_inventory`."""
+    if counter.is_deep:
+        kernel.expect(expected_bytes)
+        _count_deep(partition, counter, limit, threads, on_damage, walked)
+        return
+    for segment in partition.segments:
+        with partition.files.open(segment.log.path) as file:
+            end = 0
+            for block in read_headers(
+                file, dialect=counter.dialect, limit=limit, on_damage=on_damage, expected_bytes=expected_bytes
+            ):
+                counter.add(block, None, on_damage)
+                walked(block.end - end)
+                end = block.end
 
 
 def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) -> FetchedInventory:
@@ -204,7 +220,7 @@ def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) ->
     The first and the last of them are whole, what lies below the partition's start included. Raises what `log.tables`
     does, and CorruptRecordError for headers that make no sense.
     """
-    counter = _Counter(dialect, deep=False)
+    counter = EntryCounter(dialect, deep=False)
     position = 0
     for table in log.tables():
         sets = Chunk(log.path, position, table)
@@ -263,30 +279,39 @@ def _extreme(choose: Callable[[int, int], int], one: int | None, other: int | No
     return other if one is None else one if other is None else choose(one, other)
 
 
-def _check_companions(partition: PartitionDirectory, result: PartitionInventory, on_damage: DamageHandler) -> None:
-    """Parse the files beside the log, and add their damage to `index_damage`."""
+@dataclass(slots=True)
+class CompanionCheck:
+    """Parses the files beside a log, and adds their damage to `damage`."""
 
-    def check(read: Callable[[], Any]) -> Any:
+    partition: PartitionDirectory
+    damage: list[CorruptRecordError]
+    on_damage: DamageHandler = lambda _: None
+
+    def log_start_offset(self) -> int:
+        """Return the log start offset, 0 where the checkpoint that has it is damaged."""
+        return self._read(lambda: log_start_offset(self.partition)) or 0
+
+    def indexes(self) -> None:
+        """Parse the index files of all segments."""
+        of = self.partition
+        for segment in of.segments:
+            for read in (of.offset_index, of.time_index, of.transaction_index, of.enriched_index):
+                self._read(lambda read=read, segment=segment: read(segment))  # type: ignore[misc]
+
+    def beside(self) -> None:
+        """Parse the files that are not of one segment."""
+        for offset in self.partition.snapshots:
+            self._read(lambda offset=offset: self.partition.snapshot(offset))  # type: ignore[misc]
+        self._read(self.partition.leader_epochs)
+        self._read(self.partition.metadata)
+
+    def _read(self, read: Callable[[], Any]) -> Any:
         try:
             return read()
         except CorruptRecordError as error:
-            result.index_damage.append(error)
-            on_damage(error)
+            self.damage.append(error)
+            self.on_damage(error)
             return None
-
-    result.log_start_offset = check(lambda: log_start_offset(partition)) or 0
-    for segment in partition.segments:
-        for read in (
-            partition.offset_index,
-            partition.time_index,
-            partition.transaction_index,
-            partition.enriched_index,
-        ):
-            check(lambda read=read, segment=segment: read(segment))  # type: ignore[misc]
-    for offset in partition.snapshots:
-        check(lambda offset=offset: partition.snapshot(offset))  # type: ignore[misc]
-    check(partition.leader_epochs)
-    check(partition.metadata)
 
 
 # ---- decoding
@@ -305,7 +330,7 @@ class _Records:
 
 def _count_deep(
     partition: PartitionDirectory,
-    counter: _Counter,
+    counter: EntryCounter,
     limit: int,
     threads: int,
     on_damage: DamageHandler,
@@ -391,17 +416,21 @@ def _add_columns(found: _Records, columns: RecordColumns) -> None:
 # ---- counting
 
 
-class _Counter:
-    """Adds blocks of one partition, in their order, to a tally."""
+class EntryCounter:
+    """Adds blocks of one partition, in their order, to a tally.
 
-    def __init__(self, dialect: Dialect, *, deep: bool) -> None:
+    `is_part`: of some segments, for a counter to `follow` that has counted those in front of them.
+    """
+
+    def __init__(self, dialect: Dialect, *, deep: bool, is_part: bool = False) -> None:
         self.dialect = dialect
         self.tally = Tally(deep=RecordFacts() if deep else None)
-        self._deep = deep
+        self.is_deep = deep
         self._is_first = True
         self._last: int | None = None  # offset of the entry before, if known
         self._smallest_known = True
         self._open: dict[int, OpenTransaction] = {}  # by producer id
+        self._ended: set[int] | None = set() if is_part else None  # producers with a marker
 
     def add(self, block: Headers, found: _Records | None, on_damage: DamageHandler) -> None:
         """Count the entries of a block."""
@@ -418,9 +447,32 @@ class _Counter:
         if transactional.any():
             self._add_transactions(block, control, np.flatnonzero(transactional), on_damage)
 
+    def follow(self, later: EntryCounter) -> None:
+        """Add what a counter of a part has counted, which lies behind all that was added here."""
+        before, self.tally = self.tally, add_up((self.tally, later.tally))
+        self.tally.min_timestamp = _extreme(min, before.min_timestamp, later.tally.min_timestamp)
+        self.tally.first_offset, self.tally.last_offset = before.first_offset, before.last_offset
+        if not later._is_first:
+            if self._is_first:
+                self.tally.first_offset = later.tally.first_offset
+            elif self._last is None or later.tally.first_offset is None:
+                self.tally.holes = None
+            elif (gap := later.tally.first_offset - self._last - 1) > 0 and self.tally.holes is not None:
+                self.tally.holes.count += 1
+                self.tally.holes.offsets += gap
+            self._is_first, self._last = False, later._last
+            self.tally.last_offset = later._last
+        self._smallest_known &= later._smallest_known
+        assert later._ended is not None, "a counter of a part"
+        for producer in later._ended:
+            self._open.pop(producer, None)
+        for producer, each in later._open.items():
+            known = self._open.get(producer)
+            self._open[producer] = each if known is None else each._replace(first_offset=known.first_offset)
+
     def finish(self) -> None:
         """Set the numbers that are known only at the end."""
-        if not self._deep and not self._smallest_known:
+        if not self.is_deep and not self._smallest_known:
             self.tally.min_timestamp = None
         self.tally.open_transactions = sorted(self._open.values())
 
@@ -486,7 +538,7 @@ class _Counter:
             return
         tally, smallest = self.tally, int(times[dated].min())
         tally.min_batch_timestamp = _extreme(min, tally.min_batch_timestamp, smallest)
-        if not self._deep:
+        if not self.is_deep:
             tally.min_timestamp = tally.min_batch_timestamp
             tally.max_timestamp = _extreme(max, tally.max_timestamp, int(times[dated].max()))
             self._smallest_known &= bool(exact[dated].all())
@@ -533,7 +585,7 @@ class _Counter:
             return bytes((entry.value or b"")[:_LZ4_LONGEST_HEAD])
         except CorruptRecordError as error:
             error.position = position
-            if not self._deep:  # decoding reports it, too
+            if not self.is_deep:  # decoding reports it, too
                 on_damage(error.locate(path=block.file.path))
             return b""
 
@@ -554,6 +606,8 @@ class _Counter:
         ended = dict(zip(heads["producer_id"][ends].tolist(), ends.tolist(), strict=True))  # the last one of each
         for producer in ended:
             self._open.pop(producer, None)
+        if self._ended is not None:
+            self._ended.update(ended)
         producers, which = np.unique(heads["producer_id"][data].astype(np.int64), return_inverse=True)
         ends_at = np.array([ended.get(each, -1) for each in producers.tolist()], np.int64)
         unended = data > ends_at[which] if len(data) else np.zeros(0, bool)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from magicbyte.log.files.directory import discover
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.producer_state import LeaderEpochs, telling_rows
 from magicbyte.log.files.reader import read_chunks
@@ -17,7 +18,6 @@ from magicbyte.records.layout import CONTROL_BIT, RECORD_BATCH_OVERHEAD
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from magicbyte.log.files.checkpoints import LeaderEpoch
     from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
 
 
@@ -33,8 +33,15 @@ class WrittenSegment(NamedTuple):
     end_offset: int
     size: int
     has_batches: bool | None
-    epochs: tuple[LeaderEpoch, ...]
+    epochs: LeaderEpochs
     producers: tuple[bytes, ...]
+
+
+def written_in(folder: Path, rules: IndexRules) -> list[WrittenSegment]:
+    """Return what there is to know of the segments in a partition folder that was just written by `rules`."""
+    (written,) = discover([str(folder)])
+    of_dialect = rules.of_dialect(written.dialect)
+    return [look_at(written, segment, folder, of_dialect) for segment in written.segments]
 
 
 def look_at(partition: PartitionDirectory, segment: SegmentFiles, folder: Path, rules: IndexRules) -> WrittenSegment:
@@ -54,6 +61,4 @@ def look_at(partition: PartitionDirectory, segment: SegmentFiles, folder: Path, 
                 at, is_control = int(table.position[row]), int(table.attributes[row]) & CONTROL_BIT
                 size = int(table.size[row]) if is_control else RECORD_BATCH_OVERHEAD
                 producers.append(bytes(table.buffer[at : at + size]))
-    return WrittenSegment(
-        folder, segment.base_offset, end, segment.log.size, has_batches, tuple(epochs.entries), tuple(producers)
-    )
+    return WrittenSegment(folder, segment.base_offset, end, segment.log.size, has_batches, epochs, tuple(producers))

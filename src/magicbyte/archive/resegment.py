@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicbyte.archive.convert import last_epoch
+from magicbyte.archive.parts import WrittenSegment, written_in
 from magicbyte.archive.rebuild import recognise
 from magicbyte.archive.writer import LogDirectoryWriter
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files.index_writer import LATEST_RULES
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
+    from magicbyte.archive.writer import PartitionWriter
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.ports import TopicPartition
 
@@ -34,21 +37,75 @@ def resegment(
     empty, stays: its base is where the log ends. Index files are those of the Kafka version whose files are there.
     Raises CorruptRecordError for damage, OSError where it cannot be written.
     """
-    writer = LogDirectoryWriter(out, recognise(source) or LATEST_RULES)
+    directory = LogDirectoryWriter(out, recognise(source) or LATEST_RULES)
+    with _writer(source, name, directory, segment_bytes) as to:
+        _copy(source, to, joins=joins, limit=limit)
+        _finish(source, to)
+    directory.finish(meta_properties([source]), {name: log_start_offset(source)})
+
+
+def split_part(
+    part: PartitionDirectory,
+    name: TopicPartition,
+    out: Path,
+    segment_bytes: int,
+    *,
+    rules: IndexRules,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+) -> list[WrittenSegment]:
+    """Do what `resegment` does, without joining, with some neighbouring segments, in a folder of their own.
+
+    `rules` are those of the files of the whole partition.
+    """
+    with _writer(part, name, LogDirectoryWriter(out, rules), segment_bytes) as to:
+        _copy(part, to, joins=False, limit=limit)
+        folder = to.finish().folder
+    return written_in(folder, rules)
+
+
+def join_split(
+    source: PartitionDirectory,
+    name: TopicPartition,
+    out: Path,
+    segment_bytes: int,
+    segments: Iterable[WrittenSegment],
+    *,
+    rules: IndexRules,
+) -> None:
+    """Make the new log directory `out` of the segments of all parts of one partition, in order, as `resegment` does.
+
+    No part has offsets of the next one. The parts must be on the same file system.
+    """
+    directory = LogDirectoryWriter(out, rules)
+    with _writer(source, name, directory, segment_bytes) as to:
+        for segment in segments:
+            to.adopt(segment)
+        _finish(source, to)
+    directory.finish(meta_properties([source]), {name: log_start_offset(source)})
+
+
+def _writer(
+    source: PartitionDirectory, name: TopicPartition, directory: LogDirectoryWriter, segment_bytes: int
+) -> PartitionWriter:
     metadata, dialect = source.metadata(), source.dialect
     topic_id = None if metadata is None else metadata.topic_id
-    with writer.partition(*name, segment_bytes=segment_bytes, topic_id=topic_id, dialect=dialect) as to:
-        for number, segment in enumerate(source.segments):
-            is_needed = number == 0 or (segment is source.segments[-1] and not segment.log.size)
-            if is_needed or not joins:
-                to.roll(max(segment.base_offset, to.end_offset), keep_empty=not joins)
-            with source.files.open(segment.log.path) as file:
-                for chunk in read_chunks(file, dialect=dialect, limit=limit):
-                    try:
-                        to.append(chunk.table.buffer[: chunk.table.end])
-                    except CorruptRecordError as error:
-                        raise error.locate(path=chunk.path, shift=chunk.position) from None
-        if (epoch := last_epoch(source)) is not None:
-            to.note_epoch(epoch)
-        to.finish()
-    writer.finish(meta_properties([source]), {name: log_start_offset(source)})
+    return directory.partition(*name, segment_bytes=segment_bytes, topic_id=topic_id, dialect=dialect)
+
+
+def _copy(source: PartitionDirectory, to: PartitionWriter, *, joins: bool, limit: int) -> None:
+    for number, segment in enumerate(source.segments):
+        is_needed = number == 0 or (segment is source.segments[-1] and not segment.log.size)
+        if is_needed or not joins:
+            to.roll(max(segment.base_offset, to.end_offset), keep_empty=not joins)
+        with source.files.open(segment.log.path) as file:
+            for chunk in read_chunks(file, dialect=source.dialect, limit=limit):
+                try:
+                    to.append(chunk.table.buffer[: chunk.table.end])
+                except CorruptRecordError as error:
+                    raise error.locate(path=chunk.path, shift=chunk.position) from None
+
+
+def _finish(source: PartitionDirectory, to: PartitionWriter) -> None:
+    if (epoch := last_epoch(source)) is not None:
+        to.note_epoch(epoch)
+    to.finish()

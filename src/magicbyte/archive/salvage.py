@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from magicbyte.archive.writer import PartitionWriter
-    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
     from magicbyte.ports import ReadableFile, TopicPartition
     from magicbyte.records.scan import BatchTable
 
@@ -590,16 +590,29 @@ def salvage_logs(
         if resumed:
             report = salvage_partition(partition, None, options)
         else:
-            with writer.partition(
-                *name,
-                topic_id=_topic_id(partition),
-                dialect=options.dialect or partition.dialect,
-                new_cluster=options.new_cluster,
-            ) as to:
+            with salvage_writer(partition, name, writer, options) as to:
                 report = salvage_partition(partition, to, options)
                 report.ended_transactions = to.finish().ended_transactions
         yield SalvagedPartition(name, partition.path, partition.size, out / str(name), resumed, report)
-    writer.finish(meta_properties(partitions.values()), _log_starts(partitions))
+    writer.finish(meta_properties(partitions.values()), log_starts(partitions))
+
+
+def salvage_writer(
+    source: PartitionDirectory,
+    name: TopicPartition,
+    directory: LogDirectoryWriter,
+    options: SalvageOptions,
+    *,
+    is_part: bool = False,
+) -> PartitionWriter:
+    """Return the writer of what is salvaged from a partition. `is_part`: as in PartitionWriter."""
+    return directory.partition(
+        *name,
+        topic_id=_topic_id(source),
+        dialect=options.dialect or source.dialect,
+        new_cluster=options.new_cluster,
+        is_part=is_part,
+    )
 
 
 def _refuse_others(out: Path, partitions: Iterable[TopicPartition]) -> None:
@@ -610,7 +623,7 @@ def _refuse_others(out: Path, partitions: Iterable[TopicPartition]) -> None:
         raise LogDirectoryError(f"{out}: expected a new directory, or the output of an earlier run; found {other}")
 
 
-def _log_starts(partitions: Mapping[TopicPartition, PartitionDirectory]) -> dict[TopicPartition, int]:
+def log_starts(partitions: Mapping[TopicPartition, PartitionDirectory]) -> dict[TopicPartition, int]:
     """Return where the partitions begin for readers, as far as that can be read."""
     starts = {}
     for name, partition in partitions.items():
@@ -635,10 +648,20 @@ def salvage_partition(
 
     Without a writer it only reports. Raises OSError if the new log cannot be written.
     """
-    report = SalvageReport(partition.path, len(partition.segments))
+    return salvage_segments(partition, partition.segments, writer, options)
+
+
+def salvage_segments(
+    partition: PartitionDirectory,
+    segments: Sequence[SegmentFiles],
+    writer: PartitionWriter | None,
+    options: SalvageOptions,
+) -> SalvageReport:
+    """Do what `salvage_partition` does with some neighbouring segments of a partition."""
+    report = SalvageReport(partition.path, len(segments))
     dialect = options.dialect or partition.dialect
-    kernel.expect(partition.size)
-    for segment in partition.segments:
+    kernel.expect(sum(segment.log.size for segment in segments))
+    for segment in segments:
         with partition.files.open(segment.log.path) as file:
             limits = limits_of(partition, segment, options.limit)
             plan = plan_segment(file, limits, dialect, options.progress, options.rules, opens=options.opens)

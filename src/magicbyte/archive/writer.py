@@ -22,7 +22,7 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError, TruncatedLog
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.checkpoints import CleanShutdown, PartitionMetadata
 from magicbyte.log.files.directory import INDEXES, LOG, SNAPSHOT, TRANSACTION_INDEX, discover
-from magicbyte.log.files.filesystem import make_directory, replace_file, sync_directory
+from magicbyte.log.files.filesystem import clone_file, make_directory, replace_file, sync_directory
 from magicbyte.log.files.index_writer import (
     LATEST_RULES,
     MAX_RELATIVE,
@@ -239,9 +239,10 @@ class PartitionWriter:
         self._end_offset = int(last_offsets(table)[-1]) + 1
 
     def adopt(self, segment: WrittenSegment) -> None:
-        """Take in a segment that another writer made, with the same rules, on this file system: its files are moved.
+        """Take in a segment that another writer made, with the same rules, on this file system.
 
-        It lies behind what was written so far.
+        It lies behind what was written so far. Its log is linked, its indexes are copied: if this process dies, another
+        one can do the same again.
         """
         assert segment.base_offset >= self._end_offset, (segment.base_offset, self._end_offset)
         self._close_segment()
@@ -249,15 +250,19 @@ class PartitionWriter:
             self._write_snapshot(segment.base_offset, self._bases[-1])
         base = self._base = segment.base_offset
         self._bases.append(base)
-        for suffix in (LOG, *INDEXES):
+        log = segment.folder / f"{base:020}{LOG}"
+        if segment.size:
+            self._path(base, LOG).hardlink_to(log)
+        else:  # this writer may write to it
+            clone_file(log, self._path(base, LOG))
+        for suffix in INDEXES:
             made = segment.folder / f"{base:020}{suffix}"
             if suffix != TRANSACTION_INDEX and made.exists():
-                made.rename(self._path(base, suffix))
+                clone_file(made, self._path(base, suffix))
         found = [self._producers.add(RecordBatch(memoryview(entry))) for entry in segment.producers]
         if aborted := tuple(each for each in found if each is not None):
             self._put(self._path(base, TRANSACTION_INDEX), TransactionIndex(aborted).to_bytes())
-        for epoch in segment.epochs:
-            self._epochs.assign(*epoch)
+        self._epochs.follow(segment.epochs)
         if segment.has_batches is not None:
             self._has_batches = self._rules.has_producers and segment.has_batches
         self._end_offset, self._segment_size = segment.end_offset, segment.size

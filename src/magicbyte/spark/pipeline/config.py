@@ -190,9 +190,9 @@ _TOPICS = Option("names or patterns of topics, such as ['orders', 'clicks-*']", 
 _SEGMENT_BYTES = _size(1 << 30, MAX_RELATIVE)
 
 STAGES: Mapping[str, Mapping[str, Option]] = {
-    "inventory": {"deep": _FLAG},
+    "inventory": {"deep": _FLAG, "part-above": _size(1 << 30)},
     "verify": {"depth": _one_of(("usual", "quick", "deep"), "usual"), "part-above": _size(1 << 30)},
-    "salvage": {"same-cluster": _FLAG, "kafka": _KAFKA},
+    "salvage": {"same-cluster": _FLAG, "kafka": _KAFKA, "part-above": _size(1 << 30)},
     "convert": {
         "format": _one_of(tuple(FORMATS)),
         "codec": _one_of(CODECS, "keep"),
@@ -220,7 +220,7 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
         "part-above": _size(1 << 30),
         "kafka": _KAFKA,
     },
-    "split": {"segment-bytes": _SEGMENT_BYTES},
+    "split": {"segment-bytes": _SEGMENT_BYTES, "part-above": _size(1 << 30)},
     "merge": {"segment-bytes": _SEGMENT_BYTES},
     "filter": {
         "since": Option(_TIME, _instant),
@@ -231,8 +231,8 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
         "key-prefix": Option("a text", lambda value: value.encode() if isinstance(value, str) and value else None),
         "part-above": _size(1 << 30),
     },
-    "mirror": {},
-    "digest": {},
+    "mirror": {"part-above": _size(1 << 30)},
+    "digest": {"part-above": _size(1 << 30)},
     "compare": {"with": Option("the path of a log directory", _text), "part-above": _size(1 << 30)},
     "records": {"codec": _one_of(TABLE_CODECS, "zstd"), "part-above": _size(1 << 30)},
 }

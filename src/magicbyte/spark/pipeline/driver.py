@@ -31,7 +31,7 @@ from magicbyte.spark import (
     use_this_python,
 )
 from magicbyte.spark.pipeline import shuffle
-from magicbyte.spark.pipeline.config import Pipeline, PipelineError, convert_options
+from magicbyte.spark.pipeline.config import Pipeline, PipelineError, Stage, convert_options
 from magicbyte.spark.pipeline.runner import Prepared, do_part, go_on, prepare, run_units, stage_names, tell
 from magicbyte.spark.pipeline.sink import FORM, Sink
 from magicbyte.spark.pipeline.store_sink import StoreSink
@@ -222,7 +222,13 @@ def parted_stages(unit: Unit, units: Iterable[Unit], cores: int) -> set[str]:
     """Return the stages that are to be parted, of a partition that keeps a core busy when the others are done."""
     if len(unit.partition.segments) < 2 or unit.size * cores <= sum(each.size for each in units):
         return set()
-    return {stage.do for stage in unit.stages if unit.size > stage.options.get("part-above", unit.size)}
+    parted = {stage.do for stage in unit.stages if _is_above(unit, stage)}
+    return parted | {SALVAGE.do} if parted and may_salvage(unit) and _is_above(unit, SALVAGE) else parted
+
+
+def _is_above(unit: Unit, stage: Stage) -> bool:
+    above: int = stage.options.get("part-above", unit.size)
+    return unit.size > above
 
 
 def spread_stages(unit: Unit, units: Iterable[Unit], context: SparkContext) -> frozenset[str]:

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
@@ -29,8 +30,10 @@ from magicbyte.spark.pipeline.stages import (
     retain,
     salvage,
     verify,
+    writing,
 )
 from magicbyte.spark.pipeline.stages import filter as filter_
+from magicbyte.spark.pipeline.stages.writing import WritePart, Written
 from magicbyte.spark.pipeline.store_sink import StorePlace
 from magicbyte.spark.pipeline.units import Unit, has_changed
 from magicbyte.spark.pipeline.work import (
@@ -97,7 +100,8 @@ class Prepared:
     """A partition in front of a stage that many workers do. `stages`: that one, and those behind it.
 
     `task`: what each of them has to know; None if there is nothing to share. They compact in three steps: they copy
-    the source, unless a stage has written it anew, make `marks`, and write what stays. Of `retain` they do the copy.
+    the source, unless a stage has written it anew, make `marks`, and write what stays. Of `retain` and `mirror` they do
+    the copy.
     """
 
     work: Work
@@ -129,8 +133,8 @@ def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage
         task = _PARTS[stage.do](work, stage)
     elif not work.owned and len(work.log.segments) > 1:
         task = copying.parts(work)
-    elif stage.do == "retain":
-        task = None  # it is quick, in a folder that may be changed
+    elif stage.do in ("retain", "mirror"):
+        task = None  # there is a copy, in which little is to be done
     else:
         assert work.root is not None
         options = compact.options_of(work, stage)
@@ -142,12 +146,17 @@ def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage
 def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
     """Finish the stage that many workers did, and take a partition on, to the next one of those or to its end.
 
-    `done`: the number of its keys, or what is damaged; or what became of its parts.
+    `done`: the number of its keys, or what is damaged; or what became of its parts. If a worker dies in it, Spark calls
+    it again with the same arguments.
     """
+    if prepared.place is not None and (record := prepared.place.committed()) is not None:
+        return record
     work, said, (stage, *rest) = prepared.work, prepared.said, prepared.stages
     said["begun"] = time.monotonic() - said["seconds"]  # each machine's clock has a start of its own
 
     def do() -> Prepared | Json:
+        if work.root is not None:
+            work.begin_task()
         if isinstance(done, str):
             raise DamagedError(done)
         marks, parts = prepared.marks, None if isinstance(done, int) else done
@@ -176,8 +185,8 @@ def _end(stages: Sequence[Stage], before: frozenset[str]) -> int:
 
 
 Task: TypeAlias = (
-    "Job | list[convert.ConvertPart] | list[compare.ComparePart] | list[records.TablePart] | list[verify.VerifyPart]"
-    " | list[filter_.FilterPart] | list[copying.CopyPart] | list[GroupPart] | None"
+    "Job | list[WritePart] | list[compare.ComparePart] | list[records.TablePart] | list[verify.VerifyPart]"
+    " | list[inventory.InventoryPart] | list[digest.DigestPart] | list[copying.CopyPart] | list[GroupPart] | None"
 )
 
 AnyPlace: TypeAlias = "SinkPlace | StorePlace | ScratchPlace"
@@ -303,11 +312,18 @@ def do_part(part: Any) -> Any:
 _DOERS: dict[type, Callable[[Any], Any]] = {
     copying.CopyPart: copying.do,
     GroupPart: compact.do,
-    convert.ConvertPart: convert.do,
+    WritePart: lambda part: writing.do(part, _WRITES[part.stage.do]),
     compare.ComparePart: compare.do,
     records.TablePart: records.do,
     verify.VerifyPart: verify.do,
-    filter_.FilterPart: filter_.do,
+    inventory.InventoryPart: inventory.do,
+    digest.DigestPart: digest.do,
+}
+_WRITES: Mapping[str, Callable[[WritePart, Path], Written]] = {
+    "convert": convert.write,
+    "filter": filter_.write,
+    "salvage": salvage.write,
+    "split": resegment.write,
 }
 _PARTS: Mapping[str, Callable[[Work, Stage], Any]] = {
     "convert": convert.parts,
@@ -315,6 +331,10 @@ _PARTS: Mapping[str, Callable[[Work, Stage], Any]] = {
     "records": records.parts,
     "verify": verify.parts,
     "filter": filter_.parts,
+    "salvage": salvage.parts,
+    "split": resegment.parts,
+    "inventory": inventory.parts,
+    "digest": digest.parts,
 }
 """Stages whose shares are parts of the partition."""
 _JOINS: Mapping[str, Callable[[Work, Stage, list[Any]], Json]] = {
@@ -323,6 +343,10 @@ _JOINS: Mapping[str, Callable[[Work, Stage, list[Any]], Json]] = {
     "records": records.join,
     "verify": verify.join,
     "filter": filter_.join,
+    "salvage": salvage.join,
+    "split": resegment.join,
+    "inventory": inventory.join,
+    "digest": digest.join,
 }
 _STAGES: Mapping[str, Callable[[Work, Stage], Json]] = {
     "inventory": inventory.run,

@@ -80,6 +80,14 @@ class SinkPlace:
             self.record.unlink(missing_ok=True)
         return found
 
+    def committed(self) -> Json | None:
+        """Return the record that this attempt put, None if it has put none."""
+        if not self.record.exists():
+            return None
+        found = read_json(self.record)
+        is_ours = all(each["staged"].startswith(f"{self.folder.name}/") for each in found["outputs"])
+        return found if is_ours else None
+
     def give_up(self) -> None:
         """Remove what this attempt wrote."""
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -101,7 +101,6 @@ class StorePlace:
                 else:
                     self.store.upload(source, at)
             outputs.append({"name": output["name"], "at": at, "files": output["files"]})
-        shutil.rmtree(self.folder, ignore_errors=True)
         found = {**found, "outputs": outputs}
         while not self.store.put_once(self.record, json.dumps(found).encode()):
             other = json.loads(self.store.read(self.record))
@@ -110,7 +109,16 @@ class StorePlace:
                 known: Json = other
                 return known
             self.store.remove([self.record])
+        shutil.rmtree(self.folder, ignore_errors=True)
         return found
+
+    def committed(self) -> Json | None:
+        """Return the record that this attempt put, None if it has put none."""
+        try:
+            found: Json = json.loads(self.store.read(self.record))
+        except FileNotFoundError:
+            return None
+        return found if all(each["at"].startswith(f"{self.objects}/") for each in found["outputs"]) else None
 
     def give_up(self) -> None:
         """Remove what this attempt wrote; what the store does not remove now, the next run does."""

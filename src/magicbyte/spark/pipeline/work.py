@@ -53,7 +53,7 @@ class ChangedError(MagicbyteError):
     """The input changed while it was read."""
 
 
-SALVAGE = Stage("salvage", dict.fromkeys(STAGES["salvage"]))
+SALVAGE = Stage("salvage", {name: option.default for name, option in STAGES["salvage"].items()})
 
 
 def may_salvage(unit: Unit) -> bool:
@@ -64,12 +64,17 @@ def may_salvage(unit: Unit) -> bool:
 
 @dataclass(slots=True)
 class Work:
-    """One partition on its way. `root`: the attempt's folder. `log`: the partition as the stages so far made it."""
+    """One partition on its way. `root`: the attempt's folder. `log`: the partition as the stages so far made it.
+
+    `given`: the step whose folder the present task began with. If its worker dies the task is repeated, so it must keep
+    that folder.
+    """
 
     unit: Unit
     root: Path | None
     log: PartitionDirectory
     step: int = 0
+    given: int = -1
     owned: bool = False
     clean_to: int | None = None
     rules: IndexRules | None = None
@@ -91,13 +96,25 @@ class Work:
         return self.root / f"{self.step + 1}"
 
     def take(self, folder: Path) -> None:
-        """Go on with the partition in a new log directory; what was before it goes."""
+        """Go on with the partition in a new log directory; what this task made before it goes."""
         (found,) = discover([str(folder / str(self.key))])
-        before = self.root / str(self.step) if self.root is not None and self.owned else None
+        before = self.root / str(self.step) if self.root is not None and self.owned and self.step > self.given else None
         self.log, self.step, self.owned, self.digests = found, self.step + 1, True, {}
         self.rules = None
         if before is not None:
             shutil.rmtree(before)
+
+    def begin_task(self) -> None:
+        """Begin a task that may be the repeat of one that died: remove what that one and earlier tasks left."""
+        assert self.root is not None
+        self.given = self.step
+        for path in self.root.iterdir():
+            number, _, kind = path.name.partition(".")
+            if not number.isdecimal() or not path.is_dir():
+                continue
+            is_needed = int(number) == self.step + 1 or (int(number) == self.step and not kind)
+            if not is_needed:
+                shutil.rmtree(path)
 
     def fetch(self, stages: Sequence[Stage]) -> None:
         """Fetch what is in a cluster, unless it only goes on to another one."""

@@ -44,6 +44,9 @@ class CopyDone(NamedTuple):
 def parts(work: Work) -> list[CopyPart]:
     """Make the folder for a copy of the partition, with all but its segments, and return who copies which of these."""
     out = work.next_folder()
+    for left in (out, _copies(out)):  # of a worker that died here
+        if left.exists():
+            remove(left)
     copy_partition(replace(work.log, segments=()), out, work.key)
     above = _copies(out)
     above.mkdir()

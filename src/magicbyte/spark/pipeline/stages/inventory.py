@@ -1,24 +1,81 @@
-"""What is in a partition."""
+"""What is in a partition, counted; in a large one by several workers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
+from magicbyte.errors import MagicbyteError
 from magicbyte.spark.pipeline.config import Stage
+from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
     Json,
+    TaskOutcome,
     Work,
+    failed,
+    raise_first,
 )
 
 if TYPE_CHECKING:
-    pass
+    from magicbyte.archive.inventory import PartitionInventory
+    from magicbyte.archive.inventory_parts import CountedSegments
+    from magicbyte.log.files.directory import PartitionDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryPart:
+    """Some neighbouring segments of a partition, to count what is in them."""
+
+    partition: PartitionDirectory
+    deep: bool
+    limit: int
+
+
+class Counted(NamedTuple):
+    """What was counted in a part."""
+
+    counted: CountedSegments | None
+    seconds: float
+    error: tuple[TaskOutcome, str] | None = None
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Count what is in a partition; return what there is to say."""
+    """Count what is in a partition."""
     from magicbyte.archive.inventory import take_inventory
 
-    found = take_inventory(work.log, deep=stage.options["deep"], limit=work.unit.limit)
+    return _said(take_inventory(work.log, deep=stage.options["deep"], limit=work.unit.limit))
+
+
+def parts(work: Work, stage: Stage) -> list[InventoryPart]:
+    """Part a partition by its segments."""
+    groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
+    return [InventoryPart(group, stage.options["deep"], work.unit.limit) for group in groups]
+
+
+def do(part: InventoryPart) -> Counted:
+    """Count a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    from magicbyte.archive.inventory_parts import count_segments
+
+    begun = time.monotonic()
+    try:
+        counted = count_segments(part.partition, deep=part.deep, limit=part.limit)
+        return Counted(counted, time.monotonic() - begun)
+    except (MagicbyteError, OSError) as error:
+        return Counted(None, time.monotonic() - begun, failed(error))
+
+
+def join(work: Work, stage: Stage, parts: list[Counted]) -> Json:
+    """Return the sums over all parts, and what lies beside them."""
+    from magicbyte.archive.inventory_parts import join_counts
+
+    raise_first(part.error for part in parts)
+    counted = [part.counted for part in parts if part.counted is not None]
+    found = _said(join_counts(work.log, counted, deep=stage.options["deep"]))
+    return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+
+
+def _said(found: PartitionInventory) -> Json:
     return {
         "firstOffset": found.tally.first_offset,
         "lastOffset": found.tally.last_offset,

@@ -61,7 +61,7 @@ def run(work: Work, stage: Stage) -> Json:
 def parts(work: Work, stage: Stage) -> list[TablePart]:
     """Part a partition by its segments."""
     above = _above(work)
-    above.mkdir()
+    above.mkdir(exist_ok=True)  # a task that is repeated finds its own
     groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
     return [_part(work, stage, group, above) for group in groups]
 

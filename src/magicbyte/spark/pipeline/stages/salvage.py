@@ -1,33 +1,69 @@
-"""What is sound in a damaged partition."""
+"""The sound entries of a damaged partition; of a large one by several workers, each some of its segments."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from magicbyte.spark.pipeline.config import Stage
+from magicbyte.spark.pipeline.stages import writing
+from magicbyte.spark.pipeline.stages.writing import WritePart, Written, WrittenPart
 from magicbyte.spark.pipeline.work import (
     Json,
     Work,
 )
 
 if TYPE_CHECKING:
-    pass
+    from magicbyte.archive.salvage import SalvageOptions, SalvageReport
+    from magicbyte.log.files.directory import PartitionDirectory
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Write what is sound into a log of its own."""
-    from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+    """Write the sound entries into a log of their own."""
+    from magicbyte.archive.salvage import salvage_logs
 
     folder = work.next_folder()
-    options = SalvageOptions(
+    (done,) = salvage_logs({work.key: work.log}, folder, _options(stage, work.log, work.unit.limit))
+    work.take(folder)
+    return _said(done.report)
+
+
+def parts(work: Work, stage: Stage) -> list[WritePart]:
+    """Part a partition by its segments."""
+    return writing.parts(work, stage, _options(stage, work.log, work.unit.limit).rules)
+
+
+def write(part: WritePart, out: Path) -> Written:
+    """Salvage a part."""
+    from magicbyte.archive.salvage_parts import salvage_part
+
+    made = salvage_part(part.partition, part.following, part.key, out, _options(part.stage, part.partition, part.limit))
+    return Written(made.segments, made.segments[-1].end_offset if made.segments else 0, made)
+
+
+def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
+    """Put the parts together."""
+    from magicbyte.archive.salvage_parts import join_salvaged
+
+    def put(folder: Path, made: list[Written]) -> Json:
+        options = _options(stage, work.log, work.unit.limit)
+        return _said(join_salvaged(work.log, work.key, folder, options, [each.report for each in made]))
+
+    return writing.join(work, parts, lambda: run(work, stage), put)
+
+
+def _options(stage: Stage, partition: PartitionDirectory, limit: int) -> SalvageOptions:
+    from magicbyte.archive.salvage import SalvageOptions
+
+    return SalvageOptions(
         version=stage.options["kafka"],
-        dialect=work.log.dialect,
-        limit=work.unit.limit,
+        dialect=partition.dialect,
+        limit=limit,
         new_cluster=not stage.options["same-cluster"],
     )
-    (done,) = salvage_logs({work.key: work.log}, folder, options)
-    work.take(folder)
-    report = done.report
+
+
+def _said(report: SalvageReport) -> Json:
     return {
         "batches": report.entries,
         "moved": report.moved,

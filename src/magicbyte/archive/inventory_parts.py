@@ -1,0 +1,44 @@
+"""The inventory of one partition by several workers, each of some of its segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from magicbyte.archive.inventory import CompanionCheck, EntryCounter, PartitionInventory, count_log
+
+if TYPE_CHECKING:
+    from magicbyte.errors import CorruptRecordError
+    from magicbyte.log.files.directory import PartitionDirectory
+
+
+class CountedSegments(NamedTuple):
+    """What was counted in neighbouring segments, with the damage of their logs and of their indexes. May be pickled."""
+
+    counter: EntryCounter
+    damage: list[CorruptRecordError]
+    index_damage: list[CorruptRecordError]
+
+
+def count_segments(part: PartitionDirectory, *, deep: bool, limit: int) -> CountedSegments:
+    """Count the entries of a part of a partition."""
+    counted = CountedSegments(EntryCounter(part.dialect, deep=deep, is_part=True), [], [])
+    CompanionCheck(part, counted.index_damage).indexes()
+    count_log(part, counted.counter, limit, 1, part.size, counted.damage.append)
+    return counted
+
+
+def join_counts(partition: PartitionDirectory, parts: Iterable[CountedSegments], *, deep: bool) -> PartitionInventory:
+    """Return what `take_inventory` does, of a partition of which all segments are counted in `parts`, in order."""
+    counter = EntryCounter(partition.dialect, deep=deep)
+    result = PartitionInventory(partition, counter.dialect, 0, counter.tally, [], [])
+    check = CompanionCheck(partition, result.index_damage)
+    result.log_start_offset = check.log_start_offset()
+    for part in parts:
+        counter.follow(part.counter)
+        result.damage += part.damage
+        result.index_damage += part.index_damage
+    check.beside()
+    counter.finish()
+    result.tally = counter.tally
+    return result

@@ -1,0 +1,132 @@
+"""A log that several workers write, each the segments that come of some neighbouring ones of the partition.
+
+A stage that is shared in this way says how it writes its part (`write`), and how the parts become one log (`put`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from magicbyte.errors import MagicbyteError
+from magicbyte.log.files.directory import SNAPSHOT, TRANSACTION_INDEX
+from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.ports import TopicPartition
+from magicbyte.spark.pipeline.config import Stage
+from magicbyte.spark.pipeline.sink import files_of, remove
+from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
+from magicbyte.spark.pipeline.work import Json, TaskOutcome, Work, digest_of, failed, raise_first
+
+if TYPE_CHECKING:
+    from magicbyte.archive.parts import WrittenSegment
+    from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
+
+
+@dataclass(frozen=True, slots=True)
+class WritePart:
+    """Neighbouring segments of a partition of which a worker writes what the stage makes of them.
+
+    `following`: the segment behind them, None at the end. `folder`: for the folders of all attempts at all parts.
+    `rules`: of the index files to write. `segment_bytes`: the size of the partition's largest segment, 1 GiB at least.
+    """
+
+    partition: PartitionDirectory
+    following: SegmentFiles | None
+    key: TopicPartition
+    stage: Stage
+    limit: int
+    folder: Path
+    rules: IndexRules
+    segment_bytes: int
+
+    @property
+    def base_offset(self) -> int:
+        """Where the part begins."""
+        return self.partition.segments[0].base_offset
+
+
+class Written(NamedTuple):
+    """What a stage made of a part: its segments, the offset behind the last one that was read, and the stage's own."""
+
+    segments: list[WrittenSegment]
+    next_offset: int
+    report: Any
+
+
+class WrittenPart(NamedTuple):
+    """What became of a part. Digests are SHA-256 by name: of the logs that were read, of the written files."""
+
+    base_offset: int
+    made: Written | None
+    source_digests: dict[str, str]
+    digests: dict[str, str]
+    seconds: float
+    error: tuple[TaskOutcome, str] | None = None
+
+
+def parts(work: Work, stage: Stage, rules: IndexRules) -> list[WritePart]:
+    """Part a partition by its segments. `rules`: of the index files to write."""
+    above = _above(work)
+    above.mkdir(exist_ok=True)  # a task that is repeated finds its own
+    groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
+    following = [*(group.segments[0] for group in groups[1:]), None]
+    size = max([1 << 30, *(segment.log.size for segment in work.log.segments)])
+    return [
+        WritePart(replace(group, leftovers=()), after, work.key, stage, work.unit.limit, above, rules, size)
+        for group, after in zip(groups, following, strict=True)
+    ]
+
+
+def do(part: WritePart, write: Callable[[WritePart, Path], Written]) -> WrittenPart:
+    """Write a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    begun, base = time.monotonic(), part.base_offset
+    own = part.folder / uuid.uuid4().hex  # Spark may make two attempts at a part, both at once
+    try:
+        made = write(part, own)
+        read = {each.log.name: digest_of(part.partition, each.log.name) for each in part.partition.segments}
+        bases = {f"{each.base_offset:020}" for each in made.segments if each.size}  # `put` may write to an empty one
+        files = [each for folder in {each.folder for each in made.segments} for each in files_of(folder)]
+        lasting = {
+            each["name"]: each["sha256"]
+            for each in files
+            if each["name"][:20] in bases and not each["name"].endswith((TRANSACTION_INDEX, SNAPSHOT))
+        }
+        return WrittenPart(base, made, read, lasting, time.monotonic() - begun)
+    except (MagicbyteError, OSError) as error:
+        return WrittenPart(base, None, {}, {}, time.monotonic() - begun, failed(error))
+
+
+def join(
+    work: Work,
+    parts: Sequence[WrittenPart],
+    run: Callable[[], Json],
+    put: Callable[[Path, list[Written]], Json],
+) -> Json:
+    """Put the parts together in the work's next folder. Where one has offsets of the next, one worker does it all.
+
+    `put` may be called again when its worker dies: it takes nothing away from the parts.
+    """
+    told = {"parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+    folder, is_source = work.next_folder(), not work.owned
+    if folder.exists():  # of a worker that died here
+        remove(folder)
+    if any(part.made and part.made.next_offset > later.base_offset for part, later in itertools.pairwise(parts)):
+        return {**run(), **told}
+    raise_first(part.error for part in parts)
+    found = put(folder, [part.made for part in parts if part.made is not None])
+    work.take(folder)
+    for part in parts:
+        work.digests |= part.digests
+        if is_source:
+            work.source_digests |= part.source_digests
+    return {**found, **told}
+
+
+def _above(work: Work) -> Path:
+    folder = work.next_folder()
+    return folder.with_name(f"{folder.name}.parts")
