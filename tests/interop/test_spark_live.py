@@ -3,6 +3,9 @@
 import contextlib
 import json
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from interop import jvm
+from interop import jvm, kafka_oracle
 from interop.batches import b64
 from interop.builders import log_bytes
 from interop.test_pipeline_sinks import append, consume
@@ -25,6 +28,7 @@ from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import run
 from magicbyte.spark.stream import LogStream
 from magicbyte.spark.writing import LogWriter, parse_write_options
+from magicbyte.testing import Broker
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
 from spark.test_writing import RECORDS as WRITTEN
@@ -33,6 +37,7 @@ from spark.test_writing import SCHEMA, arrow, rows
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
 VERSION = "3.9.1"
+CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 RECORDS = 2000  # of a topic, each time something is produced
 Place = dict[str, Any]
 
@@ -118,6 +123,62 @@ def test_pipelines_copy_from_the_broker_and_into_it(state: dict[str, Any], tmp_p
         assert log_bytes(tmp_path / f"copy/{topic}-0") == log_bytes(Path(state["data"]) / f"{topic}-0")
     (found,) = discover([str(tmp_path / "back/copied-0")])
     assert [record for columns in SegmentReader(found).records() for record in columns] == some_records(200)
+
+
+DYING = """
+import os, signal, sys
+from magicbyte.spark.pipeline import topics
+from magicbyte.spark.pipeline.config import load
+from magicbyte.spark.pipeline.driver import run
+from pathlib import Path
+from mirror.test_transactional import Dying
+from spark.in_process import InProcess
+
+class DyingClient(topics.Client):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        Dying(int(sys.argv[2]), arrives=True).patched(self)
+
+topics.Client = DyingClient
+try:
+    run(load(Path(sys.argv[1])), context=InProcess())
+finally:
+    os.kill(os.getpid(), signal.SIGKILL)  # nothing is closed, and no transaction ended
+"""
+
+
+@pytest.mark.parametrize("real", [True, False], ids=["3.9.1", "ours"])
+def test_a_killed_pipeline_in_transactions_is_run_again_and_each_record_is_there_once(
+    state: dict[str, Any], tmp_path: Path, real: bool
+) -> None:
+    """`read_committed` of the console consumer sees each record once, in order."""
+    write_partition(tmp_path / "logs", "once-0", some_records(200), per_batch=20)
+    with contextlib.nullcontext(state["bootstrap"]) if real else broker_of_ours() as bootstrap:
+        path = tmp_path / "once.toml"
+        path.write_text(
+            f'[source]\npath = "logs"\n[sink]\nbootstrap = "{bootstrap}"\n'
+            'group = "once"\ntransactional-id = "nightly"\n'
+        )
+        for at in (5, 3, 6, 7):  # of the requests that change something; the first run ends before its records
+            command = [sys.executable, "-c", DYING, str(path), str(at)]
+            done = subprocess.run(
+                command, cwd=Path(__file__).parent.parent, capture_output=True, timeout=60, check=False
+            )
+            assert done.returncode == -signal.SIGKILL, done.stderr
+        again = run(load(path), context=InProcess())
+        assert again.status == 0, again.units
+        arguments = ["--bootstrap-server", bootstrap, "--topic", "once", "--from-beginning", "--timeout-ms", "8000",
+                     "--isolation-level", "read_committed", "--property", "print.value=true"]  # fmt: skip
+        tool = kafka_oracle.tool_command(VERSION, CONSOLE, arguments)
+        seen = subprocess.run(tool, capture_output=True, timeout=90, check=False)
+    expected = b"".join((b"null" if each.value is None else each.value) + b"\n" for each in some_records(200))
+    assert seen.stdout == expected, seen.stderr[-2000:]
+
+
+@contextlib.contextmanager
+def broker_of_ours() -> Iterator[str]:
+    with Broker() as broker:
+        yield broker.bootstrap_servers
 
 
 def test_a_broker_takes_a_log_directory_that_rows_were_written_to(tmp_path: Path) -> None:

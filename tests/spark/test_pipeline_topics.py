@@ -15,12 +15,16 @@ from magicbyte.codecs import Codec
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
+from magicbyte.mirror import transactional
 from magicbyte.mirror.offset_topic import KnownMaps
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
+from magicbyte.spark.pipeline import topics
 from magicbyte.spark.pipeline.config import PipelineError, load
 from magicbyte.spark.pipeline.driver import PipelineRun, run
 from magicbyte.testing import Broker
+from mirror.pair import CrashError
+from mirror.test_transactional import Dying, stable_end
 from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
@@ -184,6 +188,54 @@ def test_a_cluster_gets_the_committed_records_of_what_a_broker_wrote(
     assert sent
 
 
+class DyingClient(Client):
+    """A client whose process ends at a request that changes something, before it is sent or after that."""
+
+    dying: Dying | None = None
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        if self.dying is not None:
+            self.dying.patched(self)
+
+
+def test_killed_at_its_requests_a_pipeline_in_transactions_sends_each_record_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "Client", DyingClient)
+    monkeypatch.setattr(transactional, "FETCH_BYTES", 1500)
+    at, arrives, has_died = 1, False, True
+    with Broker(KEEP_ALL) as broker:
+        while has_died:
+            name = f"topic{at}{arrives}"
+            write_partition(tmp_path / name, f"{name}-0", some_records(60), per_batch=10)
+            text = (
+                f'[source]\npath = "{name}"\n[[stage]]\ndo = "filter"\nfrom-offset = 15\n[sink]\n'
+                f'bootstrap = "{broker.bootstrap_servers}"\ngroup = "{name}"\ntransactional-id = "nightly"\n'
+            )
+            monkeypatch.setattr(DyingClient, "dying", Dying(at, arrives=arrives))
+            try:
+                told(tmp_path, text)
+                has_died = False
+            except CrashError:
+                pass
+            monkeypatch.setattr(DyingClient, "dying", None)
+            again = told(tmp_path, text, resume=True)
+            assert again.status == 0, again.units
+            rows = asyncio.run(committed_rows(broker, name, 0))
+            assert rows == [each[3:] for each in some_records(60)[15:]], (at, arrives)
+            at, arrives = at + 5 * arrives, not arrives
+    assert at > 10
+
+
+async def committed_rows(broker: Broker, topic: str, partition: int) -> list[tuple[Any, ...]]:
+    """Return keys, values and headers of the committed records of a partition."""
+    async with Client(broker.bootstrap_servers) as client:
+        end = await stable_end(client, topic, partition)
+        found = read_records(client, topic, partition, 0, end, FetchOptions(committed=True))
+        return [each[3:] async for columns in found for each in columns]
+
+
 def test_a_topic_of_others_is_not_written_into(tmp_path: Path) -> None:
     for number in range(2):
         write_partition(tmp_path / "logs", f"orders-{number}", some_records(10))
@@ -202,6 +254,7 @@ def test_a_topic_of_others_is_not_written_into(tmp_path: Path) -> None:
         ('[source]\ntopics = ["a"]\n[sink]\npath = "s"\n', "a path or a bootstrap: one of both, found none"),
         ('[source]\nbootstrap = "a:1"\n[[stage]]\ndo = "digest"\n', "for what is fetched from a cluster"),
         ('[source]\npath = "l"\n[sink]\npath = "s"\ngroup = "g"\n', "a bootstrap with it"),
+        ('[source]\npath = "l"\n[sink]\npath = "s"\ntransactional-id = "t"\n', "a bootstrap with it"),
         ('[source]\npath = "l"\n[sink]\nbootstrap = "a:1"\nscratch = "g"\n', "none with a cluster"),
         ('[source]\npath = "l"\n[[stage]]\ndo = "records"\n[sink]\nbootstrap = "a:1"\n', "a folder as .sink."),
         (

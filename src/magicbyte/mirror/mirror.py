@@ -125,7 +125,7 @@ class Mirror(Rounds):
             park=self._park,
             merge=self._choice.merge,
             has_map=self._has_map,
-            transactional_id=None if mirror_id is None else f"{mirror_id}.{wanted.to}-{partition}",
+            transactional_id=wanted.transactional_id(mirror_id, partition),
         )
         before = self._copiers.get(key)
         if before is None or before.route != route:

@@ -123,6 +123,10 @@ class TopicMirrorPlan:
     begun: bool = field(default=False, compare=False)
     """Whether this mirror has written into the topic before."""
 
+    def transactional_id(self, beginning: str | None, partition: int) -> str | None:
+        """Return the transactional id for a partition of the source; `beginning`: of all ids, None without any."""
+        return None if beginning is None else f"{beginning}.{self.to}-{partition}"
+
     def explain(self) -> str:
         """Return the plan as a line of text."""
         if self.mode is Mode.LEFT_OUT:

@@ -36,7 +36,7 @@ async def _aims(units: Sequence[Unit], target: PipelineTarget) -> dict[str, Aim]
         sources.append((LogSource(unit.partition for unit in in_files), in_files))
     found: dict[str, Aim] = {}
     async with Client(target.bootstrap) as there:
-        has_map = await make_offset_topic(there)
+        has_map = target.transactional_id is None and await make_offset_topic(there)
         for here, some in sources:
             async with here:
                 plans = await _plans(here, there, target, {str(unit.partition.topic) for unit in some})
@@ -47,7 +47,8 @@ async def _aims(units: Sequence[Unit], target: PipelineTarget) -> dict[str, Aim]
 async def _plans(
     here: Client | LogSource, there: Client, target: PipelineTarget, topics: Iterable[str]
 ) -> dict[str, TopicMirrorPlan]:
-    choice = Choice(re.compile("|".join(map(re.escape, sorted(topics)))), target.group)
+    pattern = re.compile("|".join(map(re.escape, sorted(topics))))
+    choice = Choice(pattern, target.group, transactional_id=target.transactional_id)
     found = {each.name: each for each in await plan(here, there, choice)}
     for each in found.values():
         if each.mode in (Mode.KEYED, Mode.LEFT_OUT):

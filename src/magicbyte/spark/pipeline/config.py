@@ -65,10 +65,14 @@ class PipelineSource:
 
 @dataclass(frozen=True, slots=True)
 class PipelineTarget:
-    """A cluster to write to. `group` keeps there how far each partition is, as a mirror's."""
+    """A cluster to write to. `group` keeps there how far each partition is, as a mirror's.
+
+    `transactional_id`: the beginning of the ids of transactions with records and progress; None: there are none.
+    """
 
     bootstrap: str
     group: str
+    transactional_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +255,7 @@ _SINK = {
     "path": Option("a path or a URL", _text),
     "bootstrap": _BOOTSTRAP,
     "group": Option("the name of a consumer group", _text),
+    "transactional-id": Option("what the ids of transactions begin with", _text),
     "scratch": Option("a folder of this machine, or one that all machines share", _text),
 }
 _SOURCE = {
@@ -467,9 +472,10 @@ class _File:
         if bootstrap is not None:
             if scratch is not None:
                 self.refuse(("sink", "scratch"), "none with a cluster", repr(scratch))
-            return None, None, PipelineTarget(bootstrap, group or DEFAULT_GROUP)
-        if group is not None:
-            self.refuse(("sink", "group"), "a bootstrap with it", repr(group))
+            return None, None, PipelineTarget(bootstrap, group or DEFAULT_GROUP, given["transactional-id"])
+        for name in ("group", "transactional-id"):
+            if given[name] is not None:
+                self.refuse(("sink", name), "a bootstrap with it", repr(given[name]))
         inside = local_path(path)
         if inside is None:
             return path.rstrip("/"), None if scratch is None else self.home / scratch, None

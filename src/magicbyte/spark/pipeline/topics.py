@@ -24,6 +24,7 @@ from magicbyte.mirror.outbox import Outboxes
 from magicbyte.mirror.plan import INTERNAL, TopicMirrorPlan
 from magicbyte.mirror.rounds import first_of
 from magicbyte.mirror.route import Route
+from magicbyte.mirror.transactional import TransactionalCopier
 from magicbyte.records.layout import Dialect
 from magicbyte.spark.pipeline.config import PipelineSource, PipelineTarget, matches
 
@@ -112,8 +113,8 @@ def fetch(live: Live, folder: Path) -> int:
 def send(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Json:
     """Copy a partition to its topic, closed wherever it can be, and return what was copied.
 
-    A copy goes on where the mirror's group says that the last one stopped. Raises MirrorError, CorruptRecordError,
-    BrokerError, NetworkError.
+    A copy goes on where the mirror's group says that the last one stopped. In transactions it fences that one first.
+    Raises MirrorError, CorruptRecordError, BrokerError, NetworkError.
     """
     copied = asyncio.run(_sent(aim, partition, source))
     return {name: getattr(copied, name) for name in ("closed_bytes", "opened_bytes", "records", "lost")}
@@ -121,13 +122,18 @@ def send(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Json:
 
 async def _sent(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Copied:
     wanted, copied = aim.plan, Copied()
+    transactional_id = wanted.transactional_id(aim.target.transactional_id, partition)
     here: Client | LogSource = Client(source.bootstrap) if isinstance(source, Live) else LogSource([source])
     async with here, Client(aim.target.bootstrap) as there:
         route = Route(
             here, there, wanted.name, partition, aim.target.group, wanted.storage,
-            committed=wanted.committed, once=wanted.once, to=wanted.to, origin=wanted.origin,
-            partitions=wanted.partitions, dialect=wanted.dialect, has_map=aim.has_map,
+            committed=wanted.committed, once=wanted.once and transactional_id is None, to=wanted.to,
+            origin=wanted.origin, partitions=wanted.partitions, dialect=wanted.dialect, has_map=aim.has_map,
+            transactional_id=transactional_id,
         )  # fmt: skip
+        if transactional_id is not None:
+            await TransactionalCopier(route, asyncio.Event(), copied).catch_up()
+            return copied
         try:
             async with asyncio.TaskGroup() as tasks:
                 await PartitionCopier(route, asyncio.Event(), copied).catch_up(Outboxes(there, tasks))
