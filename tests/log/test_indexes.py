@@ -167,6 +167,21 @@ def test_aborted_transactions_are_those_that_touch_the_range() -> None:
     assert index.aborted(91, 1000) == []
 
 
+def test_a_search_for_aborted_transactions_finds_the_same_and_looks_at_those_in_question_alone() -> None:
+    """Each noted the first offset that was open when it ended: what ends later has begun there or after it."""
+    entries = [(at % 3, at * 10, at * 10 + 15, (at + 1) * 10) for at in range(50)]
+    content = aborted_index(*entries)
+    index = TransactionIndex.parse(content)
+    for first in range(0, 520, 7):
+        for end in range(first, 530, 11):
+            assert TransactionIndex.search(content, first, end) == index.aborted(first, end)
+    damaged = bytearray(content)
+    damaged[45 * index.ENTRY_SIZE] ^= 1  # the version of one
+    assert TransactionIndex.search(bytes(damaged), 100, 130) == index.aborted(100, 130)
+    with pytest.raises(CorruptRecordError, match="transaction index version"):
+        TransactionIndex.search(bytes(damaged), 440, 470)
+
+
 def test_the_enriched_index_holds_offset_timestamp_and_position() -> None:
     content = b"".join(struct.pack(">iqi", *entry) for entry in [(0, -1, 0), (40, 1000, 4200), (90, 1000, 9000)])
     index = EnrichedIndex.parse(content, 100)

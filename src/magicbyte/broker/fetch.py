@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
@@ -24,7 +23,7 @@ from magicbyte.errors import (
     OffsetOutOfRangeError,
     UnsupportedVersionError,
 )
-from magicbyte.log.live.lookups import aborted_transactions, size_in_segment
+from magicbyte.log.live.lookups import aborted_in_slice, size_in_segment
 from magicbyte.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -404,8 +403,8 @@ class _PartitionRead:
         if found is None or _is_held_back(self.services, request.message, partition):
             return _PartitionAnswer(self.topic, data)
         if committed:
-            end = min(upper, _end_of_segment(log, found))
-            aborted = await self.services.replicas.read(partition, aborted_transactions, log, asked.fetch_offset, end)
+            read = partial(aborted_in_slice, log, asked.fetch_offset, upper, found)
+            aborted = await self.services.replicas.read(partition, read)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
@@ -592,15 +591,6 @@ class _PartitionRead:
         else:
             answer.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
         return answer
-
-
-def _end_of_segment(log: PartitionLog, found: FileSlice) -> int:
-    """Return the offset after the segment of a slice."""
-    segments = list(log.segments)
-    for segment, following in pairwise(segments):
-        if segment is found.segment:
-            return following.base_offset
-    return log.log_end_offset
 
 
 def _if_whole(read: Callable[[], FileSlice | None]) -> FileSlice | None:

@@ -269,6 +269,30 @@ class TransactionIndex:
                 )
             previous = entry.last_offset
 
+    @classmethod
+    def all_in(cls, data: bytes, first: int, end: int) -> list[AbortedTransaction]:
+        """Return what `aborted` does, of the bytes of a file. Raises CorruptRecordError for any damage in it."""
+        index = cls.parse(data)
+        index.verify()
+        return index.aborted(first, end)
+
+    @classmethod
+    def search(cls, data: bytes, first: int, end: int) -> list[AbortedTransaction]:
+        """Return what `aborted` does, of the bytes of a file of which only the entries in question are looked at.
+
+        Raises CorruptRecordError for a damaged one among these.
+        """
+        size = cls.ENTRY_SIZE
+        places = range(len(data) // size)
+        at = bisect.bisect_left(places, first, key=lambda place: TRANSACTION_ENTRY.unpack_from(data, place * size)[3])
+        until = at
+        for until in places[at:]:
+            if TRANSACTION_ENTRY.unpack_from(data, until * size)[4] >= end:  # what ends later has begun behind it
+                break
+        index = cls.parse(data[at * size : (until + 1) * size])
+        index.verify()
+        return index.aborted(first, end)
+
     def aborted(self, first: int, end: int) -> list[AbortedTransaction]:
         """Return the transactions with an offset in `first` to `end` (exclusive), in the order of their markers."""
         at = bisect.bisect_left(self.entries, first, key=lambda entry: entry.last_offset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import UnsupportedForMessageFormatError
@@ -11,6 +12,7 @@ from magicbyte.records.layout import Dialect
 if TYPE_CHECKING:
     from magicbyte.log.files.indexes import AbortedTransaction
     from magicbyte.log.live.partition_log import PartitionLog
+    from magicbyte.log.live.segment import FileSlice
 
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP_SEARCH = -1, -2, -3
 _NO_TIME = (1 << 63) - 1
@@ -37,8 +39,21 @@ def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[Aborte
     """Return the aborted transactions with an offset in `first` to below `end`, in the order of their markers."""
     found = []
     for segment in log.segments_from(first):
-        found += segment.indexes.transactions(first, end)
+        found += segment.indexes.aborted(first, end)
     return found
+
+
+def aborted_in_slice(log: PartitionLog, first: int, upper: int, found: FileSlice) -> list[AbortedTransaction]:
+    """Return the aborted transactions with an offset in `first` to below `upper` and not behind a slice of the log.
+
+    Its end is that of an index entry, so a few of what follows may be among them, as with Kafka.
+    """
+    end = log.log_end_offset
+    for segment, following in pairwise((*log.segments, None)):
+        if segment is found.segment and segment is not None:
+            after = segment.indexes.offset_after(found.position + found.length)
+            end = after if after is not None else end if following is None else following.base_offset
+    return aborted_transactions(log, first, min(upper, end))
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and their use in L
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from magicbyte.errors import CorruptRecordError
@@ -202,6 +202,13 @@ class LiveIndexes:
             raise CorruptRecordError("index position", expected=">= 0", found=position).locate(path=index.file.path)
         return position
 
+    def offset_after(self, position: int) -> int | None:
+        """Return an offset that no entry before `position` reaches; None if the index has none after it."""
+        kind = ENRICHED_INDEX if self._config.dialect is Dialect.ENRICHED else OFFSET_INDEX
+        index, column = self.by_kind[kind], 2 if kind == ENRICHED_INDEX else 1
+        at = index.floor(column, position - 1) + 1
+        return self._names.base_offset + index.entry(at)[0] if at < index.count else None
+
     def position_before_timestamp(self, timestamp: int) -> int:
         """Return a position before which all entries are older than `timestamp` (ms)."""
         if self._config.dialect is Dialect.ENRICHED:
@@ -247,15 +254,23 @@ class LiveIndexes:
         """Return the aborted transactions with an offset in `first` to below `end` whose markers are in this
         segment.
         """
+        return self._of_transactions(first, end, TransactionIndex.all_in)
+
+    def aborted(self, first: int, end: int) -> list[AbortedTransaction]:
+        """Return what `transactions` does, without a look at the other entries of the file."""
+        return self._of_transactions(first, end, TransactionIndex.search)
+
+    def _of_transactions(
+        self, first: int, end: int, search: Callable[[bytes, int, int], list[AbortedTransaction]]
+    ) -> list[AbortedTransaction]:
         if not self._names.has(TRANSACTION_INDEX):
             return []
         path = self._names.path(TRANSACTION_INDEX)
         try:
-            index = TransactionIndex.parse(read_whole(self._names.files, path))
-            index.verify()
+            found: list[AbortedTransaction] = search(read_whole(self._names.files, path), first, end)
         except CorruptRecordError as error:
             raise error.locate(path=path) from None
-        return index.aborted(first, end)
+        return found
 
     def _opened_transactions(self) -> OpenFile:
         """Return the file of aborted transactions, created if needed."""
