@@ -188,3 +188,17 @@ def test_filters_take_literal_names_beginnings_or_all_that_match(
     assert {each.name for each in resources if wanted.takes(each, entry)} == taken
     assert not Filter(3, None, 1, None, None, 1, 1).takes(resources[0], entry)
     assert not Filter(2, None, 1, "User:bob", None, 1, 1).takes(resources[0], entry)
+
+
+def test_what_was_asked_before_is_answered_alike_and_what_is_kept_of_it_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("magicbyte.security.acls._MOST_KEPT", 10)
+    found = acls(topic("te", allow(AclOperation.READ), prefixed=True), topic("test-3", deny(AclOperation.READ)))
+    names = [f"test-{at}" for at in range(25)] + ["x" * 1000]
+    for _ in range(3):
+        assert [may(found, AclOperation.READ, name) for name in names] == [at not in (3, 25) for at in range(26)]
+        assert not found.allows(BOB, HOST, AclOperation.READ, TOPIC, "test-1")
+        assert not may(found, AclOperation.WRITE, "test-1")
+        assert 0 < len(found._decisions) <= 10
+        assert not any(len(each[-1]) > 249 for each in found._decisions)

@@ -21,6 +21,10 @@ MOST_NODE_BYTES: Final = 1 << 20
 """The maximum size of the ACLs of one resource: that of a ZooKeeper node."""
 
 
+_MOST_KEPT: Final = 10_000  # decisions that are kept, for requests that ask for the same again
+_LONGEST_KEPT: Final = 249  # characters of a name: what topics may have; other names may be as long as a request
+
+
 class ResourceType(enum.IntEnum):
     """A type of resource, by its number in the protocol; `node` is its name in the tree."""
 
@@ -173,6 +177,7 @@ class Acls:
     ) -> None:
         self.of = {resource: entries for resource, entries in of.items() if entries}
         self._super_users, self._or_else = super_users, or_else
+        self._decisions = dict[tuple[Principal, str, AclOperation, ResourceType, str], bool]()
         self._prefixes = dict[ResourceType, dict[int, None]]()  # the existing lengths
         for resource in self.of:
             if resource.pattern is Pattern.PREFIXED:
@@ -189,6 +194,17 @@ class Acls:
 
     def allows(self, who: Principal, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Return whether a caller may perform an operation: a denial takes precedence over any permission."""
+        question = (who, host, operation, kind, name)
+        decision = self._decisions.get(question)
+        if decision is None:
+            decision = self._decide(*question)
+            if len(name) <= _LONGEST_KEPT:
+                if len(self._decisions) >= _MOST_KEPT:
+                    self._decisions.clear()
+                self._decisions[question] = decision
+        return decision
+
+    def _decide(self, who: Principal, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         if who in self._super_users:
             return True
         entries = self.about(kind, name)
