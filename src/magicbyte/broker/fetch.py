@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.sessions import BegunFetch, Sessions
     from magicbyte.broker.throttles import ReplicationThrottle
     from magicbyte.broker.topics import Topics
+    from magicbyte.log.files.indexes import AbortedTransaction as IndexedAbort
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.log.live.segment import FileSlice
 
@@ -389,7 +390,7 @@ class _PartitionRead:
             raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
         if (diverging := self._diverging(partition)) is not None:
             return diverging
-        found = await self._slice(partition, upper)
+        found, aborted = await self._slice(partition, upper, committed=committed)
         if self.reading.is_first and _is_follower(request.message):
             self.services.replicas.fetched(partition, request.message.replica_id, asked)
         data = PartitionData(
@@ -403,8 +404,6 @@ class _PartitionRead:
         if found is None or _is_held_back(self.services, request.message, partition):
             return _PartitionAnswer(self.topic, data)
         if committed:
-            read = partial(aborted_in_slice, log, asked.fetch_offset, upper, found)
-            aborted = await self.services.replicas.read(partition, read)
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
@@ -478,19 +477,31 @@ class _PartitionRead:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.NONE
 
-    async def _slice(self, partition: ServedPartition, upper: int) -> FileSlice | None:
-        """Return the readable slice of stored bytes, or None. Raises OffsetOutOfRangeError."""
+    async def _slice(
+        self, partition: ServedPartition, upper: int, *, committed: bool
+    ) -> tuple[FileSlice | None, list[IndexedAbort]]:
+        """Return the readable slice of stored bytes, or None, and with `committed` the aborted transactions in it.
+
+        Raises OffsetOutOfRangeError.
+        """
         log, asked, left = partition.log, self.asked, max(self.reading.left, 0)
         limit = max(min(asked.partition_max_bytes, left), 0)
         strict = self.request.version < _FIRST_WITH_WHOLE_SETS
         whole_first = not strict and not self.reading.size
+        recent = None
         if upper == log.log_end_offset:
             if asked.fetch_offset == upper:
-                return None
-            if (found := partition.recent(asked.fetch_offset, limit)) is not None:
-                return found
+                return None, []
+            recent = partition.recent(asked.fetch_offset, limit)
+            if recent is not None and not committed:
+                return recent, []
         read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
-        return await self.services.replicas.read(partition, read if strict or whole_first else partial(_if_whole, read))
+        read = read if strict or whole_first else partial(_if_whole, read)
+        if not committed:
+            return await self.services.replicas.read(partition, read), []
+        find = (lambda: recent) if recent is not None else read
+        search = partial(_with_aborted, find, log, asked.fetch_offset, upper)
+        return await self.services.replicas.read(partition, search)
 
     # ---- stored or converted bytes
 
@@ -591,6 +602,14 @@ class _PartitionRead:
         else:
             answer.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
         return answer
+
+
+def _with_aborted(
+    find: Callable[[], FileSlice | None], log: PartitionLog, first: int, upper: int
+) -> tuple[FileSlice | None, list[IndexedAbort]]:
+    """Return the slice that is found, and the aborted transactions in it."""
+    found = find()
+    return found, [] if found is None else aborted_in_slice(log, first, upper, found)
 
 
 def _if_whole(read: Callable[[], FileSlice | None]) -> FileSlice | None:
