@@ -1,1 +1,1 @@
-"""Work on logs that nobody serves: inventory, verify, salvage, convert, diff, rebuild, filter, compact, retain."""
+"""Work on logs of stopped brokers: inventory, verify, salvage, convert, diff, rebuild, filter, compact, retain."""

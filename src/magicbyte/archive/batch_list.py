@@ -1,4 +1,4 @@
-"""Each batch, wrapper or single message of a log in the words of Kafka's dump tool: the lines of `cat --batches`."""
+"""Describe each batch, wrapper or single message of a log in the terms of Kafka's dump tool, for `cat --batches`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OFFSETS_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=Fa
 
 
 class Chunks(Protocol):
-    """Where entries come from: a `SegmentReader`, or a partition of a running cluster."""
+    """A source of entries: a `SegmentReader`, or a partition of a running cluster."""
 
     def chunks(self, *, first: int = 0, limit: int, on_damage: DamageHandler) -> Iterator[Chunk]:
         """Yield the entries from the one that may hold offset `first` on."""
@@ -39,9 +39,9 @@ def list_batches(
     on_damage: DamageHandler = stop_at_damage,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Line]:
-    """Yield a line for each entry that has offsets from `first` to below `end`; keys as in the golden batches.jsonl.
+    """Yield a line for each entry with offsets from `first` to below `end`; keys as in the golden batches.jsonl.
 
-    An entry whose checksum or inside is wrong has its line, too; `on_damage` is called behind it.
+    An entry with a wrong checksum or content also has a line; `on_damage` is called after it.
     """
     for chunk in reader.chunks(first=first, limit=limit, on_damage=on_damage):
         for row in range(len(chunk.table)):
@@ -61,9 +61,9 @@ def list_batches(
 
 
 def describe(chunk: Chunk, row: int, *, limit: int = DEFAULT_MAX_BATCH_BYTES) -> tuple[Line, CorruptRecordError | None]:
-    """Return the line of one row of `chunk`, whose table is not merged, and what is wrong with the entry.
+    """Return the line of one row of an unmerged `chunk`, and the damage of the entry.
 
-    Raises CorruptRecordError where the header itself makes no sense.
+    Raises CorruptRecordError if the header itself is invalid.
     """
     position = int(chunk.table.position[row])
     try:
@@ -103,7 +103,7 @@ def _describe(chunk: Chunk, row: int, position: int, limit: int) -> tuple[Line, 
 
 
 def _offsets(table: BatchTable, row: int, entry: Entry, limit: int) -> list[int]:
-    """Return the offsets of all records inside, control records included."""
+    """Return the offsets of all records inside, including control records."""
     if not isinstance(entry, RecordBatch) and not entry.is_wrapper:
         entry.value  # noqa: B018 (raises for lengths that contradict each other)
         return [entry.offset]
@@ -193,14 +193,14 @@ def _common(entry: Entry, *, valid: bool) -> Line:
 
 
 def _add_offsets(line: Line, offsets: list[int]) -> None:
-    """Name the offsets inside where they are not simply all from the first to the last."""
+    """Add the offsets inside unless they are all from the first to the last."""
     first, last = line["baseOffset"], line["lastOffset"]
     if len(offsets) != last - first + 1 or offsets != list(range(first, last + 1)):
         line["offsets"] = offsets
 
 
 def _inside(message: MessageView | EnrichedMessage, limit: int) -> list[Entry]:
-    """Return the messages of a wrapper that was decoded before."""
+    """Return the messages of a wrapper that has been decoded before."""
     assert message.value is not None
     enriched = isinstance(message, EnrichedMessage)
     header = Lz4Header.ANY if message.magic == 0 else Lz4Header.CORRECT

@@ -1,4 +1,4 @@
-"""A partition's log read by several threads: they walk it block by block, and its records come in order."""
+"""Read a partition's log with several threads: they walk it block by block, and return its records in order."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class Block:
-    """A range of a file that any thread may walk. It is read at once; only where to begin comes from the block before.
+    """A range of a file that any thread may walk. It is read at once; only the start depends on the block before.
 
     A block has the entries that begin in it. Every block must be walked, in order or by threads that take them in
-    order. `before` and `after`: the position from which on entries are to be found, None where there can be none.
+    order. `before` and `after`: the position of the first entry, None if there is none.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class Block:
             position = None
             raise
         finally:
-            self.after.set_result(position)  # whatever happens: the thread of the next block waits for it
+            self.after.set_result(position)  # in any case: the thread of the next block waits for it
         return found
 
 
 def _collect(
     steps: Generator[Chunk | CorruptRecordError, None, int | None], found: list[Chunk | CorruptRecordError]
 ) -> int | None:
-    """Add all of `steps` to `found`, and return what their generator returns."""
+    """Append all of `steps` to `found`, and return the generator's result."""
     while True:
         try:
             found.append(next(steps))
@@ -75,9 +75,10 @@ def _collect(
 
 
 def read_blocks(file: ReadableFile, buffers: Buffers, rules: ScanRules, start: int = 0) -> Iterator[Block]:
-    """Yield blocks with all that `read_chunks` finds, to be walked by threads. `start` is the position of an entry.
+    """Yield blocks that together contain the result of `read_chunks`, to be walked by threads.
 
-    Each must be given to a thread before the next is asked for. The file must stay open until all are walked.
+    `start` is the position of an entry. Each block must be given to a thread before the next is requested. The file
+    must stay open until all are walked.
     """
     before: Future[int | None] = Future()
     before.set_result(start)
@@ -85,17 +86,17 @@ def read_blocks(file: ReadableFile, buffers: Buffers, rules: ScanRules, start: i
         block = Block(file, buffers, start, min(start + CHUNK_BYTES, file.size), before, rules)
         yield block
         before, start = block.after, block.end
-        del block  # or the file would stay open
+        del block  # otherwise the file would stay open
 
 
 def blocks_of(
     reader: SegmentReader, threads: int, *, first: int = 0, merge: bool = False, limit: int = DEFAULT_MAX_BATCH_BYTES
 ) -> Iterator[Block]:
-    """Yield what `SegmentReader.chunks` does as blocks, for so many threads to walk; `read_blocks` says how."""
+    """Yield the result of `SegmentReader.chunks` as blocks, for `threads` to walk as for `read_blocks`."""
     buffers = Buffers(kept=2 * threads + 4)
     rules = ScanRules(reader.dialect or reader.partition.dialect, limit, merge)
     for segment in reader.segments_from(first):
-        file = reader.partition.files.open(segment.log.path)  # closed when no block has it any more
+        file = reader.partition.files.open(segment.log.path)  # closed with its last block
         yield from read_blocks(file, buffers, rules, reader.start_position(segment, first))
         del file  # so that no segment waits for the last block of the one before
 
@@ -109,7 +110,7 @@ def read_records(
     on_damage: DamageHandler,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[RecordColumns]:
-    """Yield what `SegmentReader.records` does, decoded by so many threads."""
+    """Yield the result of `SegmentReader.records`, decoded by `threads`."""
     if threads < 2:
         yield from reader.records(selection, options, on_damage=on_damage, progress=progress)
         return
@@ -142,14 +143,14 @@ def read_records(
 
 
 class _Walked(NamedTuple):
-    """The bytes of a chunk of which all was given, and whether later ones may have something, too."""
+    """The bytes of a completed chunk, and whether later ones may have selected records, too."""
 
     size: int
     more: bool
 
 
 def _decoded(chunk: Chunk, rows: Sequence[int], options: DecodeOptions) -> Iterator[RecordColumns | CorruptRecordError]:
-    """Yield the records of some rows of a chunk, and each damage in its place: a thread may not tell of it."""
+    """Yield the records of some rows of a chunk, and each damage in its place, as threads must not report it."""
     damage: list[CorruptRecordError] = []
     for columns in decode_chunk(chunk, rows, options, damage.append):
         yield from damage

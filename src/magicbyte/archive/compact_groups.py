@@ -1,9 +1,9 @@
-"""Compaction of one log by many workers: each writes some of the segments that the cleaner would write one by one.
+"""Compact one log with many workers: each writes some of the segments that the log cleaner would write one by one.
 
-The cleaner puts neighbouring segments together by their sizes before it begins, so its groups are known at once. What
-it carries from one group to the next is what it knows of transactions. Which of them a place lies in, the transaction
-indexes tell; which producers have a batch in front of it, what each segment does to that (`Passage`), and who made the
-marks has read them all. What is written is put in place by the log's own swap, group by group.
+The log cleaner groups neighbouring segments by size before it begins, so its groups are known at once. From group to
+group it carries the state of transactions. The transaction indexes tell which transaction an offset is in; the
+producers with a batch before it follow from the effect of each segment (`Passage`), known to the maker of the marks,
+who has read them all. The output replaces the groups by the log's own swap.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SegmentGroup:
-    """Segments of the log in `folder` that become one, and what is to be known of the rest. May be pickled.
+    """Segments of the log in `folder` that become one, with the necessary state of the others. It can be pickled.
 
-    `segments`: base, and whether deletes of older formats are not due in it; `end` is the base behind them. `size` in
-    bytes; `modified_ms`: when the last one was written. `rules` have those producers that it may hold the last batch
-    of. `seen` and `committed` are as CleanedTransactions takes them; `aborted` are transactions that overlap it.
+    `segments`: base, and whether its old-format deletes must be kept; `end` is the base after them. `size` in bytes;
+    `modified_ms`: modification time of the last one. `rules` has the producers whose last batch may be in it. `seen`
+    and `committed` are those of CleanedTransactions; `aborted` are overlapping transactions.
     """
 
     folder: str
@@ -64,13 +64,13 @@ class SegmentGroup:
 
     @property
     def base_offset(self) -> int:
-        """That of the segment that it becomes."""
+        """That of the resulting segment."""
         return self.segments[0][0]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """The segment that a group became, with its indexes, alone in `folder`. `report`: as if there were no others."""
+    """The segment written for a group, with its indexes, alone in `folder`. `report`: as if there were no others."""
 
     folder: str
     report: CompactionReport
@@ -79,7 +79,7 @@ class WrittenGroup:
 def plan_groups(
     partition: PartitionDirectory, options: CompactOptions, passages: Iterable[Passage]
 ) -> list[SegmentGroup] | None:
-    """Return the groups of a log that has marks; None where aborted transactions do not end where its indexes say.
+    """Return the groups of a log with marks; None if aborted transactions do not end where its indexes say.
 
     Such a log is compacted as a whole. `passages` are those of its cleanable segments. Raises CorruptRecordError.
     """
@@ -114,7 +114,7 @@ def plan_groups(
 
 
 def _rules_of(rules: Rules, first: int, end: int) -> Rules:
-    """Return the rules with those producers that a group may hold the last batch of."""
+    """Return the rules with the producers whose last batch may be in a group."""
     producers = {
         number: each
         for number, each in rules.producers.items()
@@ -126,7 +126,7 @@ def _rules_of(rules: Rules, first: int, end: int) -> Rules:
 def _with_transactions(
     groups: Sequence[SegmentGroup], aborted: Iterable[AbortedTransaction], passages: Iterable[Passage]
 ) -> list[SegmentGroup] | None:
-    """Return the groups with what is known of transactions in front of each."""
+    """Return the groups, each with the state of transactions before it."""
     found, ways = [], iter(passages)
     seen, committed = frozenset[int](), frozenset[int]()
     for group, known in zip(groups, overlapping([group.base_offset for group in groups], aborted), strict=True):
@@ -140,7 +140,7 @@ def _with_transactions(
 
 
 def overlapping(bases: Sequence[int], aborted: Iterable[AbortedTransaction]) -> list[tuple[AbortedTransaction, ...]]:
-    """Return for each of the pieces of a log that begin at `bases`, ascending, the transactions that overlap it."""
+    """Return the overlapping transactions for each of the pieces of a log that begin at `bases`, ascending."""
     found: list[list[AbortedTransaction]] = [[] for _ in bases]
     for each in aborted:
         begin = max(bisect.bisect_right(bases, each.first_offset) - 1, 0)
@@ -153,9 +153,9 @@ def overlapping(bases: Sequence[int], aborted: Iterable[AbortedTransaction]) -> 
 def some_segments(
     folder: str, bases: Iterable[int], end: int, config: LogConfig, *, into: str | None = None
 ) -> Iterator[PartitionLog]:
-    """Give some segments of a log as if there were no others, without their indexes; new ones are made in `into`.
+    """Yield some segments of a log as if there were no others, without their indexes; new ones are made in `into`.
 
-    `bases` and `end`, the one behind the last of them, are offsets. Raises OSError for a segment that is not there.
+    `bases` and `end`, the base after the last one, are offsets. Raises OSError for a missing segment.
     """
     into = folder if into is None else into
     files = bounded(LocalFiles(), health := Health(into))
@@ -165,14 +165,14 @@ def some_segments(
             loaded.segments.append(Segment.of_log(files, folder, base, config))
         yield PartitionLog(files, into, config, loaded, health, lambda: None, lambda _most: 0)
     finally:
-        for segment in loaded.segments:  # with those that were made
+        for segment in loaded.segments:  # including new ones
             segment.release()
 
 
 def write_group(group: SegmentGroup, marks: OffsetMarks, folder: str) -> WrittenGroup:
-    """Write what a group becomes into `folder`, which is new; the group stays as it is.
+    """Write the segment for a group into the new `folder`; the group is unchanged.
 
-    Raises CorruptRecordError for data that cannot be read, LogDirectoryOfflineError.
+    Raises CorruptRecordError for unreadable data, LogDirectoryOfflineError.
     """
     LocalFiles().make_directory(folder)
     bases = [base for base, _ in group.segments]
@@ -198,9 +198,9 @@ def write_group(group: SegmentGroup, marks: OffsetMarks, folder: str) -> Written
 def join_groups(
     partition: PartitionDirectory, options: CompactOptions, written: Iterable[WrittenGroup]
 ) -> CompactionReport:
-    """Put what all groups of a log became in their place, and return what one worker would say of it.
+    """Replace all groups of a log by the written segments, and return the report that one worker would return.
 
-    Done again, behind a crash, it ends in the same. Raises LogDirectoryError, CorruptRecordError.
+    A repetition after a crash has the same result. Raises LogDirectoryError, CorruptRecordError.
     """
     assert options.marks is not None
     report = CompactionReport(0, options.marks.latest + 1, keys=options.marks.keys)

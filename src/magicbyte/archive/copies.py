@@ -1,4 +1,4 @@
-"""Copies of partitions to change, so that the logs they are made of stay as they are."""
+"""Copy partitions before changing them, so that the original logs are unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CopiedLogs:
-    """Partitions in a folder beside the output, which is called otherwise until all is done."""
+    """Partitions in a temporary folder beside the output, renamed when all is done."""
 
     partitions: list[PartitionDirectory]
     folder: Path
@@ -31,11 +31,11 @@ class CopiedLogs:
     out: Path
 
     def final(self, path: str) -> str:
-        """Return what a path in the folder is called at the end."""
+        """Return the final path of a path in the folder."""
         return str(self.out / Path(path).relative_to(self.folder))
 
     def relocate(self, error: CorruptRecordError) -> CorruptRecordError:
-        """Let an error name the file that the damaged one is a copy of; return it."""
+        """Replace the copy's path in an error by that of the original; return the error."""
         if error.path is not None and Path(error.path).is_relative_to(self.folder):
             error.path = str(self.source / Path(error.path).relative_to(self.folder))
         return error
@@ -43,10 +43,10 @@ class CopiedLogs:
 
 @contextlib.contextmanager
 def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterator[CopiedLogs]:
-    """Give copies of partitions of one log directory, and of its checkpoints; at the end of the block they are `out`.
+    """Yield copies of partitions of one log directory, and of its checkpoints; after the block they are at `out`.
 
-    `out` gets its name when all is durable, and after an error nothing is there. Raises LogDirectoryError for a log
-    directory that is in use or was not closed, one that overlaps `out`, and an `out` that holds something.
+    `out` gets its name when all is durable, and after an error it does not exist. Raises LogDirectoryError for a log
+    directory that is in use or was not closed, one that overlaps `out`, and an `out` that is not empty.
     """
     files = LocalFiles()
     for each in partitions:
@@ -76,10 +76,10 @@ def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterat
 
 
 def lay_over(directory: Path, out: Path) -> None:
-    """Make `out` a copy of a log directory that can be written to, so that the directory stays as it is.
+    """Make `out` a writable copy of a log directory, which is unchanged.
 
-    On a file system that shares blocks this takes neither time nor space. `out` gets its name when all is durable.
-    Raises LogDirectoryError for a directory that is in use, one that overlaps `out`, an `out` that holds something.
+    With reflinks this takes neither time nor space. `out` gets its name when all is durable. Raises LogDirectoryError
+    for a directory that is in use, one that overlaps `out`, and an `out` that is not empty.
     """
     refuse_overlap(out, [str(directory)])
     if is_locked(directory / LOCK):
@@ -106,7 +106,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _copy_beside(files: LocalFiles, source: str, folder: Path, names: set[TopicPartition]) -> None:
-    """Copy what lies beside the partitions, as far as it is about these; the mark of a clean shutdown, too."""
+    """Copy the files beside the partitions, as far as they concern these, and the clean shutdown marker."""
     for name in checkpoints.OFFSET_CHECKPOINTS:
         if exists(files, f"{source}/{name}"):
             offsets = parse_file(files, f"{source}/{name}", checkpoints.parse_offset_checkpoint)

@@ -1,4 +1,4 @@
-"""What a check of logs finds: how bad it is, where, and what to do about it."""
+"""The findings of a check: severity, place, and advice."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 
 class Severity(enum.Enum):
-    """How bad it is. Errors and warnings make a log unsound; notes do not."""
+    """The severity. Errors and warnings make a log unsound; notes do not."""
 
-    ERROR = "error"  # records are lost, wrong or not to be read, or a broker would act on something false
-    WARNING = "warning"  # a broker mends it by itself when it opens the log
+    ERROR = "error"  # records are lost, wrong or unreadable, or a broker would act on false data
+    WARNING = "warning"  # a broker repairs it when it opens the log
     NOTE = "note"
 
 
 class Depth(enum.Enum):
-    """How much is checked."""
+    """How thorough a check is."""
 
     QUICK = "quick"  # sizes, checksums and offsets of entries
-    USUAL = "usual"  # and their headers, and all files beside them
-    DEEP = "deep"  # and every record
+    USUAL = "usual"  # also their headers, and all files beside them
+    DEEP = "deep"  # also every record
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or worth knowing.
+    """A defect, or another noteworthy fact.
 
-    `position` and `end`: the bytes of the file, None where it is about the file as a whole. `offsets`: first and last,
-    of what is damaged or missing. `advice`: what to do.
+    `position` and `end`: the bytes of the file, None if it concerns the whole file. `offsets`: first and last of what
+    is damaged or missing. `advice`: what to do.
     """
 
     severity: Severity
@@ -50,7 +50,7 @@ class Finding:
         return f"{', '.join(place)}: {self.what}: expected {self.expected}, found {self.found}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte verify --format json` has for a finding."""
+        """Return the finding as printed by `magicbyte verify --format json`."""
         return {
             "severity": self.severity.value,
             "path": self.path,

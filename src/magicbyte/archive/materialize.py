@@ -1,4 +1,4 @@
-"""Makes a plain log directory of what a pipeline committed to a store of objects."""
+"""Turn the output of a pipeline in an object store into a log directory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from magicbyte.log.live.log_directory import LOCK
 
 
 def materialize(url: str, to: Path, progress: Callable[[int], None] = lambda _: None) -> int:
-    """Make a log directory (or a folder of tables) of what a pipeline committed to a store; return how many outputs.
+    """Create a log directory (or a folder of tables) from a pipeline's output in a store; return the number of outputs.
 
-    Each output is complete, and compared by SHA-256, when it gets its name; the files beside them come last, the mark
-    of a clean shutdown at the very end. Outputs that are there already in these sizes stay: after a kill the same call
-    goes on. `progress` is told of bytes that are done. Raises LogDirectoryError for a store without a manifest, and for
-    a folder that holds something else or is in use, CorruptRecordError for an object that changed; OSError.
+    Each output is complete, and verified by SHA-256, when it gets its name; the files beside them come last, and the
+    clean shutdown marker after all others. Existing outputs of the right sizes are kept: after a kill, repeat the same
+    call. `progress` is called with completed bytes. Raises LogDirectoryError for a store without a manifest, and for a
+    folder with other content or in use, CorruptRecordError for a changed object; OSError.
     """
     store = ObjectStore(url.rstrip("/"))
     refuse_overlap(to, [url])
@@ -44,7 +44,7 @@ def materialize(url: str, to: Path, progress: Callable[[int], None] = lambda _: 
         for output in stored.outputs:
             _fetch(store, output, to, is_table=stored.tables)
             progress(sum(size for _, size, _ in output.files))
-        sync_directory(to)  # before the mark, which says that all of them are there
+        sync_directory(to)  # before the marker, which declares that all are complete
         for name, path in sorted(beside.items(), key=lambda pair: pair[0] == CLEAN_SHUTDOWN):
             put_whole(to / name, store.read(path))
     finally:
@@ -57,7 +57,7 @@ def _part(name: str) -> str:
 
 
 def _fetch(store: ObjectStore, output: Output, to: Path, *, is_table: bool) -> None:
-    """Bring one output to its name, unless it is there."""
+    """Download one output under its name, unless it exists."""
     target, part = to / output.name, to / _part(output.name)
     if target.exists():
         there = {each.name: each.stat().st_size for each in ([target] if is_table else target.iterdir())}

@@ -1,7 +1,7 @@
-"""Where logs stand between two message formats: what is stored, who needs which format, what comes next, and when the
-older one will have left.
+"""The progress of logs between two message formats: stored formats, clients' formats, the next step, and the time when
+the older format will be gone.
 
-Sources: KIP-31, "Migration Plan" (phase 1: the old format on the disk, phase 2: the new one), and Kafka's retention.
+Sources: KIP-31, "Migration Plan" (phase 1: the old format on disk, phase 2: the new one), and Kafka's retention.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from magicbyte.log.files.headers import Headers
     from magicbyte.log.live.config import LogConfig
 
-_CODECS: Final = 8  # numbers that three bits hold
+_CODECS: Final = 8  # the values of three bits
 
 
 def format_read_by(fetch_version: int) -> Format:
-    """Return the newest format that a consumer knows, by its version of Fetch."""
+    """Return the newest format that a consumer understands, by its version of Fetch."""
     return Format.V0 if fetch_version < 2 else Format.V1 if fetch_version < 4 else Format.V2
 
 
-# ---- what is stored
+# ---- stored formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,10 @@ class StoredEntries:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What the headers of a segment say. Times in ms: of its first entry, and the newest of all; where records have no
-    timestamps, when the file was last written; -1 where that is not known: on file systems of other machines."""
+    """Facts from the headers of a segment. Times in ms: of its first entry, and the newest of all.
+
+    Without timestamps, the modification time of the file; -1 if that is unknown, on remote file systems.
+    """
 
     size: int
     first_ms: int
@@ -55,13 +57,13 @@ class SegmentFacts:
     stored: Mapping[tuple[Format, Codec], StoredEntries]
 
     def has_older_than(self, target: Format) -> bool:
-        """Whether it holds entries of an older format."""
+        """Return whether it has entries of an older format."""
         return any(form.magic < target.magic for form, _ in self.stored)
 
 
 def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
-    """Return what the segments of a log hold, from their headers alone. What is damaged is passed over."""
-    found, expected_bytes = [], partition.size  # which adds up all segments
+    """Return the facts of a log's segments, from headers only. Damage is skipped."""
+    found, expected_bytes = [], partition.size  # computed once, because it sums all segments
     for segment in partition.segments:
         tally, first, newest = np.zeros((2, 3 * _CODECS), np.int64), -1, -1
         with partition.files.open(segment.log.path) as file:
@@ -93,7 +95,7 @@ def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
 
 
 def _pass_over(_: CorruptRecordError) -> None:
-    """Leave damage to `inventory` and `verify`."""
+    """Ignore damage, which `inventory` and `verify` report."""
 
 
 def _timestamps(block: Headers) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -104,17 +106,17 @@ def _timestamps(block: Headers) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return found
 
 
-# ---- when it will have left
+# ---- expiration of the old format
 
 
 def leaves_ms(
     segments: Sequence[SegmentFacts], target: Format, config: LogConfig, *, now_ms: int, bytes_per_s: float
 ) -> int | None:
-    """Return when retention is due to take the last segment with an older format than `target`, ms since 1970.
+    """Return when retention deletes the last segment with an older format than `target`, ms since 1970.
 
-    `bytes_per_s`: what is written to the log from now on, all of it in `target`, with timestamps of the moment. A
-    segment that is still written to stays until it is ended, by its size or its age. 0 where no older format is
-    stored, None where retention never takes it. A broker looks every `log.retention.check.interval.ms`.
+    `bytes_per_s`: the future write rate of the log, all of it in `target`, with current timestamps. An active segment
+    stays until it is rolled, by size or age. 0 if no older format is stored, None if retention never deletes it. A
+    broker checks every `log.retention.check.interval.ms`.
     """
     last = max((at for at, each in enumerate(segments) if each.has_older_than(target)), default=-1)
     if last < 0:
@@ -133,7 +135,7 @@ def leaves_ms(
 def _due_ms(
     segments: Sequence[SegmentFacts], at: int, config: LogConfig, now_ms: int, bytes_per_s: float
 ) -> int | None:
-    """Return when one segment is due, those in front of it gone."""
+    """Return when one segment is due, after those before it."""
     segment, is_active = segments[at], at + 1 == len(segments)
     newest, ended = segment.newest_ms, now_ms
     behind: float = sum(each.size for each in segments[at + 1 :])
@@ -150,11 +152,11 @@ def _due_ms(
     return min(due, default=None)
 
 
-# ---- what comes next
+# ---- the next step
 
 
 class Phase(enum.Enum):
-    """Which format new records are stored in."""
+    """The format in which new records are stored."""
 
     ONE = "phase 1"
     TWO = "phase 2"
@@ -162,7 +164,7 @@ class Phase(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What is to be done next."""
+    """The next step of the migration."""
 
     UPGRADE_CONSUMERS = "upgrade consumers"
     SET_FORMAT = "set message.format.version"
@@ -174,11 +176,11 @@ class Step(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How a kind of client uses a topic: the newest format that it reads, or the one that it sends.
+    """A kind of client of a topic: the newest format that it reads, or the one that it sends.
 
-    `request_version` is of Fetch or Produce. Counts are of so many `seconds`: `converted` records were given another
-    format; `bytes` are those that a producer sent, or as stored those that a consumer got. `closed_sets` and
-    `closed_bytes` tell how much comes at a time: sets of a producer; slices of a consumer that gets what is stored.
+    `request_version` is of Fetch or Produce. Counts cover `seconds`: `converted` records got another format; `bytes`
+    are those that a producer sent, or the stored size of those that a consumer got. `closed_sets` and `closed_bytes`
+    show the batching: sets of a producer; slices of a consumer that gets the stored format.
     """
 
     is_consumer: bool
@@ -200,11 +202,11 @@ class Use:
 
     @property
     def records_per_s(self) -> float:
-        """The rate of `records`; 0 for consumers for whom nothing is converted: nobody counts their records."""
+        """The rate of `records`; 0 for consumers without conversion, whose records are not counted."""
         return self.records / self.seconds
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the JSON form."""
         return {
             "is": "consumer" if self.is_consumer else "producer",
             "clientId": self.client_id,
@@ -219,7 +221,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class TopicStage:
-    """Where a topic is on its way to `target`, and the next step. `who`: the clients whom the step is about."""
+    """A topic's progress towards `target`, and the next step. `who`: the clients concerned by the step."""
 
     target: Format
     phase: Phase
@@ -235,11 +237,11 @@ def stage_of(
     *,
     leaves: bool = True,
 ) -> TopicStage:
-    """Return where a topic stands. `target`: None for the format that is set while anything older is there, else the
-    next one. `leaves`: whether retention takes what is old.
+    """Return the progress of a topic. `target`: None for the configured format while older data is stored, else the
+    next one.
 
-    The order is that of KIP-31: consumers first, then the setting, since producers lose nothing by it; whoever still
-    sends the old format, and what is still stored in it, comes last.
+    `leaves`: whether retention deletes old data. The order is that of KIP-31: consumers first, then the setting,
+    because producers lose nothing by it; producers of the old format, and stored data in it, come last.
     """
     older = [form for form in stored if form.magic < configured.magic]
     if target is None:

@@ -1,10 +1,10 @@
-"""What entries of an old cluster become in a new one: batches whose leaders and producers nobody there knows.
+"""Rewrite entries of an old cluster for a new one, in which their leaders and producers are unknown.
 
-A batch keeps its records, offsets and times. Its leader epoch becomes 0, that of a topic which was just made. The new
-cluster gives producer ids from 0 on, and a broker that recovers the log would take a new producer for an old one of the
-same id, and refuse its first batch. So a batch outside of transactions loses its producer. A batch of a transaction
-needs one, because markers and the index of aborted transactions tell by it what readers of committed records get: its
-id is moved by FIRST_OLD_ID, where no cluster gives any. Source: Kafka's ProducerStateManager, ProducerIdManager and
+A batch keeps its records, offsets and times. Its leader epoch becomes 0, that of a new topic. The new cluster assigns
+producer ids from 0 on, and a broker that recovers the log would mistake a new producer for an old one of the same id,
+and refuse its first batch. So a non-transactional batch loses its producer. A transactional batch needs one, because
+markers and the index of aborted transactions identify by it the records for read-committed consumers: FIRST_OLD_ID is
+added to its id, beyond any id that clusters assign. Source: Kafka's ProducerStateManager, ProducerIdManager and
 LeaderEpochFileCache.
 """
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 LEADER_EPOCH = 0
 FIRST_OLD_ID = 1 << 62
-"""Producer ids of the old cluster are from here on; they stay where they are when a log is written anew once more."""
+"""Producer ids of the old cluster begin here; they do not change if a log is rewritten again."""
 
 
 def of_new_cluster(table: BatchTable) -> memoryview:
-    """Return the bytes of the whole entries of `table`, unmerged, as they are in a new cluster.
+    """Return the whole entries of `table`, unmerged, rewritten for a new cluster.
 
-    Entries of magic 0 and 1 stay as they are. Nothing is decompressed; sizes and positions stay.
+    Entries of magic 0 and 1 are unchanged. Nothing is decompressed; sizes and positions are kept.
     """
     rows = np.flatnonzero(np.asarray(table.magic, np.int64) == 2)
     if not len(rows):
@@ -50,7 +50,7 @@ def of_new_cluster(table: BatchTable) -> memoryview:
     content = bytearray(table.buffer[: table.end])
     data = np.frombuffer(content, np.uint8)
     starts = np.asarray(table.position, np.int64)[rows]
-    data[starts[:, None] + PARTITION_LEADER_EPOCH.start + np.arange(4)] = LEADER_EPOCH  # outside of the checksum
+    data[starts[:, None] + PARTITION_LEADER_EPOCH.start + np.arange(4)] = LEADER_EPOCH  # not covered by the CRC
     bits = np.asarray(table.attributes, np.int64)[rows] & (CONTROL_BIT | TRANSACTIONAL_BIT)
     ids = table.gather(PRODUCER_ID, rows)
     is_known = (ids != NO_PRODUCER_ID) & ((bits == 0) | (ids < FIRST_OLD_ID))
@@ -69,9 +69,9 @@ def of_new_cluster(table: BatchTable) -> memoryview:
 
 
 def closing_markers(producers: ProducerSnapshot, end_offset: int) -> bytes:
-    """Return the ABORT markers that end all open transactions, by the order of their beginnings, from `end_offset` on.
+    """Return the ABORT markers of all open transactions, in the order of their first offsets, from `end_offset` on.
 
-    Each is as the producer's coordinator would have written it: with its id and epoch, at the time of its last batch.
+    Each is as its coordinator would have written it: with its id and epoch, at the time of its last batch.
     """
     opened = [each for each in producers.producers if each.current_txn_first_offset != NO_OFFSET]
     opened.sort(key=lambda each: each.current_txn_first_offset)

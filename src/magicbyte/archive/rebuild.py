@@ -1,7 +1,7 @@
-"""Index files and producer snapshots of a partition, rebuilt from its log and compared with the present ones.
+"""Rebuild index files and producer snapshots of a partition from its log, and compare them with the existing ones.
 
-What is made is what Kafka itself makes when it recovers a log. What is there may as well be what its leader wrote while
-it appended: both are taken for the same. Nothing is written but by `put`.
+The result is that of Kafka's own recovery. Existing files may instead be those that a leader writes during appends:
+both count as correct. Only `put` writes.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 FAMILIES = ("4.3", "3.7", "2.7", "2.4.0", "1.1", "0.11.0", "0.10.2", "0.10.0")
-"""Versions whose files can tell them from later ones, newest first."""
+"""Versions that can be distinguished from later ones by their files, newest first."""
 
 SAMPLE_BYTES = 64 << 20
 
 
 class FileState(enum.Enum):
-    """How a file that is there compares with the one that was made."""
+    """The comparison of an existing file with the rebuilt one."""
 
     SAME = "same"
-    SOUND = "sound"  # an index with other entries, which all hold: a matter of what was appended at once
+    SOUND = "sound"  # an index with other, correct entries: it depends on the sizes of appends
     MISSING = "missing"
-    UNCLOSED = "not closed"  # zeros are left behind the entries: the broker was killed, or is running
-    DIFFERENT = "different"  # an index that leads astray, or other transactions or producers than the log has
-    UNNEEDED = "unneeded"  # this version has no such file, or none here; it is left alone
+    UNCLOSED = "not closed"  # preallocated zeros after the entries: the broker was killed, or is running
+    DIFFERENT = "different"  # an index with wrong entries, or other transactions or producers than in the log
+    UNNEEDED = "unneeded"  # this version has no such file, or none here; it is kept
 
 
 WRONG = (FileState.MISSING, FileState.UNCLOSED, FileState.DIFFERENT)
@@ -68,7 +68,7 @@ WRONG = (FileState.MISSING, FileState.UNCLOSED, FileState.DIFFERENT)
 class RebuiltFile:
     """An index, a snapshot or the leader epochs; sizes are in bytes.
 
-    `content` is what was made, None where no file is to be there.
+    `content` is the rebuilt one, None if there must be no file.
     """
 
     name: str
@@ -77,7 +77,7 @@ class RebuiltFile:
     found_size: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte rebuild-index --format json` has for a file, but whether it was written."""
+        """Return the file as printed by `magicbyte rebuild-index --format json`, except whether it was written."""
         return {
             "name": self.name,
             "state": self.state.value,
@@ -88,9 +88,9 @@ class RebuiltFile:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltSegment:
-    """What belongs to a segment: its indexes, the snapshot at its base.
+    """The files of a segment: its indexes, and the snapshot at its base.
 
-    To the last one belong the snapshot at the log's end and the leader epochs of the log, too.
+    The last one also has the snapshot at the log's end and the leader epochs of the log.
     """
 
     segment: SegmentFiles
@@ -98,12 +98,12 @@ class RebuiltSegment:
 
     @property
     def wrong(self) -> int:
-        """How many files are missing, or are not what they have to be."""
+        """The number of missing or wrong files."""
         return sum(each.state in WRONG for each in self.files)
 
 
 def _nothing(_: int) -> None:
-    """Take no notice of progress."""
+    """Ignore progress."""
 
 
 def rebuild(
@@ -114,10 +114,10 @@ def rebuild(
     limit: int = DEFAULT_MAX_BATCH_BYTES,
     progress: Callable[[int], None] = _nothing,
 ) -> Iterator[RebuiltSegment]:
-    """Yield each segment with its files as `rules` want them, in order; `progress` is told the bytes read.
+    """Yield each segment with its files as required by `rules`, in order; `progress` is called with the bytes read.
 
-    Producers that are known at the log's start come from the snapshot there, if it can be read. Raises
-    CorruptRecordError at the first damage of the log: what lies behind it cannot be told.
+    The producers at the log's start come from the snapshot there, if it is readable. Raises CorruptRecordError at the
+    first damage of the log, because later files depend on it.
     """
     kernel.expect(partition.size)
     dialect = dialect or partition.dialect
@@ -152,11 +152,11 @@ def recognise(
     dialect: Dialect | None = None,
     limit: int = DEFAULT_MAX_BATCH_BYTES,
 ) -> IndexRules | None:
-    """Return the newest rules that give the files that are there, or else make them sound; None when none do.
+    """Return the newest rules that give the existing files, or else correct ones; None if there are none.
 
-    `interval_bytes` is what `index.interval.bytes` was. The first segments are looked at, about SAMPLE_BYTES of them.
-    A missing file tells of an older version only where there is none of its kind. Raises CorruptRecordError for damage
-    of the log.
+    `interval_bytes` was the setting `index.interval.bytes`. Only the first segments are examined, about SAMPLE_BYTES of
+    them. A missing file is evidence of an older version only if there is none of its kind. Raises CorruptRecordError
+    for damage of the log.
     """
     kinds = {suffix for segment in partition.segments for suffix in segment.companions}
     if partition.snapshots or LEADER_EPOCHS in partition.texts:
@@ -176,9 +176,9 @@ def recognise(
 
 
 def _as_evidence(file: RebuiltFile, kinds: Collection[str]) -> FileState:
-    """Return what the file, as it is there or is not, says of the rules it was made by: SAME says nothing against."""
+    """Return what an existing or missing file tells about the rules of its writer: SAME is no evidence against them."""
     if file.name == LEADER_EPOCHS:
-        return FileState.SAME  # all versions that have it write it alike
+        return FileState.SAME  # all versions with this file write it alike
     harmless = file.state is FileState.UNCLOSED
     if file.state is FileState.MISSING:
         harmless = file.name[20:] in {*kinds, TRANSACTION_INDEX}
@@ -186,7 +186,7 @@ def _as_evidence(file: RebuiltFile, kinds: Collection[str]) -> FileState:
 
 
 def put(folder: Path, rebuilt: RebuiltSegment, *, all_files: bool = False) -> list[str]:
-    """Write the files that are not the same, or all, into `folder`, each whole or not at all. Returns their names."""
+    """Write the files that differ, or all, into `folder`, each atomically. Returns their names."""
     written = []
     for file in rebuilt.files:
         if file.content is not None and (all_files or file.state is not FileState.SAME):
@@ -217,7 +217,7 @@ def _indexes(
     limit: int,
     progress: Callable[[int], None],
 ) -> tuple[Mapping[str, bytes], Mapping[str, bytes], int]:
-    """Return the index files by suffix, those of them that a leader writes otherwise, and the log's end offset."""
+    """Return the index files by suffix, the leader's variants of them, and the log's end offset."""
     base = end = segment.base_offset
     made = SegmentIndexer(base, rules.recovering(), dialect=dialect, producers=producers)
     leader = None
@@ -240,14 +240,14 @@ def _indexes(
 
 
 class _LookUps:
-    """Whether the offset and time index that are there lead every look-up to a place in front of what it looks for."""
+    """Whether every look-up in the existing offset and time index leads to a position before its target."""
 
     def __init__(self, partition: PartitionDirectory, segment: SegmentFiles) -> None:
         self.last_offset = segment.base_offset - 1
         self._largest = NO_TIMESTAMP
         self._offsets = self._read(partition.offset_index, segment)
         self._times = self._read(partition.time_index, segment)
-        self._indexed = self._timed = 0  # entries that were looked at
+        self._indexed = self._timed = 0  # entries that were checked
         self._wrong: set[str] = set()
 
     @staticmethod
@@ -258,7 +258,7 @@ class _LookUps:
             return None
 
     def append(self, table: BatchTable, start_position: int) -> None:
-        """Take in the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment."""
+        """Add the entries of `table`, unmerged; its buffer begins `start_position` bytes into the segment."""
         last = last_offsets(table)
         largest = np.maximum.accumulate(np.concatenate(([self._largest], max_timestamps(table))))
         if self._offsets is not None:
@@ -281,14 +281,14 @@ class _LookUps:
         self.last_offset, self._largest = int(last[-1]), int(largest[-1])
 
     def hold(self, suffix: str) -> bool:
-        """Whether all entries of the index are of the segment, and hold. Of other files: no."""
+        """Return whether all entries of the index are correct and belong to the segment. Of other files: False."""
         if suffix in self._wrong:
             return False
         if suffix == OFFSET_INDEX:
             return self._offsets is not None and self._indexed == len(self._offsets)
         if suffix != TIME_INDEX or self._times is None or self._timed < len(self._times):
             return False
-        # A broker takes the last entry for the largest timestamp of the segment.
+        # A broker takes the last entry for the max timestamp of the segment.
         return self._largest <= (int(self._times.timestamps[-1]) if len(self._times) else NO_TIMESTAMP)
 
 
@@ -320,7 +320,7 @@ def _compared(
 
 
 def _is_unclosed(found: bytes, closed: bytes) -> bool:
-    """Whether `found` is `closed` with room behind its entries, where the time index's last may still be due."""
+    """Return whether `found` is `closed` with preallocated space, and possibly without the time index's last entry."""
     return len(found) > len(closed) and closed.startswith(found.rstrip(b"\0"))
 
 
@@ -334,7 +334,7 @@ def _compared_snapshot(partition: PartitionDirectory, offset: int, made: Produce
     except (CorruptRecordError, LogDirectoryError):
         return RebuiltFile(name, FileState.DIFFERENT, content, entry.size)
     lacking = set(made.producers) - set(found.producers)
-    # A broker forgets producers that have long been silent: nothing in the log tells when it did.
+    # A broker forgets producers that were silent for long: the log does not tell when it did.
     forgotten = {each.producer_id for each in lacking if each.current_txn_first_offset == NO_OFFSET}
     known = {each.producer_id for each in found.producers}
     same = set(found.producers) <= set(made.producers) and len(forgotten) == len(lacking) and not forgotten & known
@@ -342,9 +342,9 @@ def _compared_snapshot(partition: PartitionDirectory, offset: int, made: Produce
 
 
 def _compared_epochs(partition: PartitionDirectory, made: LeaderEpochs) -> Iterator[RebuiltFile]:
-    """Compare the leader epochs of the log with those that are noted.
+    """Compare the leader epochs of the log with those of the checkpoint.
 
-    A leader notes its epoch before it has a record, and deleted records take theirs along: such notes stay as they are.
+    A leader records its epoch before its first record, and deleted records leave epochs behind: such epochs are kept.
     """
     content, entry = format_leader_epochs(made.entries), partition.texts.get(LEADER_EPOCHS)
     if entry is None:

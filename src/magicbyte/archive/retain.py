@@ -1,7 +1,7 @@
-"""Retention of a stopped broker's logs: what its own would take away, with limits given for once.
+"""Apply retention to a stopped broker's logs, with limits given for once.
 
-The log directory is locked meanwhile. Its mark of a clean shutdown is away while anything changes, so that a broker
-mends what a killed run left, and comes back at the end. `docs/commands/retain.md` says what is promised.
+The log directory is locked meanwhile. Its clean shutdown marker is removed while anything changes, so that a broker
+would recover after a killed run, and is restored at the end. `docs/commands/retain.md` has the guarantees.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
-    """What is to stay, one or several: -1, -1 and None for no limit. `now_ms` is the time that ages count from.
+    """The limits, one or several: -1, -1 and None for no limit. `now_ms` is the time from which ages count.
 
-    `rules`: of the Kafka version that new index files are for, None for the one whose files those are that are there.
+    `rules`: of the Kafka version for new index files, None for that of the existing files.
     """
 
     now_ms: int
@@ -48,7 +48,7 @@ class RetentionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What became, or would become, of one log. Sizes in bytes."""
+    """The result for one log, or that of a dry run. Sizes in bytes."""
 
     name: str
     path: str
@@ -60,11 +60,11 @@ class Retained:
 
     @property
     def removed_bytes(self) -> int:
-        """Bytes of `.log` files that went, or would."""
+        """Removed bytes of `.log` files."""
         return sum(each.size for each in self.removed)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte retain --format json` has for a partition."""
+        """Return the partition as printed by `magicbyte retain --format json`."""
         return {
             "partition": self.name,
             "path": self.path,
@@ -94,10 +94,10 @@ def retain_logs(
     dry_run: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Retained]:
-    """Take away what is beyond the limits, log by log, and yield what went. `dry_run`: nothing is changed.
+    """Delete segments beyond the limits, log by log, and yield the results. `dry_run`: nothing is changed.
 
-    Records at or above the high watermark stay. Raises LogDirectoryError for a log directory that is in use, or was not
-    closed, and CorruptRecordError for a damaged log, of which nothing is taken then.
+    Records from the high watermark on are kept. Raises LogDirectoryError for a log directory that is in use, or was not
+    closed, and CorruptRecordError for a damaged log, which is then unchanged.
     """
     above: dict[str, list[PartitionDirectory]] = {}
     for each in partitions:
@@ -120,9 +120,9 @@ def retain_logs(
 
 @contextlib.contextmanager
 def held(files: WritableFileSystem, folder: str, *, dry_run: bool) -> Iterator[None]:
-    """Hold the log directory at `folder`, if it is one; its mark is away meanwhile.
+    """Lock the log directory at `folder`, if it is one; its clean shutdown marker is removed meanwhile.
 
-    `dry_run`: nothing is written, neither lock nor mark, so that no permission to write is needed. Raises
+    `dry_run`: nothing is written, neither lock nor marker, so that no write permission is needed. Raises
     LogDirectoryError for a log directory that is in use, or was not closed.
     """
     marker = f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"
@@ -152,7 +152,7 @@ def held(files: WritableFileSystem, folder: str, *, dry_run: bool) -> Iterator[N
 
 
 def _content_of_mark(files: WritableFileSystem, marker: str) -> bytes:
-    """Return what the mark of a clean shutdown says. Raises LogDirectoryError where there is none."""
+    """Return the content of the clean shutdown marker. Raises LogDirectoryError without one."""
     if not exists(files, marker):
         folder, _, name = marker.rpartition("/")
         raise LogDirectoryError(
@@ -195,7 +195,7 @@ def _retain(files: LocalFiles, partition: PartitionDirectory, limits: RetentionL
 
 
 def known_high_watermark(files: LocalFiles, partition: PartitionDirectory, log: PartitionLog) -> int:
-    """Return the high watermark that the broker wrote down; a log beside no such file is replicated to its end."""
+    """Return the high watermark of the broker's checkpoint; without that file, the log's end."""
     path = f"{partition.path.rstrip('/').rpartition('/')[0]}/{checkpoints.HIGH_WATERMARK}"
     if partition.topic is None or partition.partition is None or not exists(files, path):
         return log.log_end_offset
@@ -206,7 +206,7 @@ def known_high_watermark(files: LocalFiles, partition: PartitionDirectory, log: 
 def _put_log_starts(
     files: LocalFiles, folder: str, moved: Mapping[TopicPartition, int], partitions: Mapping[str, PartitionDirectory]
 ) -> None:
-    """Write down where the logs start now, of those that do not start with their first segment."""
+    """Write the log start offsets of logs that do not start with their first segment."""
     path = f"{folder}/{checkpoints.LOG_START}"
     if not exists(files, path):
         return

@@ -1,4 +1,4 @@
-"""The sums of an inventory: over the entries of one partition, or of several."""
+"""The totals of an inventory, over the entries of one partition or of several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class FormatCount:
-    """Entries of one magic and codec. `records` without control records; None where only decompression tells."""
+    """Entries of one magic and codec.
+
+    `records` without control records; None if it is known only after decompression.
+    """
 
     batches: int = 0
     bytes: int = 0
@@ -19,7 +22,7 @@ class FormatCount:
 
 @dataclass(slots=True)
 class Lz4Headers:
-    """LZ4 frames by their header checksum: of the descriptor (correct), of Kafka before v1 (broken), or neither."""
+    """LZ4 frames by their header checksum: of the descriptor (correct), as Kafka before v1 (broken), or neither."""
 
     correct: int = 0
     broken: int = 0
@@ -28,7 +31,7 @@ class Lz4Headers:
 
 @dataclass(slots=True)
 class Holes:
-    """Offsets that no entry covers, between one entry and the next: how many stretches, how many offsets in all."""
+    """Offset gaps between entries: their number, and the number of missing offsets."""
 
     count: int = 0
     offsets: int = 0
@@ -36,17 +39,17 @@ class Holes:
 
 @dataclass(slots=True)
 class RecordFacts:
-    """What only decoding tells."""
+    """Facts known only after decoding."""
 
     records: int = 0
-    tombstones: int = 0  # value null
+    tombstones: int = 0  # records with a null value
     with_key: int = 0
     without_key: int = 0
     with_headers: int = 0
     headers: int = 0
 
     def add(self, other: RecordFacts) -> None:
-        """Add those of other records."""
+        """Add the facts of other records."""
         for each in _FACTS:
             setattr(self, each, getattr(self, each) + getattr(other, each))
 
@@ -55,7 +58,8 @@ _FACTS = tuple(each.name for each in fields(RecordFacts))
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction without a marker at the log's end: of a stopped broker it hangs, unless its coordinator ends it.
+    """A transaction without a marker at the log's end. In a stopped broker's log it hangs, unless its coordinator ends
+    it.
 
     `producer_epoch` and `last_timestamp` (ms, -1: none) are those of its last batch.
     """
@@ -66,7 +70,7 @@ class OpenTransaction(NamedTuple):
     last_timestamp: int = -1
 
     def to_json(self) -> Json:
-        """Return what `magicbyte inventory --format json` has for a transaction."""
+        """Return the transaction as printed by `magicbyte inventory --format json`."""
         return {
             "producerId": self.producer_id,
             "producerEpoch": self.producer_epoch,
@@ -77,16 +81,16 @@ class OpenTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over entries. Timestamps in ms, None where there are none; offsets inclusive."""
+    """Totals over entries. Timestamps in ms, None if there are none; offsets inclusive."""
 
     formats: dict[tuple[int, str], FormatCount] = field(default_factory=dict)
     first_offset: int | None = None
     last_offset: int | None = None
     min_timestamp: int | None = None
-    """Smallest timestamp of a record; None where only decompression tells."""
+    """Smallest record timestamp; None if it is known only after decompression."""
     max_timestamp: int | None = None
     min_batch_timestamp: int | None = None
-    """Smallest of the entries' largest timestamps: not below `min_timestamp`, and known without decompression."""
+    """Smallest of the entries' max timestamps: at least `min_timestamp`, and known without decompression."""
     lz4_headers: Lz4Headers = field(default_factory=Lz4Headers)
     holes: Holes | None = field(default_factory=Holes)
     committed: int = 0  # markers
@@ -107,14 +111,14 @@ class Tally:
 
     @property
     def records(self) -> int | None:
-        """Records without control records; None where only decompression tells."""
+        """Records without control records; None if it is known only after decompression."""
         if self.deep is not None:
             return self.deep.records
         counts = [each.records for each in self.formats.values()]
         return None if None in counts else sum(count for count in counts if count is not None)
 
     def to_json(self) -> Json:
-        """Return the sums, without offsets, as `magicbyte inventory --format json` has them."""
+        """Return the totals, without offsets, as printed by `magicbyte inventory --format json`."""
         deep, lz4 = self.deep, self.lz4_headers
         return {
             "batches": self.batches,

@@ -71,9 +71,9 @@ if TYPE_CHECKING:
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
-_WAITING = 4  # chunks that wait for a thread, so that none waits for a chunk
-_WALKED = 6  # buffers beside theirs: of the walk, what is read ahead of it, and what a thread is about to let go
-_FRAME = 19  # bytes that an LZ4 frame's header has at most
+_WAITING = 4  # queued chunks, so that no thread is idle
+_WALKED = 6  # additional buffers: of the walk, its read-ahead, and one being released
+_FRAME = 19  # the largest LZ4 frame header
 _NO_OFFSET = -1
 _NONE = -(1 << 62)
 _CORRECT = np.frombuffer(LZ4_HEADER[Lz4Header.CORRECT], np.uint8)
@@ -112,7 +112,7 @@ def verify(
 
 
 class _Run(NamedTuple):
-    """Entries one behind the other in a file, with rising offsets. `row`: as in Sound."""
+    """Adjacent entries of a file, with ascending offsets. `row`: as in Sound."""
 
     position: int
     end: int
@@ -127,13 +127,13 @@ class _Segment:
 
     path: str
     findings: list[Finding] = field(default_factory=list)
-    main: list[_Run] = field(default_factory=list)  # whose offsets rise
-    back: list[_Run] = field(default_factory=list)  # whose offsets are not above all before
+    main: list[_Run] = field(default_factory=list)  # with ascending offsets
+    back: list[_Run] = field(default_factory=list)  # with offsets not above all earlier ones
     last: int = _NO_OFFSET  # of the last entry
     largest_timestamp: int = NO_TIMESTAMP
     epoch: int = -1
     epoch_before: int = -1
-    lz4: dict[str, list[int]] = field(default_factory=dict)  # by finding: positions
+    lz4: dict[str, list[int]] = field(default_factory=dict)  # positions by finding
 
     def displace(self, row: int, last: int) -> None:
         """Report the runs from row number `row` on. The entries after them continue after offset `last`."""
@@ -144,10 +144,10 @@ class _Segment:
 
 
 class PartitionCheck:
-    """The check of one partition: `segment` of each of its segments, in order, then what lies `beside` them.
+    """The check of one partition: `segment` for each of its segments, in order, then the files `beside` them.
 
-    Chunks are decoded by `pool`, which has so many `threads`. `end_offset`, `epochs` and `ends_with_batch` (None: there
-    was no entry) are those of the segments so far.
+    Chunks are decoded by `pool`, which has `threads` threads. `end_offset`, `epochs` and `ends_with_batch` (None: no
+    entries) are those of the segments so far.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class PartitionCheck:
     def _entries(
         self, state: _Segment, sound: Sound, indexes: _Indexes | None, pending: deque[Future[list[Finding]]]
     ) -> None:
-        """Check one piece of a row: where it stands, its headers, and, in a thread, its records."""
+        """Check one piece of a row: its order, its headers, and, in a thread, its records."""
         run = _Run(sound.position, sound.end, sound.first, sound.last, sound.row)
         if sound.place is Place.MAIN:
             state.main.append(run)
@@ -282,7 +282,7 @@ class PartitionCheck:
         self._lz4_headers(state, position, table, magic)
 
     def _leader_epochs(self, state: _Segment, position: int, table: BatchTable, batches: Int64s) -> None:
-        """Find decreasing leader epochs, which no checksum covers. Of three in a row the odd one is wrong."""
+        """Find decreasing leader epochs, which no checksum covers. Of three adjacent ones the odd one is wrong."""
         epochs = table.gather(PARTITION_LEADER_EPOCH, batches)
         before = state.epoch
         if (epochs >= np.maximum.accumulate(np.concatenate(([before], epochs[:-1])))).all():
@@ -329,7 +329,7 @@ class PartitionCheck:
                 state.lz4.setdefault("lz4 header checksum of magic 0", []).append(position + start)
 
     def _close_gaps(self, state: _Segment, gaps: list[Gap], last: int | None, *, is_last: bool) -> None:
-        """Make findings of `gaps`; the log continues after offset `last`, or ends."""
+        """Turn `gaps` into findings; the log continues after offset `last`, or ends."""
         for gap in gaps:
             error = gap.error
             offsets = error.offsets if last is None else (gap.last + 1, last) if gap.last < last else None
@@ -341,10 +341,10 @@ class PartitionCheck:
             state.findings.append(_of_error(error, advice, state.path, gap.position, gap.end, offsets))
         gaps.clear()
 
-    # ---- what lies beside the segments
+    # ---- files beside the segments
 
     def beside(self) -> Iterator[Finding]:
-        """Yield the findings of all files but those of segments."""
+        """Yield the findings of all files except those of segments."""
         partition = self.partition
         last_base = partition.segments[-1].base_offset if partition.segments else 0
         for offset in partition.snapshots:
@@ -413,9 +413,9 @@ class _Indexes:
         self.times: TimeIndex | None = self._read(partition.time_index, segment)
         self._read(partition.transaction_index, segment)
         self._read(partition.enriched_index, segment)
-        # of each entry of the offset index: the last offset in front of its position, _NONE if no entry lies there
+        # for each entry of the offset index: the last offset before its position, _NONE if no entry begins there
         self.before = np.full(0 if self.offsets is None else len(self.offsets), _NONE, np.int64)
-        # of each entry of the time index: the largest timestamp up to its offset; `timed` of them are known
+        # for each entry of the time index: the max timestamp up to its offset; known for `timed` of them
         self.largest = np.full(0 if self.times is None else len(self.times), NO_TIMESTAMP, np.int64)
         self.timed = 0
         self.largest_timestamp = NO_TIMESTAMP
@@ -435,11 +435,11 @@ class _Indexes:
             return None
 
     def entries(self, position: int, table: BatchTable, before: int) -> None:
-        """Take in entries that lie at `position` of the segment, behind offset `before`."""
+        """Add entries at `position` of the segment, which follow offset `before`."""
         try:
             lasts = last_offsets(table)
             timestamps = max_timestamps(table)
-        except CorruptRecordError:  # a wrapper of the enriched dialect that cannot be opened: DEEP tells of it
+        except CorruptRecordError:  # an enriched wrapper that cannot be decompressed: reported by DEEP
             return
         if self.offsets is not None and len(self.offsets):
             starts = np.asarray(table.position, np.int64) + position
@@ -478,7 +478,7 @@ class _Indexes:
             self.offsets.positions,
         )
         if len(offsets) == 1 and positions[0] == 0 and offsets[0] == self.segment.base_offset:
-            return  # what Kafka takes an index with nothing in it for
+            return  # Kafka treats such an index as empty
         most = np.append(self.before[1:], state.last)
         most[most == _NONE] = state.last
         wrong = (self.before == _NONE) | (offsets <= self.before) | (offsets > most)
@@ -508,7 +508,7 @@ class _Indexes:
             severity, expected, found, todo = Severity.ERROR, f"an offset up to {state.last}", offset, advice
             if at < self.timed:
                 expected, found = f"{most}, the largest timestamp up to offset {offset}", timestamp
-                if most < timestamp:  # look-ups begin too early, and find what they look for
+                if most < timestamp:  # look-ups begin earlier than necessary, and succeed
                     severity, todo = Severity.NOTE, NOTHING
             yield Finding(severity, path, "time index", expected, str(found), todo, *place, (offset, offset))
 
@@ -519,7 +519,8 @@ def _records(chunk: Chunk, limit: int) -> list[Finding]:
     errors: list[CorruptRecordError] = []
     findings: list[Finding] = []
     table = chunk.table
-    inner = bool((np.asarray(table.magic, np.int64) < 2).any())  # checksums of their own; a batch's was verified
+    # which have checksums of their own; those of batches were verified
+    inner = bool((np.asarray(table.magic, np.int64) < 2).any())
     options = DecodeOptions(keys=False, values=False, headers=False, verify=inner, control=True, limit=limit)
     for columns in decode_chunk(chunk, rows, options, errors.append):
         findings += _against_headers(chunk, columns)
@@ -535,7 +536,7 @@ def _records(chunk: Chunk, limit: int) -> list[Finding]:
 
 
 def _against_headers(chunk: Chunk, columns: RecordColumns) -> Iterator[Finding]:
-    """Yield a finding for each entry whose records have other offsets or timestamps than its header says."""
+    """Yield a finding for each entry whose header disagrees with the offsets or timestamps of its records."""
     table = chunk.table
     offset, timestamp = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
     if not len(offset) or table.dialect is Dialect.ENRICHED:
@@ -579,12 +580,12 @@ def _against_headers(chunk: Chunk, columns: RecordColumns) -> Iterator[Finding]:
 
 
 def _wrapper_frame(entry: memoryview, dialect: Dialect) -> bytes:
-    """Return the first bytes of a wrapper's value, none where it has none."""
+    """Return the first bytes of a wrapper's value, none without one."""
     try:
         view = parse_entry(entry, dialect)
         assert isinstance(view, MessageView | EnrichedMessage)
         return bytes((view.value or b"")[:_FRAME])
-    except CorruptRecordError:  # DEEP tells of it
+    except CorruptRecordError:  # reported by DEEP
         return b""
 
 
@@ -632,9 +633,9 @@ def _disorder(file: ReadableFile, state: _Segment, dialect: Dialect, limit: int)
 def _in_front_of(
     file: ReadableFile, main: list[_Run], runs: Iterable[_Run], dialect: Dialect, limit: int
 ) -> Iterator[tuple[_Run, _Run, int]]:
-    """Yield each run, the entries of `main` in front of it whose offsets are above its first, and the offset before.
+    """Yield each run, the preceding entries of `main` with higher offsets than its first, and the offset before.
 
-    By offsets, so that each part of `main` is read once at most.
+    The runs are sorted by offset, so that each part of `main` is read at most once.
     """
     read, positions, lasts = -1, np.empty(0, np.int64), np.empty(0, np.int64)
     for run in sorted(runs, key=lambda each: each.first):

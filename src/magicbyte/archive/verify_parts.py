@@ -1,4 +1,4 @@
-"""Checks of one partition by several workers, each of some of its segments; what lies beside them comes last."""
+"""Check one partition with several workers, each some of its segments; the files beside them come last."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CheckedSegments(NamedTuple):
-    """What a check of neighbouring segments found, and what the rest of the log has to know of them. May be pickled."""
+    """The findings for adjacent segments, with the state needed for the rest of the log. It can be pickled."""
 
     findings: list[Finding]
     base_offset: int
@@ -29,7 +29,7 @@ class CheckedSegments(NamedTuple):
 
 
 def check_segments(partition: PartitionDirectory, count: int, depth: Depth, limit: int) -> CheckedSegments:
-    """Check the first `count` segments of a partition, as if there were none in front of them."""
+    """Check the first `count` segments of a partition, as if there were none before them."""
     kernel.expect(sum(segment.log.size for segment in partition.segments[:count]))
     with ThreadPoolExecutor(1, "magicbyte-verify") as pool:
         check = PartitionCheck(partition, depth, partition.dialect, limit, pool)
@@ -41,10 +41,10 @@ def check_segments(partition: PartitionDirectory, count: int, depth: Depth, limi
 def join_checks(
     partition: PartitionDirectory, depth: Depth, limit: int, parts: Sequence[CheckedSegments]
 ) -> list[Finding] | None:
-    """Return what `verify` finds in a partition, of which all segments are checked in `parts`, in order.
+    """Return the findings of `verify` for a partition, whose segments are checked in `parts`, in order.
 
-    None where a check of all segments, one behind the other, may find something else: there is damage, or a segment
-    has offsets of the next one.
+    None if a check of all segments in sequence might have other findings: there is damage, or a segment has offsets of
+    the next one.
     """
     findings = [finding for part in parts for finding in part.findings]
     if any(each.severity is not Severity.NOTE for each in findings):
@@ -57,7 +57,7 @@ def join_checks(
 def _beside(
     partition: PartitionDirectory, depth: Depth, limit: int, parts: Sequence[CheckedSegments]
 ) -> Iterator[Finding]:
-    """Yield the findings of what lies beside the segments."""
+    """Yield the findings for the files beside the segments."""
     if depth is Depth.QUICK:
         return
     with ThreadPoolExecutor(1, "magicbyte-verify") as pool:

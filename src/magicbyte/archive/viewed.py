@@ -1,4 +1,4 @@
-"""A closed log, opened as the broker's log is but to be looked at alone: what a dry run plans with."""
+"""Open a closed log read-only as a broker's log, for the plan of a dry run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 def viewed_log(
     files: WritableFileSystem, folder: str, config: LogConfig, *, log_start_offset: int = 0
 ) -> Iterator[PartitionLog]:
-    """Give a closed log, opened to be looked at: nothing is changed, made or mended, nor may be.
+    """Yield a closed log, opened read-only: nothing is changed, created or repaired.
 
-    Raises LogDirectoryError for a folder without segments, CorruptRecordError for an index that is missing or
-    wrong: then the log would have to be recovered.
+    Raises LogDirectoryError for a folder without segments, CorruptRecordError for a missing or wrong index: then the
+    log would need recovery.
     """
     viewed = bounded(ViewedFiles(files), health := Health(folder))
     loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())

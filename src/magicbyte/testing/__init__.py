@@ -1,4 +1,4 @@
-"""What tests import, ours and users': a broker, a cluster of several, and the simulated world."""
+"""Test tools for us and for users: a broker, a cluster, and the simulated world."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Broker", "Cluster", "TurnedClock"]
 
 
 def __getattr__(name: str) -> object:
-    """Import a broker or cluster when it is asked for: tests of other things need none of it."""
+    """Import a broker or cluster at its first use: other tests need neither."""
     if name == "Broker":
         from magicbyte.testing.broker import Broker
 

@@ -1,9 +1,9 @@
-"""A broker inside a test: real sockets, real files in a folder of its own, gone with the test.
+"""A broker inside a test: real sockets, real files in a temporary folder, removed with the test.
 
     async with Broker() as broker:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
-`with Broker() as broker:` is the same for tests without an event loop: the broker has a thread with one of its own.
+`with Broker() as broker:` is the same for tests without an event loop: the broker then runs in a thread with its own.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Broker:
     """A broker on a free port of this machine. `settings` are Kafka's, by name; `directory` keeps the logs if given.
 
     `security` is SSL, SASL_PLAINTEXT or SASL_SSL, `users` passwords by name, for PLAIN and SCRAM; the attribute
-    `security` then has the settings of clients. A name that no JAAS text can hold, as with a comma, is SCRAM's alone.
-    `clock` is what the broker measures intervals and dates with: a `TurnedClock`, say.
+    `security` then has the settings of clients. A name that no JAAS text can hold, for instance with a comma, is for
+    SCRAM only. `clock` measures the broker's intervals and dates: for instance a `TurnedClock`.
     """
 
     security: Security | None = None
@@ -92,14 +92,14 @@ class Broker:
         disconnect: Literal["before", "after"] | None = None,
         cut_bytes: int | None = None,
     ) -> Fault:
-        """Have something go wrong with requests of an API, such as "Produce", until the block of the fault ends.
+        """Inject a fault into requests of an API, such as "Produce", until the block of the fault ends.
 
-        It happens to the `at`-th request from now on, and to `times` of them (None: to all). What happens, one thing
-        or several: the request is in work `delay_ms` later; it is not carried out, and refused with `error`; the
-        connection ends "before" it is carried out, or "after" that and before the answer (`disconnect`); the connection
-        ends behind the first `cut_bytes` of the answer, four for its size among them. Any thread may call this.
+        It affects the `at`-th request from now on, and `times` requests in total (None: all). One or several effects:
+        the request is handled `delay_ms` later; it is not handled, and refused with `error`; the connection ends
+        "before" it is handled, or "after" that and before the response (`disconnect`); the connection ends after the
+        first `cut_bytes` of the response, including the four of its size. Any thread may call this.
 
-        Raises ValueError for what cannot be.
+        Raises ValueError for an impossible combination.
         """
         from magicbyte.testing.faults import Fault, Faults
 
@@ -117,7 +117,7 @@ class Broker:
         return faulty
 
     async def start(self) -> None:
-        """Start it on the running loop."""
+        """Start the broker on the running loop."""
         if self._directory is None:
             self._temporary = tempfile.mkdtemp(prefix="magicbyte-")
         try:
@@ -141,7 +141,7 @@ class Broker:
         self._broker = broker
 
     def _secure(self) -> dict[str, str]:
-        """Return the settings of a secured listener, nothing for one that is not."""
+        """Return the settings of a secured listener, or none."""
         if self._secured is None:
             return {}
         from magicbyte.testing.security import Security
@@ -154,7 +154,7 @@ class Broker:
         return Served(config, clock=self._clock, around=self._faulty)
 
     async def stop(self) -> None:
-        """Stop it, cleanly; a folder of its own goes."""
+        """Stop the broker cleanly, and remove a temporary folder."""
         broker, self._broker = self._broker, None
         try:
             if broker is not None:
@@ -202,7 +202,7 @@ class Broker:
         self._end()
 
     def _end(self) -> None:
-        """Wait for the thread's end; raise what ended it, if it was a fault."""
+        """Wait for the thread's end; raise an error that ended it."""
         assert self._threads is not None
         assert self._ran is not None
         self._threads.shutdown()

@@ -1,4 +1,4 @@
-"""A certificate authority that lives as long as a test: keys on the P-256 curve, made in some milliseconds."""
+"""A certificate authority for the duration of a test: keys on the P-256 curve, generated within milliseconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIFETIME: Final = datetime.timedelta(days=2)
 
 
 class Authority:
-    """An authority of its own. `certificate` is PEM, what others are to trust."""
+    """A certificate authority. `certificate` is PEM, to be trusted by clients."""
 
     def __init__(self, name: str = "magicbyte test CA") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -33,7 +33,7 @@ class Authority:
     def issue(
         self, name: str, hosts: Sequence[str] = HOSTS, *, lifetime: datetime.timedelta = _LIFETIME
     ) -> tuple[str, str]:
-        """Return a key (PKCS#8) and a certificate for it, as PEM. One whose `lifetime` is negative has expired."""
+        """Return a key (PKCS#8) and its certificate, as PEM. With a negative `lifetime` it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([_host(each) for each in hosts]) if hosts else None
         made = _signed(
@@ -42,7 +42,7 @@ class Authority:
         return _pem_key(key), _pem(made)
 
     def write(self, folder: Path, name: str, hosts: Sequence[str] = HOSTS) -> Path:
-        """Write a key and its certificate into a file, readable by nobody else; return its path."""
+        """Write a key and its certificate into a file, readable by this user only; return its path."""
         path = folder / f"{name}.pem"
         path.touch(0o600)
         path.write_text("".join(self.issue(name, hosts)))

@@ -1,10 +1,10 @@
-"""A cluster inside a test: several brokers in a thread of this process, on one metadata tree in memory.
+"""A cluster inside a test: several brokers in a thread of this process, with a metadata tree in memory.
 
     with Cluster(brokers=3) as cluster:
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, acks="all")
         cluster.kill(cluster.leader("orders", 0))
 
-Sockets and files are real, and so is replication; only the tree that ZooKeeper would keep is in memory.
+Sockets and files are real, and so is replication; only the tree, usually ZooKeeper's, is in memory.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ T = TypeVar("T")
 _MOST_REPLICAS: Final = 3
 _PATIENCE_S: Final = 30.0
 _POLL_S: Final = 0.01
-_BROKER: Final = "broker"  # the user that brokers are to each other
+_BROKER: Final = "broker"  # the user as which brokers authenticate to each other
 _DEFAULTS: Final = {
     "replica.fetch.wait.max.ms": "100",
     "replica.fetch.backoff.ms": "20",
     "replica.lag.time.max.ms": "5000",
     "controlled.shutdown.retry.backoff.ms": "50",
     "offsets.topic.num.partitions": "3",
-    "auto.leader.rebalance.enable": "false",  # leaders stay where a test has put them
+    "auto.leader.rebalance.enable": "false",  # leaders stay where a test has moved them
 }
 
 
 class TurnedClock:
-    """This machine's clock, and what a test has turned it ahead. Any thread may turn it."""
+    """This machine's clock, which a test can advance from any thread."""
 
     def __init__(self) -> None:
         self._system, self._ahead_ms = SystemClock(), 0
         self._watchers: list[Callable[[], None]] = []
 
     def advance(self, ms: int) -> None:
-        """Turn the clock ahead. Brokers look at once what is due."""
+        """Advance the clock. Brokers immediately process what is due."""
         self._ahead_ms += ms
         for each in list(self._watchers):
             each()
 
     def _watch(self, turned: Callable[[], None]) -> None:
-        """Have `turned` called, in the thread of whoever turns the clock, after each turn."""
+        """Call `turned` after each advance, in the thread that made it."""
         self._watchers.append(turned)
 
     def now_ms(self) -> int:
@@ -83,13 +83,13 @@ class TurnedClock:
 
 
 class Cluster:
-    """Brokers 1 to `brokers`, each on a free port of this machine that it keeps when it is started again.
+    """Brokers 1 to `brokers`, each on a free port of this machine that it keeps across restarts.
 
-    `settings` are Kafka's, of every broker; `directory`, an empty one, keeps the logs. `clock` is what
-    the brokers measure intervals and dates with: a `TurnedClock`, say. `security` and `users` are what
-    `Broker` takes: brokers reach each other so, too, as the super user `broker`, and the attribute `security` has the
-    settings of clients. Every method may be called from any thread and returns when it is done; in a
-    coroutine, `await asyncio.to_thread(cluster.stop, 1)` keeps the loop running.
+    `settings` are Kafka's, of every broker; `directory`, an empty one, keeps the logs. `clock` measures the brokers'
+    intervals and dates: for instance a `TurnedClock`. `security` and `users` are those of `Broker`: brokers use them
+    among each other, too, as the super user `broker`, and the attribute `security` has the settings of clients. Every
+    method may be called from any thread and blocks until it is done; in a coroutine, `await
+    asyncio.to_thread(cluster.stop, 1)` keeps the loop running.
     """
 
     security: Security | None = None
@@ -124,34 +124,34 @@ class Cluster:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None
 
-    # ---- what there is
+    # ---- state
 
     @property
     def bootstrap_servers(self) -> str:
-        """Host and port of every broker, with commas: those that do not run, too."""
+        """Host and port of every broker, comma-separated, including stopped ones."""
         return ",".join(each.kept_address for each in self._members.values())
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """The brokers by their numbers: for faults, and what each serves. The cluster starts and stops them."""
+        """The brokers by id: for faults, and their served state. The cluster starts and stops them."""
         return self._members
 
     @property
     def running(self) -> set[int]:
-        """The brokers that run."""
+        """The ids of the running brokers."""
         return {number for number, each in self._members.items() if each.is_running}
 
     @property
     def controller(self) -> int | None:
-        """The broker that is the controller, None while there is none."""
+        """The controller's broker id, None if there is none."""
         with contextlib.suppress(NoNodeError):
             return layout.load_controller(self._node(layout.CONTROLLER))
         return None
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Return the broker that leads a partition, None while there is none. Raises UnknownTopicError.
+        """Return the leader of a partition, None if there is none. Raises UnknownTopicError.
 
-        This is what the controller has decided; brokers and clients hear of it a moment later.
+        This is the controller's decision; brokers and clients learn of it a moment later.
         """
         found = self._state(topic, partition).leader
         return None if found < 0 else found
@@ -175,30 +175,30 @@ class Cluster:
             session.close()
 
     def wait(self, is_so: Callable[[], bool], timeout_s: float = _PATIENCE_S) -> None:
-        """Wait for something that the brokers bring about by themselves. Raises TimeoutError."""
+        """Wait for a change that the brokers make by themselves. Raises TimeoutError."""
         end = time.monotonic() + timeout_s
         while not is_so():
             if time.monotonic() > end:
                 raise TimeoutError(f"it is not so after {timeout_s} s")
             time.sleep(_POLL_S)
 
-    # ---- what a test does to it
+    # ---- actions of a test
 
     def kill(self, broker: int) -> None:
-        """End a broker as a crash does: connections end, nothing is handed over, its session expires at once.
+        """Crash a broker: connections end, leadership is not handed over, its session expires immediately.
 
-        Its logs have no mark of a clean end. Raises ValueError for a broker that does not run.
+        Its logs have no clean shutdown marker. Raises ValueError for a broker that does not run.
         """
         self._do(self._running(broker).kill())
 
     def stop(self, broker: int) -> None:
-        """Stop a broker as an operator does: it hands over what it leads, and closes its logs. Raises ValueError."""
+        """Stop a broker cleanly: it hands over leadership, and closes its logs. Raises ValueError."""
         self._do(self._running(broker).stop())
 
     def restart(self, broker: int) -> None:
-        """Start a broker that was killed or stopped, on its logs and its port; one that runs is stopped before.
+        """Start a killed or stopped broker, on its logs and its port; a running one is stopped first.
 
-        Return when the controller has told it of the cluster; after ten seconds in any case, as it may be cut off.
+        Returns when the controller has updated it; after ten seconds in any case, as it may be cut off.
         """
 
         async def work(member: _Member) -> None:
@@ -211,10 +211,10 @@ class Cluster:
         self._do(work(self._member(broker)))
 
     def cut(self, a: int, b: int) -> None:
-        """Cut two brokers off from each other, both ways, until `heal`.
+        """Partition the network between two brokers, in both directions, until `heal`.
 
-        The connections that either has opened to the other end, and new ones fail at once. Clients still reach both,
-        and both still reach the metadata tree. Raises ValueError.
+        Their connections to each other end, and new ones fail immediately. Clients still reach both, and both still
+        reach the metadata tree. Raises ValueError.
         """
         pair = frozenset((self._member(a).id, self._member(b).id))
         if len(pair) == 1:
@@ -226,19 +226,19 @@ class Cluster:
         self._do(work())
 
     def heal(self) -> None:
-        """Let all brokers reach each other again."""
+        """Remove all network partitions."""
         self._links.cuts.clear()
 
     def restore(self) -> None:
-        """Heal what is cut and start the brokers that do not run."""
+        """Remove all network partitions, and start the brokers that do not run."""
         self.heal()
         for number in sorted(set(self._members) - self.running):
             self.restart(number)
 
     def move_leader(self, topic: str, partition: int, to: int) -> None:
-        """Let another in-sync replica lead a partition, which becomes its preferred leader.
+        """Move leadership of a partition to another in-sync replica, which becomes the preferred leader.
 
-        Return when the controller has decided so. Raises BrokerError, UnknownTopicError, ValueError for a broker that
+        Returns when the controller has decided it. Raises BrokerError, UnknownTopicError, ValueError for a broker that
         does not run.
         """
         self._running(to)
@@ -278,11 +278,11 @@ class Cluster:
         return found
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what a coroutine returns that runs on the loop of the brokers."""
+        """Return the result of a coroutine that runs on the loop of the brokers."""
         assert self._loop is not None, "the cluster runs inside the block"
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    # ---- its own start and end
+    # ---- start and stop
 
     def __enter__(self) -> Self:
         started: Future[None] = Future()
@@ -321,7 +321,7 @@ class Cluster:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def _secure(self, folder: Path) -> dict[str, str]:
-        """Return the settings of secured listeners, nothing for others."""
+        """Return the settings of secured listeners, or none."""
         if self._secured is None:
             return {}
         from magicbyte.testing.security import Security
@@ -332,7 +332,7 @@ class Cluster:
         return self.security.cluster_settings(_BROKER)
 
     async def _joined(self) -> None:
-        """Wait until every broker knows all of them, and the controller."""
+        """Wait until every broker knows all brokers and the controller."""
         everyone = sorted(self._members)
         async with asyncio.timeout(_PATIENCE_S):
             while any(each.served.cluster_view.broker_ids() != everyone for each in self._members.values()):
@@ -347,7 +347,7 @@ class Cluster:
         self._end()
 
     def _end(self) -> None:
-        """Wait for the thread's end; raise what ended it, if it was a fault."""
+        """Wait for the thread's end; raise an error that ended it."""
         assert self._threads is not None
         assert self._ran is not None
         self._threads.shutdown()
@@ -363,7 +363,7 @@ class Cluster:
 
 
 class _Member(Broker):
-    """A broker of a cluster. It keeps its ports."""
+    """A broker of a cluster, with persistent ports."""
 
     def __init__(
         self,
@@ -377,7 +377,7 @@ class _Member(Broker):
         super().__init__({**settings, "broker.id": str(number)}, directory=directory, clock=clock)
         self.id, self._tree, self._links = number, tree, links
         self._session: SimulatedSession | None = None
-        self.kept_address = ""  # of its first listener, while it is down, too
+        self.kept_address = ""  # of its first listener, also while it is down
 
     @property
     def is_running(self) -> bool:
@@ -393,7 +393,7 @@ class _Member(Broker):
         return self._session
 
     async def start(self) -> None:
-        """Start it on the running loop."""
+        """Start the broker on the running loop."""
         await super().start()
         served = self.served
         ports = {each.name: served.ports[each.name] for each in served.config.listeners}
@@ -403,7 +403,7 @@ class _Member(Broker):
         self.kept_address = self.address()
 
     async def kill(self) -> None:
-        """End it as a crash does; its session expires at once."""
+        """Crash the broker; its session expires immediately."""
         broker, self._broker = self.served, None
         await broker.abort()
         if self._session is not None:
@@ -415,14 +415,14 @@ class _LinkStream(SocketStream):
     """A connection from one broker to another."""
 
     def cut(self) -> None:
-        """End the connection in the network: both ends find it closed, whatever they are doing with it."""
+        """End the connection in the network: both ends see it closed."""
         if not self.is_closed:
             with contextlib.suppress(OSError):  # the other end was faster
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class _Links:
-    """Connections between brokers. `ports` says which broker listens where, `cuts` which may have none."""
+    """Connections between brokers. `ports` has each broker's listening ports, `cuts` the partitioned pairs."""
 
     def __init__(self) -> None:
         self.ports: dict[int, int] = {}
@@ -430,17 +430,17 @@ class _Links:
         self._open: list[tuple[frozenset[int], _LinkStream]] = []
 
     def check(self, pair: frozenset[int]) -> None:
-        """Raise NetworkError for brokers that are cut off from each other."""
+        """Raise NetworkError for a partitioned pair."""
         if pair in self.cuts:
             raise NetworkError(f"a test has cut brokers {' and '.join(map(str, sorted(pair)))} off from each other")
 
     def opened(self, pair: frozenset[int], stream: _LinkStream) -> None:
-        """Keep a connection between two brokers in mind."""
+        """Record a connection between two brokers."""
         self._open = [(between, each) for between, each in self._open if not each.is_closed]
         self._open.append((pair, stream))
 
     def cut(self, pair: frozenset[int]) -> None:
-        """End the connections between two brokers, and let them have none."""
+        """End the connections between two brokers, and refuse new ones."""
         self.cuts.add(pair)
         for between, stream in self._open:
             if between == pair:
@@ -448,7 +448,7 @@ class _Links:
 
 
 class _MemberNetwork(SocketNetwork):
-    """The network as a broker sees it."""
+    """The network as seen by a broker."""
 
     def __init__(self, number: int, links: _Links) -> None:
         self._number, self._links = number, links
@@ -460,7 +460,7 @@ class _MemberNetwork(SocketNetwork):
         stream = await _LinkStream.connect(host, port, timeout_ms=timeout_ms)
         self._links.opened(pair, stream)
         try:
-            self._links.check(pair)  # cut while it was made
+            self._links.check(pair)  # partitioned while it was being opened
         except NetworkError:
             stream.close()
             raise

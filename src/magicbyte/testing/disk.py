@@ -1,8 +1,8 @@
-"""A disk in memory that keeps only what was synced, as far as a power cut decides: from one seed, to be replayed.
+"""A simulated disk that, at a power cut, keeps only synced data for sure; reproducible from one seed.
 
-Until a file is synced, each of its sectors may be on the disk as it was, as it is, or as it was in between; its length
-likewise. Until a directory is synced, each change of a name in it may be there or not, in any combination. Errors of a
-disk are injected by the number of an operation.
+Until a file is synced, each of its sectors may be on the disk in its old, its new, or any state in between; its length
+likewise. Until a directory is synced, each change of a name in it may be durable or not, in any combination. Disk
+errors are injected by the number of an operation.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from magicbyte.ports import Buffer, FileEntry
 if TYPE_CHECKING:
     from magicbyte.ports import Clock
 
-SECTOR = 512  # bytes that are written whole or not at all
+SECTOR = 512  # bytes that are written atomically
 
 Observer = Callable[[str, str], None]
 
 
 class _Inode:
-    """A file: what a reader sees now, what is on the disk for sure, and the changes between."""
+    """A file: its visible content, its durable content, and the changes in between."""
 
     def __init__(self, content: bytes = b"", modified_ms: int = 0) -> None:
         self.content = bytearray(content)
         self.stable = content
-        self.changes: list[tuple[int, bytes | None]] = []  # a position and what was written there, or a size and None
+        self.changes: list[tuple[int, bytes | None]] = []  # a position and written bytes, or a size and None
         self.modified_ms = modified_ms
-        self.failed = False  # a sync failed: what was not durable by then never is
+        self.failed = False  # a sync failed: unsynced data is never durable any more
 
     def write(self, position: int, data: bytes) -> None:
         _write(self.content, position, data)
@@ -48,7 +48,7 @@ class _Inode:
             self.changes.clear()
 
     def after_a_cut(self, random: Random) -> bytes:
-        """Return what is on the disk when the power goes now."""
+        """Return the content after a power cut now."""
         if not self.changes:
             return self.stable
         how = random.random()
@@ -70,7 +70,7 @@ class _Inode:
         return bytes(content)
 
     def _torn(self, random: Random) -> bytes:
-        """Choose the length, and each sector by itself, from what they were."""
+        """Choose the length, and each sector independently, among their states."""
         content = bytearray(self.stable)
         sizes = [len(content)]
         versions: dict[int, list[bytes]] = {}
@@ -89,7 +89,7 @@ class _Inode:
                 versions.setdefault(sector, [was]).append(now)
         found = bytearray(self.stable)
         _resize(found, random.choice(sizes))
-        keep = random.choice((0.2, 0.5, 0.9))  # how much of the newest came through
+        keep = random.choice((0.2, 0.5, 0.9))  # fraction of the newest writes that survive
         for sector, known in versions.items():
             chosen = known[-1] if random.random() < keep else random.choice(known)
             begin = sector * SECTOR
@@ -112,12 +112,12 @@ def _write(content: bytearray, position: int, data: bytes) -> None:
 
 
 class _Directory:
-    """Names: those that a reader sees, those that are on the disk for sure, and the changes between."""
+    """A directory: its visible names, its durable names, and the changes in between."""
 
     def __init__(self) -> None:
         self.names: dict[str, _Inode | _Directory] = {}
         self.stable: dict[str, _Inode | _Directory] = {}
-        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []  # old name, new name, of what
+        self.changes: list[tuple[str | None, str | None, _Inode | _Directory]] = []  # old name, new name, entry
 
     def change(self, old: str | None, new: str | None, node: _Inode | _Directory) -> None:
         _rename(self.names, old, new, node)
@@ -144,7 +144,7 @@ class _Directory:
 
 
 def _rename(names: dict[str, _Inode | _Directory], old: str | None, new: str | None, node: _Inode | _Directory) -> None:
-    """Let `node` be called `new` and nothing else; None: nothing. Its old name may be another's by now."""
+    """Rename `node` to `new`; None: delete it. Its old name may belong to another by now."""
     for name in [name for name, each in names.items() if each is node and (new is not None or name == old)]:
         del names[name]
     if new is not None:
@@ -152,7 +152,7 @@ def _rename(names: dict[str, _Inode | _Directory], old: str | None, new: str | N
 
 
 def _copied(directory: _Directory, _random: Random) -> _Directory:
-    """Copy a directory with all that is not durable yet."""
+    """Copy a directory with all changes that are not durable yet."""
     nodes: dict[int, _Inode | _Directory] = {}
 
     def copy(node: _Inode | _Directory) -> _Inode | _Directory:
@@ -189,20 +189,20 @@ class SimulatedFile:
         return len(self._inode.content)
 
     def fileno(self) -> None:
-        """There is no descriptor."""
+        """Return None: there is no descriptor."""
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where the file ends."""
+        """Return the `length` bytes at `position`; fewer only at the end of the file."""
         return bytes(self._inode.content[position : position + length])
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        """Fill `buffer` with the bytes at `position`; return how many there were."""
+        """Fill `buffer` with the bytes at `position`; return their number."""
         content = self.read_at(position, len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
     def write_at(self, position: int, *pieces: Buffer) -> None:
-        """Write all of `pieces`; of a write that is to fail, a part."""
+        """Write all of `pieces`; if the write must fail, a part."""
         data = b"".join(pieces)
         error = self._disk.error("write", self.path)
         if error is not None:
@@ -214,14 +214,14 @@ class SimulatedFile:
             raise error
 
     def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes, or lengthen it with zeros."""
+        """Truncate the file to `size` bytes, or extend it with zeros."""
         self._disk.may_fail("truncate", self.path)
         self._inode.resize(size)
         self._inode.modified_ms = self._disk.date_ms()
         self._disk.observe("truncate", self.path)
 
     def sync(self) -> None:
-        """Make the content durable; not before a power cut in the midst of it was thought of."""
+        """Make the content durable, after observing a power cut in the middle of the sync."""
         error = self._disk.error("sync", self.path)
         self._disk.observe("sync", self.path)
         if error is not None:
@@ -230,7 +230,7 @@ class SimulatedFile:
         self._inode.sync()
 
     def close(self) -> None:
-        """Give back the descriptor. A second time does nothing."""
+        """Release the descriptor. A second call does nothing."""
         if self._is_open:
             self._is_open = False
             self._disk.descriptors -= 1
@@ -253,17 +253,17 @@ class SimulatedLock:
         locked.add(path)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         self._locked.discard(self._path)
 
 
 class SimulatedDisk:
-    """A WritableFileSystem in memory, with one process on it.
+    """A WritableFileSystem in memory, used by one process.
 
-    `operations` counts those that change something; `counted` does so by kind and `phase`, which its user sets.
-    `observer`, called in each of them with kind and path, may look at what `after_a_cut` gives there. `failures` maps
-    the numbers of operations that fail to the errno of their error. `now_ms` is the time of files, where no `clock` is
-    given. `descriptors` are in use; what needs one beyond `most_descriptors` fails with EMFILE, and is no operation.
+    `operations` counts changing operations; `counted` does so by kind and `phase`, which its user sets. `observer`,
+    called in each of them with kind and path, may examine the result of `after_a_cut` there. `failures` maps the
+    numbers of failing operations to their errno. `now_ms` is the time of files without a `clock`. `descriptors` are in
+    use; beyond `most_descriptors` EMFILE is raised, which is not counted as an operation.
     """
 
     def __init__(self, seed: int = 0, clock: Clock | None = None) -> None:
@@ -279,10 +279,10 @@ class SimulatedDisk:
         self._root = _Directory()
         self._locked: set[str] = set()
 
-    # ---- what happens to the disk
+    # ---- faults
 
     def after_a_cut(self, seed: int) -> SimulatedDisk:
-        """Return the disk as it is found when the power goes now; this one goes on as if nothing had happened."""
+        """Return a disk as found after a power cut now; this one continues unaffected."""
         return self._with(self._survived, seed)
 
     def after_a_kill(self, seed: int) -> SimulatedDisk:
@@ -306,41 +306,41 @@ class SimulatedDisk:
         return found
 
     def date_ms(self) -> int:
-        """Return the time for a file that is written now."""
+        """Return the modification time of a write now."""
         return self.now_ms if self._clock is None else self._clock.now_ms()
 
     def error(self, kind: str, path: str) -> OSError | None:
-        """Count an operation; return the error with which it is to fail."""
+        """Count an operation; return its injected error, or None."""
         self.operations += 1
         self.counted[kind, self.phase] += 1
         number = self.failures.get(self.operations)
         return None if number is None else OSError(number, os.strerror(number), path)
 
     def may_fail(self, kind: str, path: str) -> None:
-        """Count an operation; raise its error, if it is to fail."""
+        """Count an operation; raise its injected error."""
         error = self.error(kind, path)
         if error is not None:
             raise error
 
     def observe(self, kind: str, path: str) -> None:
-        """Let the observer look at what an operation has done, which is not durable yet."""
+        """Let the observer examine an operation that is not durable yet."""
         if self.observer is not None:
             self.observer(kind, path)
 
     def check_descriptors(self, path: str) -> None:
-        """Raise EMFILE where the process has no descriptor left."""
+        """Raise EMFILE if no descriptor is left."""
         if self.descriptors >= self.most_descriptors:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
 
     def take_descriptor(self, path: str) -> None:
-        """Count a file that is opened. Raises EMFILE."""
+        """Count an opened file. Raises EMFILE."""
         self.check_descriptors(path)
         self.descriptors += 1
 
-    # ---- what ports.WritableFileSystem has
+    # ---- the interface of ports.WritableFileSystem
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return what the directory `path` holds, by name."""
+        """Return the entries of the directory `path`, by name."""
         self.check_descriptors(path)
         names = sorted(self._directory(path).names)
         return [self.entry(f"{path.rstrip('/')}/{name}") for name in names]
@@ -351,7 +351,7 @@ class SimulatedDisk:
         return sorted(self._directory(path).names)
 
     def entry(self, path: str) -> FileEntry:
-        """Return what is at `path`."""
+        """Return the entry of the file or directory at `path`."""
         node = self._node(path)
         is_directory = isinstance(node, _Directory)
         return FileEntry(path, 0 if isinstance(node, _Directory) else len(node.content), is_directory)
@@ -365,7 +365,7 @@ class SimulatedDisk:
         return SimulatedFile(self, path, self._inode(path))
 
     def create(self, path: str) -> SimulatedFile:
-        """Open a new, empty file at `path`; what was there is emptied."""
+        """Open a new, empty file at `path`; an existing file is truncated."""
         self.check_descriptors(path)
         self.may_fail("create", path)
         directory, name = self._parent(path)
@@ -379,9 +379,9 @@ class SimulatedDisk:
         return SimulatedFile(self, path, node)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or directory another name, in place of the file that has it.
+        """Rename a file or directory, replacing the file of that name.
 
-        In another directory its new name and the loss of the old one become durable each for itself.
+        Between directories, the new name and the removal of the old one become durable independently.
         """
         node = self._node(source)
         self.may_fail("rename", source)
@@ -405,7 +405,7 @@ class SimulatedDisk:
         self.observe("delete", path)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that is there."""
+        """Create a directory in an existing one."""
         directory, name = self._parent(path)
         if name in directory.names:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -414,7 +414,7 @@ class SimulatedDisk:
         self.observe("make directory", path)
 
     def sync_directory(self, path: str) -> None:
-        """Make the names in the directory durable; not before a power cut in the midst of it was thought of."""
+        """Make the names in the directory durable, after observing a power cut in the middle of the sync."""
         directory = self._directory(path)
         self.check_descriptors(path)
         self.may_fail("sync directory", path)
@@ -422,7 +422,7 @@ class SimulatedDisk:
         directory.sync()
 
     def lock(self, path: str) -> SimulatedLock:
-        """Lock the file at `path`, made if need be. Raises BlockingIOError while it is locked."""
+        """Lock the file at `path`, creating it if needed. Raises BlockingIOError while it is locked."""
         if path in self._locked:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
         directory, name = self._parent(path)
@@ -431,19 +431,19 @@ class SimulatedDisk:
         return SimulatedLock(self._locked, path)
 
     def modified_ms(self, path: str) -> int:
-        """Return when the file was last written."""
+        """Return the modification time of the file."""
         return self._inode(path).modified_ms
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Let the file have been written at `time_ms`."""
+        """Set the modification time of the file."""
         self._inode(path).modified_ms = time_ms
 
     def hold_descriptor(self) -> SimulatedFile:
-        """Return something that holds a descriptor and nothing else, until it is closed."""
+        """Reserve a descriptor until the result is closed."""
         return SimulatedFile(self, "", _Inode())
 
     def walk(self) -> Iterator[tuple[str, bytes]]:
-        """Yield path and content of all files, as a reader sees them now."""
+        """Yield path and visible content of all files."""
         yield from _walk(self._root, "")
 
     def _node(self, path: str) -> _Inode | _Directory:

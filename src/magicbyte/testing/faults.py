@@ -1,4 +1,4 @@
-"""Faults that a test asks of its broker: answers that are late, refused, cut short, or never come.
+"""Faults injected into a broker's responses: delays, errors, truncations, disconnects.
 
 with broker.fault("Produce", error=ErrorCode.NOT_LEADER_OR_FOLLOWER) as fault:
     producer.send("topic", b"value").get(timeout=10)  # the client tries again
@@ -46,14 +46,14 @@ _ASKED_FOR: Final = "a fault that was asked for"
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """What happens to some requests of an API, from the `at`-th on that comes while it is set, to `times` of them.
+    """A fault for some requests of an API: from the `at`-th one after its activation, `times` requests (None: all).
 
-    One or several of: the request is carried out `delay_ms` later; it is not carried out, and answered with `error`;
-    the connection ends "before" it is carried out, or "after" that and before the answer (`disconnect`); only the first
-    `cut_bytes` of the answer are sent, its size of four bytes among them, and then the connection ends. `times` None:
-    all of them. A context manager, which ends the fault. `api` is Kafka's name of it.
+    One or several effects: the request is handled `delay_ms` later; it is not handled, and answered with `error`; the
+    connection ends "before" it is handled, or "after" that and before the response (`disconnect`); only the first
+    `cut_bytes` of the response are sent, including the four of its size, and then the connection ends. A context
+    manager, which deactivates the fault. `api` is Kafka's name of it.
 
-    Raises ValueError for what cannot be.
+    Raises ValueError for an impossible combination.
     """
 
     api: str
@@ -105,23 +105,23 @@ class Fault:
 
 
 class Faults:
-    """The faults of a broker, which any thread may add and take away."""
+    """The faults of a broker, which any thread may add and remove."""
 
     def __init__(self) -> None:
         self._set: tuple[Fault, ...] = ()
 
     def add(self, fault: Fault) -> Fault:
-        """Let a fault happen from now on, until its block ends."""
+        """Activate a fault until its block ends."""
         fault.end = self.remove
         self._set = (*self._set, fault)
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """End a fault."""
+        """Deactivate a fault."""
         self._set = tuple(each for each in self._set if each is not fault)
 
     async def handle(self, broker: Broker, handler: Handler, frame: memoryview) -> Answer | None:
-        """Return the answer to a frame, by the handler of a connection to a broker, with what happens to it."""
+        """Return the response to a frame by a connection's handler, with the active faults."""
         happens = self._happening(_key(frame))
         if not happens:
             return await handler(frame)
@@ -142,7 +142,7 @@ class Faults:
 
 
 class _Cut:
-    """The beginning of an answer, behind which the connection ends."""
+    """A truncated response, after which the connection ends."""
 
     def __init__(self, answer: Answer, most: int) -> None:
         self._answer, self._most = answer, most
@@ -161,7 +161,7 @@ class _Cut:
 
 
 class _First:
-    """As much of `Stream` as parts of answers use: sends the first bytes, and ends the connection behind them."""
+    """The part of `Stream` used by response parts: sends the first bytes, then ends the connection."""
 
     def __init__(self, stream: Stream, left: int) -> None:
         self._stream, self._left = stream, left
@@ -185,7 +185,7 @@ class _First:
 
 
 async def _refused(broker: Broker, handler: Handler, frame: memoryview, code: ErrorCode) -> Answer | None:
-    """Return an answer that has this error wherever it can have one. Only requests that change nothing are done."""
+    """Return a response with this error in every error field. Only requests without side effects are handled for it."""
     request = read_request(frame)
     version, number = request.header.request_api_version, request.header.correlation_id
     if request.api.name in _READS:
@@ -205,7 +205,7 @@ async def _refused(broker: Broker, handler: Handler, frame: memoryview, code: Er
 
 
 def _key(frame: memoryview) -> int:
-    """Return the API's key; -1 for a frame that has none."""
+    """Return the API key; -1 for an invalid frame."""
     return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
 
 
@@ -214,7 +214,7 @@ def _has_code(api: Api) -> bool:
 
 
 def _set_codes(found: Any, code: ErrorCode) -> None:
-    """Set each error code of a response."""
+    """Set all error codes of a response."""
     for each in fields(found):
         value = getattr(found, each.name)
         if each.name == "error_code":

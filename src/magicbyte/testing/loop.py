@@ -1,7 +1,7 @@
-"""An asyncio event loop under virtual time: it never waits, and everything on it happens in one order.
+"""An asyncio event loop under virtual time: it never waits, and is deterministic.
 
-Time stands still while something is ready, and then jumps to the next timer. Work for threads is done on the loop.
-Tasks and callbacks belong to a `Process`, which can be paused, as SIGSTOP does it, and killed.
+Time stands still while callbacks are ready, and then jumps to the next timer. Work for threads is done on the loop.
+Tasks and callbacks belong to a `Process`, which can be paused, as by SIGSTOP, and killed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Ts = TypeVarTuple("Ts")
 START_MS: Final = 1_700_000_000_000
 """The date at the start, in ms since 1970."""
 START_NS: Final = 1_000_000_000_000
-"""Virtual time at the start: no process has run for less than the longest timeout."""
+"""Virtual time at the start, later than the longest timeout of any process."""
 MOST_TURNS_AT_ONCE: Final = 200_000
-"""Turns of the loop without any time passing: more are a loop that never ends."""
-_LAST_S: Final = 60.0  # of a process that was killed: later timers of it never fire
+"""Turns of the loop without any time passing, above which it counts as an endless loop."""
+_LAST_S: Final = 60.0  # for a killed process: its later timers never fire
 _process: Final = contextvars.ContextVar["Process | None"]("process", default=None)
 
 
 class StuckError(RuntimeError):
-    """A simulation does not end: nothing can happen any more, or it takes more time or turns than it may."""
+    """A simulation does not end: nothing can happen any more, or it exceeds its time or turns."""
 
 
 class VirtualClock:
-    """A `ports.Clock` of one machine. `ahead_ms`: how far its date is in front of that of the others."""
+    """A `ports.Clock` of one machine. `ahead_ms`: how far its date is ahead of the others."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.ahead_ms = 0
@@ -52,7 +52,7 @@ class VirtualClock:
 
 
 class Process:
-    """The tasks and callbacks of one process on a `VirtualLoop`: those that it spawns, and all that come of them."""
+    """The tasks and callbacks of one process on a `VirtualLoop`: those that it spawns, and all that these create."""
 
     def __init__(self, loop: VirtualLoop, name: str) -> None:
         self.name = name
@@ -71,30 +71,30 @@ class Process:
         return self._loop.create_task(work, context=self._context.copy())
 
     def pause(self) -> None:
-        """Run nothing of it. What becomes ready meanwhile, timers too, is run when it is resumed, in its order."""
+        """Pause it. Callbacks and timers that become ready meanwhile run in order when it is resumed."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Go on."""
+        """Resume it."""
         self.is_paused = False
         parked, self._parked = self._parked, []
         for handle, context in parked:
             self._loop.call_soon(_run_parked, handle, context=context)
 
     def kill(self) -> None:
-        """End all tasks. Whatever they do by that must reach nobody: cut them off before."""
+        """Cancel all tasks. Isolate them from others first, so that their clean-up has no effect."""
         self.killed_s = self._loop.time()
         self.resume()
         for task in self.tasks():
             task.cancel()
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks that have not ended, in the order of their start."""
+        """Return the unfinished tasks, in the order of their start."""
         self._tasks = [task for task in self._tasks if not task.done()]
         return self._tasks.copy()
 
     def add(self, task: asyncio.Task[Any]) -> None:
-        """Take in a task that was started; what one that was killed still starts ends at once."""
+        """Register a started task; one started by a killed process is cancelled immediately."""
         if self.killed_s is not None:
             task.cancel()
         if len(self._tasks) >= self._most_tasks:
@@ -102,29 +102,29 @@ class Process:
         self._tasks.append(task)
 
     def park(self, callback: Callable[..., object], arguments: tuple[Any, ...], context: Context) -> asyncio.Handle:
-        """Keep a callback until the process goes on."""
+        """Keep a callback until the process is resumed."""
         handle = _Parked(callback, arguments, self._loop, context)
         self._parked.append((handle, context))
         return handle
 
 
 def current_process() -> Process | None:
-    """Return the process that runs now."""
+    """Return the running process."""
     return _process.get()
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop under virtual time. `work_delay_s` returns how long the next work of a thread takes.
+    """An event loop under virtual time. `work_delay_s` returns the duration of the next thread work.
 
-    Raises StuckError from `run` when nothing can happen any more, when `most_virtual_s` have passed, and after
-    `most_turns` of the loop; it lists the waiting tasks.
+    `run` raises StuckError when nothing can happen any more, when `most_virtual_s` have passed, and after `most_turns`
+    of the loop; it lists the waiting tasks.
     """
 
     def __init__(self, *, most_virtual_s: float = 86_400, most_turns: int = 20_000_000) -> None:
         self.now_ns = START_NS
         self.turns = 0
         self.faults: list[str] = []
-        """What nobody else took notice of: exceptions of callbacks and of tasks that nobody waited for."""
+        """Unhandled exceptions of callbacks, and of tasks that nobody awaited."""
         self.work_delay_s: Callable[[], float] = _at_once
         self._end_ns = START_NS + int(most_virtual_s * 1e9)
         self._most_turns = most_turns
@@ -140,12 +140,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now_ns / 1e9
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a task until it ends, and everything else meanwhile; return what it returns."""
+        """Run a task until it ends, with everything else meanwhile; return its result."""
         try:
             return self.run_until_complete(self._outside.spawn(work))
         finally:
             for process in self.processes:
-                process.tasks()  # which lets go of those that have ended: now their faults are told
+                process.tasks()  # releases finished tasks, which reports their exceptions
 
     def shut_down(self) -> None:
         """Kill all processes, let their tasks end, and close the loop."""
@@ -161,7 +161,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Have something called in this turn or the next; when its process goes on, if that is paused."""
+        """Call something in this turn or the next; if its process is paused, after it is resumed."""
         process = _process.get() if context is None else context.get(_process)
         if process is not None and process.is_paused:
             return process.park(callback, args, contextvars.copy_context() if context is None else context)
@@ -170,13 +170,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Do as `call_soon`: there is one thread."""
+        """Call as `call_soon` does: there is only one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Have something called at a virtual time; when its process goes on, if that is paused then."""
+        """Call something at a virtual time; if its process is paused then, after it is resumed."""
         process = _process.get() if context is None else context.get(_process)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
@@ -190,21 +190,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Do work that is for a thread, on the loop, `work_delay_s` later."""
-        del executor  # there is no thread
+        """Run work for a thread on the loop, `work_delay_s` later."""
+        del executor  # there are no threads
         future: asyncio.Future[T] = self.create_future()
         self.call_later(self.work_delay_s(), _do, future, func, args)
         return future
 
     def waiting(self) -> Iterator[str]:
-        """Yield, of each task that has not ended, its process and where it waits."""
+        """Yield the process and waiting position of each unfinished task."""
         for process in self.processes:
             paused = ", paused" if process.is_paused else ""
             for task in process.tasks():
                 yield f"{process.name}{paused}: {_place(task)}"
 
     def _jump(self, timeout_s: float | None) -> None:
-        """Let the time pass until the next timer is due."""
+        """Advance the time to the next timer."""
         self.turns += 1
         if timeout_s is None:
             raise self._stuck("nothing can happen any more")
@@ -225,14 +225,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Jumps(selectors.SelectSelector):
-    """Waits for no file descriptor: there is none that matters."""
+    """A selector without file descriptors, which advances the time instead of waiting."""
 
     def __init__(self, jump: Callable[[float | None], None]) -> None:
         super().__init__()
         self._jump = jump
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Let the time pass instead."""
+        """Advance the time."""
         self._jump(timeout)
         return []
 
@@ -264,7 +264,7 @@ def _due(
 
 
 def _due_late(handle: asyncio.TimerHandle, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-    if not handle.cancelled():  # by what the process did first when it went on
+    if not handle.cancelled():  # by an earlier callback after the resumption
         callback(*arguments)
 
 
@@ -295,7 +295,7 @@ def _fault(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Return the functions that wait for one another in a task, and the line of the last one."""
+    """Return the functions that await one another in a task, and the line of the last one."""
     names, line = list[str](), ""
     work: object = task.get_coro()
     while isinstance(work, CoroutineType):

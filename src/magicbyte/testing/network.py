@@ -1,10 +1,10 @@
-"""A network in memory, under virtual time: hosts with names, connections between them, and what goes wrong with both.
+"""A simulated network under virtual time: hosts with names, connections between them, and faults of both.
 
-It implements `net.network.Network` and `net.stream.Stream` without sockets: what the system's sockets do besides moving
-bytes (buffers, readiness, numbers of descriptors) would be one more thing that must repeat exactly. A connection is two
-pipes. A pipe keeps order, takes what fits into the receiver's buffer, and delivers each segment after a latency from
-the seed. Between hosts that are cut off from each other nothing arrives, and nothing is lost: it arrives when they are
-healed, as TCP would send it again. So a peer that is cut off is silent, and only timeouts tell.
+It implements `net.network.Network` and `net.stream.Stream` without sockets: the further behaviour of system sockets
+(buffers, readiness, descriptors) would have to be reproducible as well. A connection is two pipes. A pipe keeps order,
+accepts what fits into the receiver's buffer, and delivers each segment after a latency from the seed. Between
+partitioned hosts nothing arrives, but nothing is lost: it arrives when they are healed, as TCP would retransmit it. So
+a partitioned peer is silent, and is detected only by timeouts.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from magicbyte.net.stream import Buffer, SendableFile, Stream
 from magicbyte.testing.loop import VirtualLoop
 
 BUFFER_BYTES: Final = 256 << 10
-"""On their way in one direction of a connection, or not read yet: who sends more waits."""
-_PIECE_BYTES: Final = 256 << 10  # of a file that is sent
+"""In flight in one direction of a connection, or unread: further writes wait."""
+_PIECE_BYTES: Final = 256 << 10  # of a file per segment
 _FIRST_PORT: Final = 49_152
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 8.0  # between two attempts to connect where nothing comes back
-_SPLIT: Final = 0.1  # of the segments arrive as two
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 8.0  # between two connection attempts without a response
+_SPLIT: Final = 0.1  # fraction of segments that arrive in two pieces
 
 
 class Direction(NamedTuple):
-    """From a host to another."""
+    """The direction from a host to another."""
 
     source: str
     target: str
 
 
 class _Sign(enum.Enum):
-    """What a segment may be instead of bytes."""
+    """A segment without bytes."""
 
     END = "end"
     RESET = "reset"
 
 
 class _Host:
-    """A host: the connections that end at it, and who takes new ones. `is_up`: it answers, if only by refusing."""
+    """A host: its connections, and its listeners. `is_up`: it responds, at least with refusals."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,12 +59,12 @@ class _Host:
 
 
 class SimulatedNetwork:
-    """All hosts and what is between them. `random` decides on latencies; `latency_ms` is the least and the most."""
+    """All hosts and the links between them. `random` draws latencies, within `latency_ms`."""
 
     def __init__(self, loop: VirtualLoop, random: Random, latency_ms: tuple[float, float] = (0.1, 1.0)) -> None:
         self.loop, self.latency_ms = loop, latency_ms
         self.changed: Callable[[], None] = lambda: None
-        """Called after hosts were cut off or healed."""
+        """Called after hosts were partitioned or healed."""
         self.bytes_moved = 0
         self._random = random
         self._context = contextvars.Context()
@@ -75,49 +75,52 @@ class SimulatedNetwork:
         self._trace = hashlib.blake2b()
 
     def host(self, name: str) -> HostNetwork:
-        """Return the network as a host sees it, which is made if there is none of the name."""
+        """Return the network as seen by a host, which is created if needed."""
         return HostNetwork(self, self._hosts.setdefault(name, _Host(name)))
 
     def digest(self) -> str:
-        """Return a digest of all that was delivered so far, when, and to whom."""
+        """Return a digest of all deliveries so far, with time and receiver."""
         return self._trace.hexdigest()
 
-    # ---- what goes wrong
+    # ---- faults
 
     def cut(self, one: str, other: str, *, one_way: bool = False) -> None:
-        """Let nothing arrive at `other` from `one`, nor the other way round unless it is `one_way`."""
+        """Block delivery from `one` to `other`, and also in reverse unless it is `one_way`."""
         self._cut[Direction(one, other)] = None
         if not one_way:
             self._cut[Direction(other, one)] = None
         self.changed()
 
     def heal(self, one: str, other: str) -> None:
-        """Let everything between two hosts arrive again, what was sent meanwhile, too."""
+        """Resume delivery between two hosts, including what was sent meanwhile."""
         self._cut.pop(Direction(one, other), None)
         self._cut.pop(Direction(other, one), None)
         self._resume()
         self.changed()
 
     def heal_all(self) -> None:
-        """Let everything arrive again, at once."""
+        """Resume all deliveries, immediately."""
         self._cut.clear()
         self._delays_ms.clear()
         self._resume()
         self.changed()
 
     def delay(self, source: str, target: str, delay_ms: float) -> None:
-        """Let everything from `source` to `target` take so much longer from now on."""
+        """Set an additional latency from `source` to `target`."""
         self._delays_ms[Direction(source, target)] = delay_ms
 
     def reset(self, one: str, other: str) -> None:
-        """Break all connections between two hosts: both ends learn of it, as soon as it can arrive."""
+        """Reset all connections between two hosts: both ends get it, once it can arrive."""
         for stream in list(self._hosts[one].streams):
             if stream.remote.name == other:
                 stream.outgoing.send(_Sign.RESET)
                 stream.incoming.send(_Sign.RESET)
 
     def crash(self, name: str, *, is_process: bool) -> None:
-        """Take away all that a host has. If only its process ends, the system tells the peers; else all is silence."""
+        """Remove the connections and listeners of a host.
+
+        If only its process ends, peers are notified; else it is silent.
+        """
         host = self._hosts[name]
         for listening in list(host.listening.values()):
             listening.close()
@@ -126,38 +129,38 @@ class SimulatedNetwork:
         host.is_up = is_process
 
     def start(self, name: str) -> None:
-        """Have a host answer again: what is still sent to connections of before is refused."""
+        """Restart a host: data for its old connections is refused."""
         self._hosts[name].is_up = True
         self._resume()
 
     def is_reachable(self, source: str, target: str) -> bool:
-        """Say whether what `source` sends arrives at `target`."""
+        """Return whether data from `source` arrives at `target`."""
         return self._hosts[target].is_up and Direction(source, target) not in self._cut
 
-    # ---- what pipes and connections ask for
+    # ---- for pipes and connections
 
     def latency_s(self, source: str, target: str) -> float:
-        """Return how long the next thing takes on its way."""
+        """Return the latency of the next segment."""
         delay_ms = self._delays_ms.get(Direction(source, target), 0.0)
         return (self._random.uniform(*self.latency_ms) + delay_ms) / 1000
 
     def pieces(self, data: bytes) -> Sequence[bytes]:
-        """Return the segments as which something that was written arrives."""
+        """Return the segments in which a write arrives."""
         if len(data) < 2 or self._random.random() >= _SPLIT:
             return (data,)
         at = self._random.randrange(1, len(data))
         return data[:at], data[at:]
 
     def at(self, when: float, call: Callable[[], None]) -> None:
-        """Have something done at a time, by nobody's process."""
+        """Call something at a time, outside any process."""
         self.loop.call_at(when, call, context=self._context)
 
     def stall(self, pipe: _Pipe) -> None:
-        """Keep a pipe until its hosts reach each other."""
+        """Stall a pipe until its hosts are connected again."""
         self._stalled[pipe] = None
 
     def delivered(self, pipe: _Pipe, segment: bytes | _Sign) -> None:
-        """Note that something has arrived."""
+        """Record a delivery."""
         self._trace.update(f"{self.loop.now_ns} {pipe.name} ".encode())
         if isinstance(segment, bytes):
             self.bytes_moved += len(segment)
@@ -166,13 +169,13 @@ class SimulatedNetwork:
             self._trace.update(segment.value.encode())
 
     def listener(self, host: str, port: int) -> _ListeningPort | None:
-        """Return who takes connections at an address. Raises NetworkError for a host that does not exist."""
+        """Return the listener at an address. Raises NetworkError for an unknown host."""
         if host not in self._hosts:
             raise NetworkError(f"{host}:{port}: Name or service not known")
         return self._hosts[host].listening.get(port)
 
     def join(self, source: _Host, accepting: _ListeningPort) -> SimulatedStream:
-        """Return the caller's end of a new connection; whoever listens gets the other one."""
+        """Return the caller's end of a new connection; the listener gets the other one."""
         here = f"{source.name}:{next(source.ports)}"
         there = f"{accepting.host.name}:{accepting.port}"
         out, back = _Pipe(self, source.name, accepting.host.name), _Pipe(self, accepting.host.name, source.name)
@@ -189,7 +192,7 @@ class SimulatedNetwork:
 
 
 class HostNetwork:
-    """The network as one host sees it: a `net.network.Network`."""
+    """The network as seen by one host: a `net.network.Network`."""
 
     def __init__(self, network: SimulatedNetwork, host: _Host) -> None:
         self._network, self._host = network, host
@@ -222,7 +225,7 @@ class HostNetwork:
         return stream
 
     async def listen(self, host: str, port: int, door: Door) -> Listening:
-        """Take connections at a port of this host; 0 is any free one. Raises NetworkError."""
+        """Listen at a port of this host; 0 is any free one. Raises NetworkError."""
         used = self._host.listening
         if port in used:
             raise NetworkError(f"cannot listen at {host}:{port}: Address already in use")
@@ -232,7 +235,7 @@ class HostNetwork:
 
 
 class _ListeningPort:
-    """A port of a host at which a process takes connections."""
+    """A listening port of a host."""
 
     def __init__(self, loop: VirtualLoop, host: _Host, port: int, door: Door) -> None:
         self.host, self._port, self._door = host, port, door
@@ -244,17 +247,17 @@ class _ListeningPort:
         return self._port
 
     def take(self, stream: SimulatedStream, host: str) -> None:
-        """Give the process a connection."""
+        """Pass a connection to the process."""
         self._loop.call_soon(self._take, stream, host, context=self._context)
 
     def _take(self, stream: SimulatedStream, host: str) -> None:
         if self.host.listening.get(self._port) is self:
             self._door.take(stream, host)
-        else:  # what waits for a listener that is closed is refused
+        else:  # connections waiting for a closed listener are refused
             stream.close()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop listening."""
         if self.host.listening.get(self._port) is self:
             del self.host.listening[self._port]
 
@@ -264,30 +267,30 @@ class _Pipe:
 
     name: str
     receiver: SimulatedStream
-    """Where it ends; its sender is the receiver of the other direction."""
+    """Its receiving end; the sender is that of the other direction."""
 
     def __init__(self, network: SimulatedNetwork, source: str, target: str) -> None:
         self._network, self._source, self._target = network, source, target
         self._segments: deque[tuple[float, bytes | _Sign | int]] = deque()
         self._last = 0.0
-        self._is_set = False  # the timer of the first segment
+        self._is_set = False  # whether the timer of the first segment is set
 
     def send(self, segment: bytes | _Sign | int) -> None:
-        """Put something on its way: bytes, a sign, or a number of bytes of the other direction that were read."""
+        """Send a segment: bytes, a sign, or a number of bytes read in the other direction."""
         self._last = max(self._last, self._network.loop.time() + self._network.latency_s(self._source, self._target))
         self._segments.append((self._last, segment))
         if not self._is_set:
             self._set()
 
     def resume(self) -> None:
-        """Go on where nothing arrived for a while: the sender tries again some time."""
+        """Continue after a stall: the sender retransmits after a while."""
         if self._segments:
             self._set(delayed=True)
         else:
             self._is_set = False
 
     def clear(self) -> None:
-        """Lose what is on its way."""
+        """Drop everything in flight."""
         self._segments.clear()
 
     def clear_stalled(self) -> None:
@@ -339,7 +342,7 @@ class SimulatedStream:
         incoming.receiver = self
         self._network, self._loop, self._local = network, network.loop, local
         self._unread = bytearray()
-        self._read_since = 0  # bytes that the sender does not know of yet
+        self._read_since = 0  # bytes read that have not been reported to the sender
         self._room = BUFFER_BYTES
         self._is_at_end = self._is_reset = False
         self._reader: asyncio.Future[None] | None = None
@@ -348,21 +351,21 @@ class SimulatedStream:
         self._is_called = False
         local.streams[self] = None
 
-    # ---- what a `Stream` has
+    # ---- the interface of `Stream`
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the peer sends no more; what it has sent is not looked at."""
+        """Return whether the peer has ended its direction; bytes before the end are not read."""
         return not self._unread and self._is_readable
 
     async def read(self, size: int) -> bytes:
-        """Return what has arrived, at least one byte and at most `size`; b"" when the peer sends nothing any more."""
+        """Return the bytes that have arrived, at least one and at most `size`; b"" at the end of the stream."""
         buffer = bytearray(size)
         count = await self.read_into(memoryview(buffer))
         return bytes(buffer[:count])
 
     async def read_into(self, buffer: memoryview) -> int:
-        """Fill the start of `buffer` with what has arrived; return how many bytes, 0 when the peer sends no more."""
+        """Fill the start of `buffer` with arrived bytes; return their number, 0 at the end of the stream."""
         while (count := self.read_now(buffer)) is None:
             assert self._reader is None, "one reader at a time"
             self._reader = self._loop.create_future()
@@ -373,7 +376,7 @@ class SimulatedStream:
         return count
 
     def read_now(self, buffer: memoryview) -> int | None:
-        """Do what `read_into` does; None if nothing has arrived."""
+        """Read as `read_into` does, or return None if nothing has arrived."""
         self._check_open()
         count = min(len(self._unread), len(buffer))
         if not count:
@@ -390,13 +393,13 @@ class SimulatedStream:
         return count
 
     def listen(self, arrived: Callable[[], None]) -> None:
-        """Have `arrived` called whenever there is something to read, in place of whoever waits in `read`."""
+        """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
         assert self._reader is None, "nobody reads meanwhile"
         self._listener = arrived, contextvars.copy_context()
         self._tell_reader()
 
     async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
-        """Send all of `buffers`, one behind the other."""
+        """Send all of `buffers`, one after the other."""
         while buffers := self.write_now(buffers, more=more):
             assert self._writer is None, "one writer at a time"
             self._writer = self._loop.create_future()
@@ -406,7 +409,7 @@ class SimulatedStream:
                 self._writer = None
 
     def write_now(self, buffers: Sequence[Buffer], *, more: bool = False) -> Sequence[Buffer]:
-        """Send what fits of `buffers` without waiting; return what is left."""
+        """Send as much of `buffers` as fits without waiting; return the rest."""
         del more  # there are no packets to fill
         self._check_open()
         if self._is_reset:
@@ -421,7 +424,7 @@ class SimulatedStream:
         return [memoryview(data)[len(now) :]] if len(now) < len(data) else []
 
     async def send_file(self, file: SendableFile, position: int, count: int, executor: Executor | None = None) -> None:
-        """Send `count` bytes of `file` from `position` on. Raises NetworkError, too, where the file ends earlier."""
+        """Send `count` bytes of `file` from `position` on. Raises NetworkError also if the file ends earlier."""
         del executor  # the file is in memory
         end = position + count
         while position < end:
@@ -432,11 +435,11 @@ class SimulatedStream:
             position += len(piece)
 
     async def aclose(self) -> None:
-        """Do what `close` does."""
+        """Close the connection, as `close` does."""
         self.close()
 
     def close(self) -> None:
-        """Close the connection, whatever state it is in. Whoever waits for it gets a NetworkError."""
+        """Close the connection in any state. A waiting reader or writer gets a NetworkError."""
         if not self.is_closed:
             self._end(_Sign.RESET if self._unread else _Sign.END)
 
@@ -446,12 +449,12 @@ class SimulatedStream:
             self.outgoing.clear_stalled()
             self._end(_Sign.RESET)
 
-    # ---- what the network does with it
+    # ---- for the network
 
     def arrived(self, segment: bytes | _Sign) -> None:
-        """Take what has arrived."""
+        """Handle an arrived segment."""
         if self.is_closed:
-            if segment is not _Sign.RESET:  # nobody is there who could read it
+            if segment is not _Sign.RESET:  # no process could read it
                 self.outgoing.send(_Sign.RESET)
             return
         if isinstance(segment, bytes):
@@ -465,12 +468,12 @@ class SimulatedStream:
         self._tell_reader()
 
     def sent_was_read(self, count: int) -> None:
-        """Let so many more bytes be sent."""
+        """Free that many bytes of the send window."""
         self._room += count
         self._tell_writer()
 
     def die(self, *, tell: bool) -> None:
-        """End with the process; `tell` the peer, as a system does that lives on."""
+        """End with the process; `tell` the peer, as a surviving operating system does."""
         if not self.is_closed:
             self._end((_Sign.RESET if self._unread else _Sign.END) if tell else None)
             if not tell:

@@ -1,6 +1,6 @@
-"""pytest's fixtures: `kafka_broker` and `kafka_cluster` for a test run, `kafka_topic` for a test.
+"""pytest fixtures: `kafka_broker` and `kafka_cluster` for a session, `kafka_topic` for a test.
 
-pytest finds them where magicbyte is installed; a run that uses neither imports nothing else of magicbyte.
+pytest finds them if magicbyte is installed; a session that uses neither imports nothing else of magicbyte.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ CLUSTER_BROKERS: Final = "kafka_cluster_brokers"
 OPTION: Final = "--kafka-as-version"
 MARK: Final = "kafka_topic"
 _MARK_USE: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is made"
-_LONGEST: Final = 100  # characters of a test's name in that of its topic; Kafka takes 249 in all
+_LONGEST: Final = 100  # characters of a test's name in its topic; Kafka allows 249 in total
 _TIMEOUT_MS: Final = 10_000
 
 _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the setting of pytest's own configuration file, and the option."""
+    """Add the setting of pytest's configuration file, and the option."""
     parser.addini(SETTINGS, "Settings of kafka_broker, with Kafka's names: KEY=VALUE, one per line.", type="linelist")
     parser.addini(CLUSTER_SETTINGS, "The same for each broker of kafka_cluster.", type="linelist")
     parser.addini(CLUSTER_BROKERS, "How many brokers kafka_cluster has.", default="3")
@@ -44,13 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the mark."""
+    """Register the mark."""
     config.addinivalue_line("markers", _MARK_USE)
 
 
 @pytest.fixture(scope="session")
 def kafka_broker_settings(pytestconfig: pytest.Config) -> Mapping[str, str]:
-    """Settings of the broker by name: those of pytest's configuration. A fixture of this name of yours replaces it."""
+    """Return the broker's settings from pytest's configuration. Override this fixture to change them."""
     return _settings(pytestconfig, SETTINGS)
 
 
@@ -71,7 +71,7 @@ def _as_version(pytestconfig: pytest.Config) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(kafka_broker_settings: Mapping[str, str], pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """A broker for the whole run, in a thread of its own: `kafka_broker.bootstrap_servers` is where it listens."""
+    """Yield a broker for the whole session, in its own thread; clients connect to `kafka_broker.bootstrap_servers`."""
     from magicbyte.testing.broker import Broker
 
     with Broker({**kafka_broker_settings, **_as_version(pytestconfig)}) as broker:
@@ -80,7 +80,10 @@ def kafka_broker(kafka_broker_settings: Mapping[str, str], pytestconfig: pytest.
 
 @pytest.fixture(scope="session")
 def kafka_cluster_settings(pytestconfig: pytest.Config) -> Mapping[str, str]:
-    """Settings of each broker of the cluster by name: those of pytest's configuration. One of yours replaces it."""
+    """Return the settings of each broker of the cluster from pytest's configuration.
+
+    Override this fixture to change them.
+    """
     return _settings(pytestconfig, CLUSTER_SETTINGS)
 
 
@@ -99,9 +102,9 @@ def _kafka_cluster_of_the_run(
 
 @pytest.fixture
 def kafka_cluster(_kafka_cluster_of_the_run: Cluster) -> Iterator[Cluster]:
-    """A cluster of several brokers, in a thread of its own. It is one for the whole run, and whole for each test.
+    """Yield a cluster in its own thread: one for the whole session, restored for each test.
 
-    Brokers that a test has killed or stopped are started again behind it, and what it cut is healed.
+    After a test, killed and stopped brokers are restarted, and network partitions are removed.
     """
     yield _kafka_cluster_of_the_run
     _kafka_cluster_of_the_run.restore()
@@ -109,9 +112,9 @@ def kafka_cluster(_kafka_cluster_of_the_run: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kafka_topic(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a topic that is made for this test, empty, and deleted after it.
+    """Yield the name of an empty topic that is created for this test, and deleted after it.
 
-    It has one partition, and what `@pytest.mark.kafka_topic(partitions=3, configs={...})` says.
+    It has one partition, and the parameters of `@pytest.mark.kafka_topic(partitions=3, configs={...})`.
     """
     from magicbyte.client.admin import NewTopic
 
@@ -123,7 +126,7 @@ def kafka_topic(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterato
 
 
 def _name_for(test: str) -> str:
-    """Return a name that no topic has had in this process, and that says in a log whose it is."""
+    """Return a topic name that is unique in this process, and contains the test's name."""
     return f"{re.sub('[^A-Za-z0-9-]+', '-', test)[:_LONGEST].strip('-')}-{next(_numbers)}"
 
 
@@ -144,11 +147,11 @@ async def _delete(bootstrap: str, name: str) -> None:
         try:
             await delete_topic(client, name)
         except BrokerError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # the test has deleted it
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # otherwise the test has deleted it
                 raise
 
 
 def _in_a_thread(work: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end, whatever loop this thread has or runs: that one belongs to the test."""
+    """Run a coroutine in a thread of its own, because this thread's loop belongs to the test."""
     with ThreadPoolExecutor(1, thread_name_prefix="kafka_topic") as threads:
         threads.submit(asyncio.run, work).result()

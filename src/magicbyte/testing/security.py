@@ -1,4 +1,4 @@
-"""A secured listener for a test's broker: a throw-away authority, users, and the settings of clients by library."""
+"""A secured listener for a test's broker: a temporary authority, users, and client settings by library."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _MODULES: Final = {
 
 
 class Security:
-    """How a broker's listener is secured, and what its clients are to be given. Certificates lie in `folder`."""
+    """The security of a broker's listener, and the settings of its clients. Certificates are in `folder`."""
 
     def __init__(self, protocol: str, users: Mapping[str, str], folder: Path) -> None:
-        """Make an authority and a certificate where the protocol has TLS. Raises ValueError."""
+        """Create an authority and a certificate if the protocol uses TLS. Raises ValueError."""
         if protocol not in PROTOCOLS:
             raise ValueError(f"security: expected {', '.join(PROTOCOLS)}, found {protocol!r}")
         if bool(users) != protocol.startswith("SASL"):
@@ -57,7 +57,7 @@ class Security:
         return found
 
     def cluster_settings(self, broker: str) -> dict[str, str]:
-        """Return the settings of a broker whose cluster is secured inside, too: it logs in as the user `broker`."""
+        """Return the settings of a broker in a secured cluster: it authenticates as the user `broker`."""
         found = self.broker_settings() | {"security.inter.broker.protocol": self.protocol}
         if self.authority is not None:
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
@@ -69,7 +69,7 @@ class Security:
         return found
 
     def add_users(self, metadata: MetadataStore) -> None:
-        """Let the users log in by SCRAM, too."""
+        """Add the users' SCRAM credentials."""
         for name, password in self.users.items():
             kept = {each: Credential.of(each, password, secrets.token_bytes(16)).dump() for each in HASHES}
             metadata.transaction([change_of(metadata, name, kept)])
@@ -87,7 +87,7 @@ class Security:
         return found
 
     def librdkafka(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:
-        """Return settings of librdkafka and what is built on it, confluent-kafka and kcat among them."""
+        """Return settings of librdkafka and clients built on it, such as confluent-kafka and kcat."""
         found = {"security.protocol": self.protocol}
         if self.authority is not None:
             found["ssl.ca.location"] = str(self.authority)
@@ -111,7 +111,7 @@ class Security:
         return found
 
     def client(self, user: str | None = None, mechanism: str = PLAIN) -> ClientSecurity:
-        """Return what `magicbyte.Client` is given as `security`."""
+        """Return the `security` argument of `magicbyte.Client`."""
         return ClientSecurity.of(self.java(user, mechanism))
 
     def _plain(self, user: str | None, mechanism: str) -> dict[str, Any]:

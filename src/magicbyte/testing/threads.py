@@ -1,4 +1,4 @@
-"""Threads of a simulated broker: their work is done on the loop, each after a delay of its own, so in any order."""
+"""Threads of a simulated broker: their work is done on the loop, after individual delays, and so in any order."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 class SimulatedThreads:
     """A `broker.threads.Threads` on a `VirtualLoop`.
 
-    Short work takes as long as other work: which of the two it is follows from how slow the disk was in real time.
+    Short work is treated as other work, because the distinction depends on the speed of a real disk.
     """
 
     def __init__(self, _name: str, _most: int) -> None:
         self.pool: Executor = _AtOnce()
 
     async def run(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do `work` as soon as the loop says that a thread has done it."""
+        """Run `work` when the loop says that a thread would have done it."""
         doing = asyncio.get_running_loop().run_in_executor(self.pool, partial(work, *arguments, **named))
         await ended(doing)
         return doing.result()
@@ -39,10 +39,10 @@ class SimulatedThreads:
 
 
 class _AtOnce(Executor):
-    """Does work at once."""
+    """Runs work immediately."""
 
     def submit(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[Any]:
-        """Do `work` now."""
+        """Run `work` now."""
         future: Future[Any] = Future()
         future.set_result(work(*arguments, **named))
         return future

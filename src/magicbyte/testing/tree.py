@@ -1,6 +1,6 @@
-"""A metadata tree in memory whose sessions a test cuts off, heals and lets expire, by a clock of its own.
+"""A metadata tree in memory with sessions that a test disconnects, reconnects and expires.
 
-Everything happens in the call that causes it, in one order, so that a simulation repeats exactly.
+Everything happens in the call that causes it, so that a simulation is reproducible.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 
 
 class SimulatedTree(MemoryTree):
-    """A tree in memory with faults. `clock` measures how long sessions are cut off."""
+    """A tree in memory with faults. `clock` measures how long sessions are disconnected."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._time = clock
-        self._cut: dict[SimulatedSession, int] = {}  # when each is due to expire
+        self._cut: dict[SimulatedSession, int] = {}  # with its time of expiration
 
     def session(
         self, *, listener: SessionListener | None = None, timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> SimulatedSession:
-        """Return a new session, which expires once it has been cut off for `timeout_ms`."""
+        """Return a new session, which expires when it has been disconnected for `timeout_ms`."""
         return SimulatedSession(self, super().session().session_id, timeout_ms, listener)
 
     def cut(self, session: SimulatedSession) -> None:
-        """Cut a session off: its calls raise NetworkError, its watches are lost, its ephemeral nodes stay for now.
+        """Disconnect a session: its calls raise NetworkError, its watches are lost, its ephemeral nodes stay for now.
 
-        A process that is killed is cut off and never healed.
+        The session of a killed process is disconnected and never healed.
         """
         if session not in self._cut and not session.is_over:
             self._cut[session] = self._time.monotonic_ms() + session.timeout_ms
             session.suspend()
 
     def heal(self, session: SimulatedSession) -> None:
-        """Connect a session again: it learns that it has expired, or which watches were lost. A closed one stays so."""
+        """Reconnect a session: it learns that it has expired, or which watches were lost. A closed one stays closed."""
         if session.is_cut and not session.is_closed:
             self._cut.pop(session, None)
             session.reconnect()
 
     def expire_session(self, session: SimulatedSession) -> None:
-        """Let a session expire now. One that is cut off learns it when it is healed."""
+        """Expire a session now. A disconnected one learns it when it is healed."""
         self._cut.pop(session, None)
         session.is_over = True
         if not session.is_cut:
@@ -57,7 +57,7 @@ class SimulatedTree(MemoryTree):
             session.reconnect()
 
     def expire_overdue(self) -> list[int]:
-        """Let the sessions expire that have been cut off for their timeout; return them, the first due first."""
+        """Expire the sessions that have been disconnected for their timeout; return them in order."""
         now = self._time.monotonic_ms()
         due = sorted((at, each.session_id, each) for each, at in self._cut.items() if at <= now)
         for _, _, session in due:
@@ -65,7 +65,7 @@ class SimulatedTree(MemoryTree):
         return [number for _, number, _ in due]
 
     def next_expiry_ms(self) -> int | None:
-        """Return the monotonic time at which the next session is due, None if none is: how far time may jump."""
+        """Return the monotonic time of the next expiration, None if there is none: how far time may jump."""
         return min(self._cut.values(), default=None)
 
 
@@ -77,7 +77,7 @@ class SimulatedSession(Session):
         self.timeout_ms, self._listener = timeout_ms, listener
         self.is_cut = self.is_over = False
         self.loses_next_answer = False
-        """Whether the session is cut off after its next change, before it learns that the change was made."""
+        """Whether to disconnect the session after its next change, before it gets the response."""
         self._faulty = tree
         self._lost: list[tuple[str, Watch]] = []
 
@@ -87,7 +87,7 @@ class SimulatedSession(Session):
         return self._ended
 
     def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
-        """Make all of the changes, or raise what the first impossible one raises; return the path of each."""
+        """Make all changes or none: raise the error of the first impossible one; return the path of each."""
         done = super().transaction(changes)
         if self.loses_next_answer:
             self.loses_next_answer = False
@@ -96,7 +96,7 @@ class SimulatedSession(Session):
         return done
 
     def close(self) -> None:
-        """End the session. The ephemeral nodes of one that is cut off go when its timeout is over."""
+        """End the session. The ephemeral nodes of a disconnected one stay until its timeout."""
         self._listener = None
         if self.is_cut:
             self._ended = True
@@ -105,13 +105,13 @@ class SimulatedSession(Session):
             self.is_over = True
 
     def suspend(self) -> None:
-        """Lose the connection."""
+        """Disconnect."""
         self.is_cut = True
         self._lost = self.tree.drop_watches(self.session_id)
         self._tell(SessionEvent.SUSPENDED)
 
     def reconnect(self) -> None:
-        """Have a connection again, or learn that the session is over."""
+        """Reconnect, or learn that the session has expired."""
         self.is_cut = False
         lost, self._lost = self._lost, []
         if self.is_over:

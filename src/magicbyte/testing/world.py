@@ -53,20 +53,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TREE: Final = "tree"
-"""The tree's name in the network."""
+"""The tree's host name in the network."""
 PORT: Final = 9092
 _DIRECTORY: Final = "/data"
 _RECONNECT_S: Final = 1.0
 _SETTINGS: Final = {
     "log.dirs": _DIRECTORY,
     "group.initial.rebalance.delay.ms": "0",
-    "log.index.size.max.bytes": "65536",  # which files have before anything is in them
+    "log.index.size.max.bytes": "65536",  # the preallocated size of each file
     "max.open.files": "1000",
 }
 
 
 class World:
-    """The whole simulation. `settings` are Kafka's, of every broker; `disk_ms` is the longest that threads' work takes.
+    """The whole simulation. `settings` are Kafka's, of every broker; `disk_ms` is the longest duration of thread work.
 
     A history ends with StuckError after `most_virtual_s`, after `most_turns` of the loop, and when nothing can happen
     any more.
@@ -97,16 +97,16 @@ class World:
         self._watched = _Faults(self.loop.faults)
         logger("magicbyte").addHandler(self._watched)
         self.network.host(TREE)
-        load_handlers(SERVED)  # what is imported when it is first needed would take a thread's time in one world alone
+        load_handlers(SERVED)  # an import at the first request would take a thread's time in the first world only
         importlib.import_module("numpy")
         self.network.changed = self.connect_sessions
 
     def random_of(self, name: str) -> Random:
-        """Return random numbers for one purpose: how many of them are used has no effect on those of others."""
+        """Return a random generator for one purpose, independent of the others."""
         return Random(f"{self.seed} {name}")
 
     def broker(self, broker_id: int, settings: Mapping[str, str] | None = None) -> SimulatedBroker:
-        """Return a broker, which is not started yet, with a disk that is empty."""
+        """Return a broker with an empty disk, not started yet."""
         made = self.brokers[broker_id] = SimulatedBroker(self, broker_id, {**self.settings, **(settings or {})})
         return made
 
@@ -123,13 +123,13 @@ class World:
         return (self.loop.now_ns - START_NS) / 1e9
 
     def run(self, history: Coroutine[Any, Any, T]) -> T:
-        """Run a history to its end; return what it returns. Raises StuckError, AssertionError because of a bug."""
+        """Run a history to its end; return its result. Raises StuckError, AssertionError because of a bug."""
         result = self.loop.run(history)
         assert not self.loop.faults, "\n".join(self.loop.faults)
         return result
 
     def digest(self) -> str:
-        """Return a digest of all that went over the network so far, when, of all disks, and of the time."""
+        """Return a digest of all network traffic so far with its times, of all disks, and of the time."""
         found = hashlib.blake2b(f"{self.network.digest()} {self.loop.now_ns}".encode())
         for each in self.brokers.values():
             for path, content in each.disk.walk():
@@ -151,13 +151,13 @@ class World:
     # ---- sessions of the tree
 
     def open_session(self, broker: SimulatedBroker, listener: SessionListener) -> SimulatedSession:
-        """Return a session of a broker. Raises NetworkError where it is cut off."""
+        """Return a session of a broker. Raises NetworkError if it is partitioned from the tree."""
         if not self._reaches_tree(broker):
             raise NetworkError(f"{broker.name} is cut off from the tree")
         return self.tree.session(listener=listener, timeout_ms=broker.session_timeout_ms)
 
     def connect_sessions(self) -> None:
-        """Cut off, and heal, the sessions of brokers as the network says."""
+        """Disconnect and reconnect the sessions of brokers according to the network."""
         for broker in self.brokers.values():
             for session in broker.sessions:
                 if not session.is_cut and not session.is_over and not self._reaches_tree(broker):
@@ -167,7 +167,7 @@ class World:
         self._expire()
 
     def connect_soon(self) -> None:
-        """Do so in a while: a client whose connection was lost connects again."""
+        """Schedule that: a client that lost its connection reconnects after a while."""
         if self._reconnect is None:
             when = self.loop.time() + _RECONNECT_S
             self._reconnect = self.loop.call_at(when, self._connect_again, context=self._context)
@@ -182,7 +182,7 @@ class World:
         return is_running and network.is_reachable(broker.name, TREE) and network.is_reachable(TREE, broker.name)
 
     def _expire(self) -> None:
-        """Let the sessions end that are due, and come again for the next one."""
+        """Expire due sessions, and schedule the next expiration."""
         self.tree.expire_overdue()
         if self._expiry is not None:
             self._expiry.cancel()
@@ -198,9 +198,9 @@ class World:
 
 
 class SimulatedBroker:
-    """A broker and its machine. `disk_ms` is the longest that work of its threads takes, None: as everywhere.
+    """A broker and its machine. `disk_ms` is the longest duration of its thread work, None: the world's.
 
-    `clock.ahead_ms` turns its wall clock. `settings` are those of its next start.
+    `clock.ahead_ms` shifts its wall clock. `settings` are those of its next start.
     """
 
     def __init__(self, world: World, broker_id: int, settings: Mapping[str, str]) -> None:
@@ -235,7 +235,7 @@ class SimulatedBroker:
         return self._broker is not None
 
     async def start(self) -> None:
-        """Start it, on what its disk holds."""
+        """Start it, on the content of its disk."""
         assert self.process is None, "it is stopped or killed first"
         world = self._world
         world.network.start(self.name)
@@ -268,29 +268,29 @@ class SimulatedBroker:
         return session
 
     async def stop(self) -> None:
-        """Stop it, cleanly."""
+        """Stop it cleanly."""
         assert self.process is not None, "it was started"
         await self.process.spawn(self.served.stop())
         self._gone(is_process=True)
 
     def kill(self) -> None:
-        """End its process at once, as SIGKILL does."""
+        """Kill its process, as SIGKILL does."""
         self._gone(is_process=True)
         self.disk = self.disk.after_a_kill(self._world.random.getrandbits(32))
 
     def cut_power(self) -> None:
-        """End its machine at once: what was not durable may be lost, and nobody is told."""
+        """Cut the power of its machine: data that is not durable may be lost, and peers are not notified."""
         self._gone(is_process=False)
         self.disk = self.disk.after_a_cut(self._world.random.getrandbits(32))
 
     def pause(self) -> None:
-        """Let its process run nothing until it is resumed, as SIGSTOP does: it does not talk to the tree either."""
+        """Pause its process, as SIGSTOP does, including its session of the tree."""
         assert self.process is not None, "it was started"
         self.process.pause()
         self._world.connect_sessions()
 
     def resume(self) -> None:
-        """Let its process go on."""
+        """Resume its process."""
         assert self.process is not None, "it was started"
         self.process.resume()
         self._world.connect_sessions()
@@ -305,27 +305,27 @@ class SimulatedBroker:
 
 
 class _Tree(SimulatedTree):
-    """A tree whose sessions connect again by themselves when they can, and expire when they cannot."""
+    """A tree whose sessions reconnect automatically if they can, and expire if they cannot."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.clock)
         self._world = world
 
     def cut(self, session: SimulatedSession) -> None:
-        """Cut a session off."""
+        """Disconnect a session."""
         super().cut(session)
         self._world.connect_soon()
 
 
 class _Faults(logging.Handler):
-    """Takes faults of ours that are logged and end nothing: in a history they are failures."""
+    """Collect logged bugs of ours that end nothing: in a history they are failures."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__(logging.ERROR)
         self._faults = faults
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note a fault, except of a process that was killed: what its last tasks meet is nobody's."""
+        """Record an error, except one of a killed process, whose last tasks may fail in any way."""
         process = current_process()
         if record.exc_info and (process is None or process.killed_s is None):
             self._faults.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
