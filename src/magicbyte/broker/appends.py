@@ -226,8 +226,12 @@ class Appends:
         waiting: list[tuple[int, asyncio.Future[bool]]] = []
         held: list[asyncio.Lock] = []
         try:
-            # Every task that waits for a lock while it holds others acquires them in the same order, so there is no
-            # deadlock.
+            # Lock order of the append path, the same in every task: first the locks of partitions, sorted by topic and
+            # index; then `logs_lock`, shared, inside `_stored_together`. Holding several partition locks while waiting
+            # for another is safe only because all tasks acquire them in this order. `logs_lock` comes last because its
+            # exclusive holders (maintenance, deletion) never wait for a partition while they hold it. The locks are
+            # released before the wait for durability below: the offsets are assigned and the bytes written by then, and
+            # the next append may share the same sync.
             for partition in sorted((new.partition for new in sets), key=lambda each: (each.topic, each.index)):
                 await partition.lock.acquire()
                 held.append(partition.lock)
@@ -388,6 +392,10 @@ class Appends:
             while len(self._commits):
                 await self._runtime.logs_lock.acquire_shared()  # no log is deleted while it is synced
                 try:
+                    # Appends that arrive during this sync are not covered by it and wait for the next round: an fsync
+                    # guarantees only what was written before it began. So one slow disk operation serves all appends
+                    # that came during the previous one, and the batch grows by itself when the disk is slow. A timer
+                    # would add its delay to an idle broker as well.
                     running, started = self._commits.begin(), now_ns()
                     try:
                         await self._runtime.writing.run(running.run)

@@ -180,6 +180,10 @@ class BrokerChannel:
                     await self._disconnect()
                 if self._link is None:
                     self._link = await self._open_link()
+                # After a timeout the broker may or may not have handled the request, so the same one is sent again on a
+                # new connection before any later one. Both outcomes are safe: orders carry controller and leader
+                # epochs, and a repeated order has no effect. A later order sent first would not be: the old request may
+                # still be in flight, and would be handled after the new one.
                 response = await self._link.send(request, timeout_ms=self._timeout_ms)
             except NetworkError as error:
                 if self._is_reachable:

@@ -138,6 +138,10 @@ class BrokerQuotas:
         """
         if response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
+        # KIP-219: delaying the response, as before 2.0, makes clients time out, close the connection and repeat the
+        # request, which adds load where it should shed it. So the response goes out at once with the throttle time, and
+        # the server then mutes the connection: it stops reading, and TCP flow control stops clients that ignore the
+        # field. Emulated releases before that still delay.
         return Hold(wait_ms) if self._offer.holds_throttled else Mute(wait_ms)
 
     def limited_fetch(self, request: Request[FetchRequest]) -> Request[FetchRequest]:

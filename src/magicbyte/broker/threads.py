@@ -134,6 +134,10 @@ class _PinnedWorker:
         if self._core_now is not None and (core := self._core_now()) != self._core:
             self._come_to(core)
         os.write(self._begin, b"!")
+        # The loop blocks here on purpose. A write to the page cache takes tens of microseconds, less than registering a
+        # reader, returning to the loop and being called again. `poll` releases the interpreter lock, so the worker runs
+        # on this core at once. Only if the disk makes it slow does the loop go on with others, and is notified by the
+        # pipe.
         if not self._poll.poll(GRACE_MS):
             await self._late()
         os.read(self._over, 1)

@@ -80,6 +80,10 @@ def read_block(
         token = load_u8(data, at)
         at += 1
         literals, size = token >> 4, (token & 15) + LEAST_MATCH
+        # All five conditions of the fast path in one sign bit, as each difference is negative if its condition fails.
+        # Under them 16 bytes of literals and 24 of a match can be copied unconditionally: the excess is overwritten by
+        # the next sequence, and the margins keep it inside both buffers. Copies of fixed size compile to register
+        # moves; a copy of exactly `literals` bytes would be a loop or a call for each sequence of about ten bytes.
         inside = (14 - literals) | (18 - size) | (last_in - at) | (last_out - to) | (last_count - count)
         if likely(inside >= 0):  # nearly all sequences: few literals, a short match, far from every end
             store_i64(out, to, load_i64(data, at))
@@ -88,6 +92,8 @@ def read_block(
             to += literals
             distance = data[as_index(at - 2)] | data[as_index(at - 1)] << 8
             source = to - distance
+            # Below a distance of 8, source and target of an 8-byte move overlap, and the move would read bytes not
+            # written yet.
             if likely((distance >= 8) & (source >= start)):
                 matches[as_index(count + POSITION)] = to - content
                 matches[as_index(count + LENGTH)] = size
@@ -267,6 +273,9 @@ def write_block(
         move, other = moves[as_index(position)], moves[as_index(position - distance)]
         place, back = position + move, distance + move - other
         literals = place - anchor
+        # `cut` is 0 if the first and last byte of the match moved alike, and so did those of its source: then usually
+        # nothing was removed or inserted in between, and the match is still contiguous on both sides. Whether it really
+        # repeats its source is decided below by comparing the bytes, at most 16, in two words that may overlap.
         cut = (move ^ moves[as_index(behind - 1)]) | (other ^ moves[as_index(behind - 1 - distance)])
         outside = literals | (14 - literals) | (limit - place) | (16 - size) | (back - 1) | (place - start - back)
         if likely((cut == 0) & (outside >= 0)):

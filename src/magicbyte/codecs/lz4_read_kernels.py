@@ -165,6 +165,9 @@ def read_two(
             store_i64(out, other_after + 8, load_i64(out, other_source + 8))
             at, to = place + 3, after + size
             other_at, other_to = other_place + 3, other_after + other_size
+        # One of the two blocks met an unusual sequence, or its end. That one decodes a single sequence with all checks,
+        # and both return to the common loop: leaving it for good would give up the overlap for the rest of the blocks.
+        # The flag tells which of the two it was, because the conditions of both were tested in order.
         if other_is_usual and other_at < other_safe_at and other_to < other_safe_to:
             at, to = read_sequence(data, at, end, out, to, stop, begin)
             if at < 0:

@@ -250,6 +250,11 @@ def _fold_body(polynomial: int, parts: int) -> Any:
             begin = builder.sub(end, builder.mul(vectors, word(width)))
             if check:
                 check_range(context, builder, array, begin, builder.sub(end, begin))
+            # The folding loop takes whole vectors only. Leading zeros do not change a CRC without its initial value, so
+            # the input is extended to the left: the first vector is loaded from up to a vector before `start`, and a
+            # mask clears these bytes. The initial value (all ones) is then added to the first four bytes proper,
+            # wherever they are in the first two vectors. That costs two loads from a table instead of a loop over the
+            # remaining bytes, which short messages would not amortize.
             skipped = builder.sub(word(width), builder.sub(start, begin))
             first = builder.and_(load(source, begin), load(constant(mask, "crc_mask"), skipped))
             first = builder.xor(first, load(constant(beginning, "crc_beginning"), skipped))

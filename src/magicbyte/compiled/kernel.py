@@ -158,6 +158,11 @@ def _obtainable(size: int) -> bool:
 
     For very many bytes Numba is installed if possible, unless code came with the package.
     """
+    # Four tiers, each used from the size on at which its start-up cost is paid back. The plain twins need nothing and
+    # cost about 50 ns a byte. Machine code of the package costs the import of NumPy, from WORTH_MAPPING on. Without it,
+    # Numba costs about a second (or the load of an image, where one was made before), from WORTH_LOADING on. Installing
+    # Numba, where a clone can do that, pays from WORTH_INSTALLING on. So a `cat` of one record starts in milliseconds,
+    # and a scan of gigabytes runs compiled, without a setting.
     if _has_shipped():
         return True
     return obtain("fast") if size >= WORTH_INSTALLING else size >= WORTH_LOADING and present("fast")
@@ -237,6 +242,9 @@ def _image(kernel: Kernel, origin: Callable[..., Any]) -> image.Image | None:
         return None
     folder, signature = path.parent, signature_of(origin)
     if (address := image.load(path)) is None:
+        # Tested again under the lock: of several processes that start at once, for instance Spark's workers, one
+        # compiles each kernel, and the others load its image. The first test, without the lock, keeps the usual start
+        # free of it.
         with (folder / "images").open("w") as lock_file:
             _lock_file(lock_file.fileno())
             if (address := image.load(path)) is None:

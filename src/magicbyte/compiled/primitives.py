@@ -296,6 +296,11 @@ def _copy() -> Any:
             def from_end(distance: int) -> Any:
                 return builder.sub(size, word(distance))
 
+            # Most cells are short, and a call of memcpy takes as long as three or four vector moves. Two moves of 16
+            # bytes cover up to 32 bytes without a branch on the size, if the buffers have the room. For up to 128 bytes
+            # the first moves count from the start and the last ones from the end, so that they overlap in the middle,
+            # again without a loop. All loads come before the stores of a step, so an overlap of the moves themselves
+            # does no harm.
             reach = word(32)
             short = builder.and_(
                 builder.icmp_signed("<=", size, reach),

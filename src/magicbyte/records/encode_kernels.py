@@ -310,6 +310,10 @@ def encode_batches(
             key_at, value_at = key_start[cell], value_start[cell]
             size = 6 + max(key_size, 0) + max(value_size, 0)
             other = (timestamp_type[cell] ^ kind) if cut_end > 0 else 0
+            # One sign bit collects all conditions of the fast path: each term is negative if its condition fails, so a
+            # single branch replaces seventeen. The processor computes the terms in parallel, while a chain of `and`
+            # would become that many branches, each with a chance of being mispredicted. The conditions bound the
+            # varints to two bytes (one for the key length), the copies to their buffers, and the row to this batch.
             unusual = calm | other | -other | (most_row - 1 - row) | (delta - least_delta) | (8191 - delta)
             unusual |= time_code | (16383 - time_code) | (key_size + 1) | (63 - key_size) | (value_size + 1)
             unusual |= (8180 - size) | key_at | (key_room - key_at - key_size) | value_at
@@ -317,6 +321,9 @@ def encode_batches(
             if likely(unusual >= 0):  # all bytes before the key form one integer, stored as one big-endian word
                 long_time, long_delta, long_value = time_code > 127, delta_code > 127, value_code > 127
                 size += long_time + long_delta + long_value
+                # Record length, attributes, deltas and key length are assembled in one register and stored at once:
+                # writing them byte by byte would make each store depend on the position after the previous one. `used`
+                # is the number of bytes so far, with one each for the attributes, offset delta and key length included.
                 head, used = size << 1, 4
                 if size > 63:
                     head, used = ((size << 1 & 127) | 128) << 8 | size >> 6, 5

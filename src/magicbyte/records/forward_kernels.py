@@ -112,6 +112,11 @@ def forward_batches(
         store_i8(heads, head + PRODUCER_EPOCH_AT, epoch >> 8)
         store_i8(heads, head + PRODUCER_EPOCH_AT + 1, epoch)
         store_i32(heads, head + BASE_SEQUENCE_AT, sequence)
+        # A CRC is linear: the xor of two messages of equal length has the xor of their CRCs, up to a constant. Only
+        # bytes before the record count differ, so the difference is computed over these 36 bytes, and then shifted over
+        # the rest of the batch by multiplication with x^(8 * bytes), one power of two at a time. The records are not
+        # read, which is most of the saving of a mirror; and because the difference is applied to the stored CRC, a
+        # damaged batch does not become valid.
         changed = crc32c_of(data, at + ATTRIBUTES_AT, at + RECORD_COUNT_AT, table) ^ crc32c_of(
             heads, head + ATTRIBUTES_AT, head + RECORD_COUNT_AT, table
         )

@@ -90,6 +90,10 @@ def follow(
             status = -whole
             break
         size, stop, magic = whole - LOG_OVERHEAD, at + whole, load_i8(data, at + MAGIC_AT)
+        # An adversary can write a file in which an entry seems to begin at every position, each claiming megabytes:
+        # computing all of these checksums would take quadratic time. So failing checksums are paid from a credit that
+        # grows with the bytes of the file passed so far. When it is used up, the caller continues with running CRCs,
+        # which read each byte once.
         if size > state[CREDIT]:
             status = UNSURE
             break

@@ -140,6 +140,11 @@ class LeaderPartition:
         not yet in sync: otherwise the high watermark could run ahead of a follower that is about to join.
         """
         isr = set(self.state.isr)
+        # While a change of the ISR is being written, both sets count. If the new member is already in the state node,
+        # it can be elected and must have everything acknowledged; if the change fails, the old set still holds. The
+        # same goes for a shrink: a removed follower may hold back the high watermark until the removal is known to be
+        # durable. A deposed leader never advances, because the new leader's ISR may not include the replicas that this
+        # one counts.
         if self._pending is not None:
             isr.update(self._pending.state.isr)
         ends = [
@@ -164,6 +169,10 @@ class LeaderPartition:
         follower = self.followers.get(follower_id)
         if follower is None or follower_id in self.state.isr or not self._may_change:
             return None
+        # The high watermark alone is not enough: a new leader knows it only as of its last fetch as a follower, while
+        # the old leader may have acknowledged more. Everything acknowledged is in this log up to `epoch_start`, its end
+        # at the election, because only in-sync replicas are elected. So a follower must reach that before it may be
+        # elected itself.
         if follower.log_end_offset < max(self.high_watermark, self.epoch_start):
             return None
         return self._change((*self.state.isr, follower_id))

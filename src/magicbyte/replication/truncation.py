@@ -42,6 +42,13 @@ def by_leader_epoch(
     after fast failovers both may have epochs that the other lacks (KIP-279). An answer without an epoch is of version 0
     (before 2.0).
     """
+    # KIP-101: the high watermark lags behind the records that are committed, so a follower that truncates to it after a
+    # restart may drop acknowledged records, and become leader before it fetches them again. Leader epochs are exact:
+    # records of one epoch are the same in all replicas, because one leader wrote them. So the logs agree up to the end
+    # of the latest common epoch. KIP-279: if the leader names an earlier epoch than asked, because it never saw the
+    # follower's, and the follower does not have that one either, neither end is a common point: the follower drops its
+    # epochs above, and asks again about its next lower one, until both know the epoch. Each round removes one epoch, so
+    # it terminates.
     if answer.end_offset == UNDEFINED:
         return by_high_watermark(high_watermark, log_end_offset)
     if answer.epoch == UNDEFINED:

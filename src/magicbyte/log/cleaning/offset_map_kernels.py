@@ -79,6 +79,9 @@ def put_keys(
     """
     slots, bits = len(table) // SLOT, len(odd) * 8
     for row in range(state[ROW], len(key_length)):
+        # The table is far larger than the caches, and a hash leads to a random slot: each look-up is a cache miss,
+        # which takes as long as the rest of many rows. The slot of a row some places ahead is known from its hash, so
+        # its lines are requested now, and a dozen misses are in flight at once.
         if row + AHEAD < len(key_length):
             prefetch_two(table, 8 * place_of(slots, hashes[2 * (row + AHEAD)]))
         place = offset[row] - first

@@ -330,6 +330,9 @@ class OpenFiles:
         the check here. A concurrent sync finds the file among those that are being closed.
         """
         mine: list[WritableFile] = []
+        # `setdefault` is the lock: it is atomic under the interpreter lock, so of several threads one gets its own list
+        # back and owns the closing. A real lock would be held during the sync below, and a reader that only wants to
+        # know whether the file is open would wait for the disk.
         if handle.is_kept or self._closing.setdefault(handle, mine) is not mine:
             return False
         try:

@@ -273,6 +273,9 @@ def finish_swaps(files: OpenFiles, folder: str, config: LogConfig) -> None:
         if before and _end_of(files, folder, before[-1], config, "") > bases[0]:
             replaced.add(before[-1])  # its head was cut off: the swap is the rest of it
     for base, kind, suffix in names:
+        # Indexes with a final name may belong to the old segment of the same base, and nothing in them tells: they are
+        # deleted and rebuilt from the log. Snapshots are kept, because they describe the producers before the base,
+        # which a swap does not change.
         goes = kind != SNAPSHOT if base in replaced else base in swapped and kind in INDEXES
         if goes and not suffix:
             files.delete(f"{folder}/{base:020}{kind}")
@@ -426,6 +429,10 @@ class _Opening:
             found = f"{segment.log.size - kept} bytes that are none"
             why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
             raise why.locate(path=segment.path(LOG))
+        # Crash order: the copy in the quarantine is durable first, then later segments are deleted from the last one
+        # on, then the folder is synced, and only then the caller cuts this segment. The damage here is the evidence
+        # that later segments must go: if it were cut first, a crash would leave a clean segment, and a gap before the
+        # next one that looks like compaction.
         reason = "" if error is None else f"{error.what}: expected {error.expected}, found {error.found}"
         self.put_aside(segment, kept, reason)
         later = [] if self._was_whole(segment) else [base for base in self.bases if base > segment.base_offset]

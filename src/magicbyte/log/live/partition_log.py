@@ -341,6 +341,10 @@ class PartitionLog:
         if offset < self.segments[0].base_offset:
             self.truncate_fully(offset, monotonic_ms)
             return True
+        # Crash order: the lower recovery point is durable before anything is cut. Records appended in place of the old
+        # ones are unsynced at first; after a crash, a start that trusted the old recovery point would take a torn
+        # mixture of old and new bytes below it for durable, and skip the walk that detects it. The other way round
+        # costs only a longer recovery.
         self._lower(offset)
         with self.health:
             while self.active.base_offset > offset:  # the last one first: a crash always leaves a prefix of the log
@@ -472,6 +476,12 @@ class PartitionLog:
             new.finish()
             self.files.set_modified_ms(new.path(LOG), modified)
             new.sync()
+            # Crash order, with the state that a start finds at each step. Before the first sync of the folder: the old
+            # segments, and `.cleaned` files, which are deleted. After it: a complete `.swap`, which wins over old
+            # segments in its range, whatever their names; so the renames of the old ones may be durable in any subset.
+            # Before the final rename they must all be durable: otherwise the new log could appear under its final name
+            # beside an old segment, and offsets would exist twice. Kafka's broker understands each of these states as
+            # well.
             new.names.rename(SWAP)
             self.files.sync_directory(self.folder)  # from here on a crash leaves the new segment
             at = self.segments.index(old[0]) if old else 0

@@ -235,9 +235,14 @@ def decode_batches(
     headers = state[HEADERS]
     status = DONE
     at = 0
-    # The layout of a usual record's first bytes, learnt from the one before: of a word with them, which bits are
-    # looked at and what they must be, where its varints are, and what the second bytes of those may hold: see
-    # docs/internals/varints.md.
+    # Nearly all records of a batch have varints of the same lengths, because keys, values and timestamps are similar.
+    # Decoding varint by varint costs a branch per byte, and a record has five varints before its value. So the kernel
+    # learns the layout of the first bytes from one record and tests it on the next with a single comparison: `mask`
+    # selects, in the first eight bytes as one word, the continuation bits and the bits that must be 0 (the signs of the
+    # length and of the offset delta), and `wanted` is their value. If they match, length, timestamp delta and offset
+    # delta are shifts of that word. If not, the layout is learned anew from this record; with varints above two bytes
+    # the second comparison fails as well, and `find_fields` takes over. docs/internals/varints.md has the layout and
+    # measurements. The initial values match no record, because bit 0 of the mask is clear and that of `wanted` is set.
     mask, wanted, after_size, long_size = 0, 1, 1, 0
     time_shift, long_time, offset_shift, long_offset, before_key = 0, 0, 0, 0, 0
     for run in range(0, len(runs), RUN):
@@ -253,6 +258,10 @@ def decode_batches(
             crc = crc32c_of(data, at - CHECKED_HEADER, end, table)
             if crc != runs[run + CHECK]:
                 status, state[EXPECTED], state[FOUND] = BAD_BATCH_CRC, runs[run + CHECK], crc
+        # Up to here a record may be read before its lengths are verified: the word, the pairs and the copies below may
+        # touch bytes after the record, but not after the buffer. Everything is checked against `stop` afterwards, and a
+        # record that does not add up is decoded again by `find_fields`, which checks each byte. Without this margin
+        # each load would need its own test.
         safe = min(end, len(data) - CELL_SPARE)
         reach = max(
             min(end - at, MOST_AHEAD), LEAST_AHEAD
@@ -265,6 +274,10 @@ def decode_batches(
             begin, cell, usual, stop = at, as_index(row), 0, 0
             delta = later = key_at_source = key_size = value_at_source = value_size = header_at = count = 0
             if at < safe:  # unusual records are left to `find_fields`
+                # The next batch usually begins in memory that the hardware prefetcher does not know yet, because a
+                # header and a CRC interrupt the sequence. The distance is that of the corresponding record in a batch
+                # of the same size, within bounds: any closer, the line would arrive too late; any further, it would be
+                # evicted again before it is used.
                 prefetch_two(data, at + reach)
                 word = load_word(data, at)
                 if word & mask != wanted:  # the varints' lengths differ from those of the record before
@@ -332,6 +345,10 @@ def decode_batches(
                 key_start[cell] = key_at
                 if key_size > 0:
                     if usual:
+                        # Whole pieces of 32 bytes instead of memcpy: for cells of 10 to 100 bytes, memcpy's call and
+                        # its dispatch by size take longer than the copy. The bytes written after the cell are
+                        # overwritten by the next cell, and CELL_SPARE leaves room after the last one. An unusual record
+                        # may lie at the end of the buffer, so it is copied exactly.
                         copy_cell_ahead(key_data, key_at, data, key_at_source, key_size)
                     else:
                         copy_bytes(key_data, key_at, data, key_at_source, key_size)

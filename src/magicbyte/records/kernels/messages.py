@@ -154,6 +154,8 @@ def check_crcs(data: Bytes, at: int, end: int, table: Int32s) -> tuple[int, int]
     most = min(end, at + WALK_AHEAD)
     while at < most:
         stop = at + LOG_OVERHEAD + load_i32(data, at + SIZE_AT)
+        # The wide form loads up to 64 bytes before its start, which exist from position 48 on, as the checksum begins
+        # 16 bytes into the message. It has no call, so that the multiplications of several short messages overlap.
         crc = crc32_wide(data, at + MAGIC_AT, stop, table) if at >= 48 else crc32_of(data, at + MAGIC_AT, stop, table)
         if crc != load_u32(data, at + MESSAGE_CRC_AT):
             return at, stop
