@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from syntax import parsed
@@ -209,4 +211,46 @@ def test_what_tests_and_benchmarks_import_exists() -> None:
                     for name in each.names
                     if name.name not in known and "__getattr__" not in known
                 ]
+    assert missing == []
+
+
+def dotted_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the names of ours that are strings: targets of `monkeypatch.setattr`, modules for `-m`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=[ast.Constant(value=str(name)), *_]):
+                candidates = [name]
+            case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Call(args=items):
+                texts = [item.value if isinstance(item, ast.Constant) else None for item in items]
+                candidates = [name for flag, name in zip(texts, texts[1:], strict=False) if flag == "-m"]
+            case _:
+                continue
+        yield from ((node.lineno, name) for name in candidates if isinstance(name, str) and "magicbyte." in name)
+
+
+def exists(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def test_a_dotted_name_that_does_not_exist_is_found() -> None:
+    text = 'm.setattr("magicbyte.records.scan.gone", 1); run([python, "-m", "magicbyte.records.scan"])'
+    assert [name for _, name in dotted_names(parsed(text))] == ["magicbyte.records.scan.gone", "magicbyte.records.scan"]
+    assert [name for _, name in dotted_names(parsed(text)) if not exists(name)] == ["magicbyte.records.scan.gone"]
+
+
+def test_dotted_names_in_strings_of_tests_and_tools_exist() -> None:
+    """A name that was moved or renamed is missed by type checks where a string has it."""
+    root = SOURCE.parents[1]
+    missing = [
+        f"{path.relative_to(root)}:{line} {name}"
+        for folder in ("tests", "benchmarks", "tools")
+        for path in sorted((root / folder).rglob("*.py"))
+        if '"magicbyte.' in (text := path.read_text())
+        for line, name in dotted_names(parsed(text))
+        if not exists(name)
+    ]
     assert missing == []
