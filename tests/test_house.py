@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,7 +223,7 @@ def dotted_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 candidates = [name]
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Call(args=items):
                 texts = [item.value if isinstance(item, ast.Constant) else None for item in items]
-                candidates = [name for flag, name in zip(texts, texts[1:], strict=False) if flag == "-m"]
+                candidates = [name for flag, name in itertools.pairwise(texts) if flag == "-m"]
             case _:
                 continue
         yield from ((node.lineno, name) for name in candidates if isinstance(name, str) and "magicbyte." in name)

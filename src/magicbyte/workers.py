@@ -43,7 +43,7 @@ def in_order(
             yield from work(item)
         return
     with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
-        pending: deque[Future[_Made[R]]] = deque()
+        pending: deque[Future[_ItemResults[R]]] = deque()
         damage: CorruptRecordError | None = None
         try:
             for item in items:
@@ -58,7 +58,7 @@ def in_order(
             raise damage
 
 
-class _Made(NamedTuple, Generic[R]):
+class _ItemResults(NamedTuple, Generic[R]):
     """Results of an item, and the rest: an iterator of more results, or the damage that ended the work."""
 
     results: list[R]
@@ -66,7 +66,7 @@ class _Made(NamedTuple, Generic[R]):
     damage: CorruptRecordError | None
 
 
-def _begin(work: Iterator[R], size: Callable[[R], int]) -> _Made[R]:
+def _begin(work: Iterator[R], size: Callable[[R], int]) -> _ItemResults[R]:
     """Return the first results of `work`, at most one more than fill HELD_BYTES."""
     found: list[R] = []
     held = 0
@@ -75,13 +75,13 @@ def _begin(work: Iterator[R], size: Callable[[R], int]) -> _Made[R]:
             found.append(each)
             held += size(each)
             if held >= HELD_BYTES:
-                return _Made(found, work, None)
+                return _ItemResults(found, work, None)
     except CorruptRecordError as error:
-        return _Made(found, iter(()), error)
-    return _Made(found, iter(()), None)
+        return _ItemResults(found, iter(()), error)
+    return _ItemResults(found, iter(()), None)
 
 
-def _delivered(pending: deque[Future[_Made[R]]]) -> Iterator[R]:
+def _delivered(pending: deque[Future[_ItemResults[R]]]) -> Iterator[R]:
     """Yield the results of the first of `pending`; raise the damage after them."""
     made = pending.popleft().result()
     yield from made.results

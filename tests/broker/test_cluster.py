@@ -100,7 +100,7 @@ def test_a_broker_that_the_controller_has_told_nothing_tells_no_client_that_ther
                 asked = asyncio.create_task(describe_cluster(client))
                 await until(lambda: bool(cache._waiting))
                 cache.live = live
-                cache.told()
+                cache.notify_waiters()
                 assert len((await asked).brokers) == 1
 
     run(work())

@@ -226,7 +226,7 @@ def test_every_api_gives_the_loop_back_while_it_answers_much(folder: Path, monke
 
     async def work() -> None:
         async with Running(folder, NO_NEW_TOPICS) as broker:
-            await broker.groups.found()
+            await broker.groups.ensure_topic()
             for case in CASES:
                 if SERVED[case.key].most_elements < COUNT * 10 or case.path[-1] == TAGS:
                     continue
@@ -323,7 +323,7 @@ def test_what_is_asked_twice_is_looked_up_once(folder: Path, monkeypatch: pytest
     async def work() -> None:
         async with Running(folder, NO_NEW_TOPICS) as broker:
             broker.topics.create("topic", 2)
-            await broker.groups.found()
+            await broker.groups.ensure_topic()
             searched: list[int] = []
             monkeypatch.setattr(
                 offsets,
@@ -358,7 +358,7 @@ def test_offsets_are_committed_and_told_alike_in_one_piece_and_in_many(count: in
         async with Running(folder, NO_NEW_TOPICS) as broker:
             for name in ("one", "two"):
                 broker.topics.create(name, 5)
-            await broker.groups.found()
+            await broker.groups.ensure_topic()
             half = count // 2
             topics = [
                 OffsetCommitRequestTopic(name="one", partitions=partitions(range(half))),
@@ -442,7 +442,7 @@ def test_megabytes_of_members_are_written_in_a_thread(folder: Path, monkeypatch:
 
     async def work() -> None:
         async with Running(folder, settings) as broker:
-            await broker.groups.found()
+            await broker.groups.ensure_topic()
             joined = await _ask(broker, request, 3, JoinGroupResponse)
             assert [each.metadata for each in joined.members] == [bytes(4 << 20)]
             assert seen.written == {"messages"}

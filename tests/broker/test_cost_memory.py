@@ -219,7 +219,7 @@ def test_megabytes_of_a_group_are_encoded_in_a_thread(folder: Path, monkeypatch:
 
     async def work() -> None:
         async with Running(folder) as broker:
-            await broker.groups.found()
+            await broker.groups.ensure_topic()
             for size in (10, 100_000):
                 term = broker.groups.coordinator.terms[0].number
                 store = StoreRecords(0, term, ((b"key", bytes(size)),))
@@ -245,7 +245,7 @@ def test_a_group_of_megabytes_is_written_as_a_record_in_a_thread(folder: Path, m
 
     async def work() -> None:
         async with Running(folder, settings) as broker:
-            await broker.groups.found()
+            await broker.groups.ensure_topic()
             peer = await Peer.of(broker)
             for group, size in (("small", 10), ("large", 3 << 20)):
                 protocols = [JoinGroupRequestProtocol(name="range", metadata=bytes(size))]

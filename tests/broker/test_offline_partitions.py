@@ -283,7 +283,7 @@ def test_groups_of_an_offline_partition_are_not_answered_as_if_they_had_committe
     with_good_topic(folder)
 
     async def make(broker: Broker, _: Peer) -> None:
-        await broker.groups.found()
+        await broker.groups.ensure_topic()
         for index in range(broker.topics.known("__consumer_offsets").partitions):
             await broker.replicas.opened("__consumer_offsets", index)
 

@@ -157,7 +157,7 @@ def test_62_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(tmp
         await give(broker, AclOperation.READ, GROUP, "g")
         for name in "tu":
             await give(broker, AclOperation.READ, name=name)
-        await broker.coordinators.groups.found()
+        await broker.coordinators.groups.ensure_topic()
         rows = [
             commit.OffsetCommitRequestTopic(
                 name=name, partitions=[commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]

@@ -492,13 +492,13 @@ def test_74_our_client_finds_a_hanging_transaction_and_ends_it_and_no_other(tmp_
             assert (listed.transactional_id, listed.producer_id, listed.state) == ("x", pair.producer_id, "Ongoing")
             described = await admin.describe_transaction(client, "x")
             assert (described.producer_epoch, described.partitions) == (0, (TopicPartition(*A),))
-            (hanging,) = (await admin.find_hanging(client, ["t"], idle_ms=-1)).found
+            (hanging,) = (await admin.find_hanging(client, ["t"], idle_ms=-1)).transactions
             assert (hanging.topic, hanging.partition, hanging.producer_id) == (*B, 4711)
             with pytest.raises(BrokerError, match="its coordinator knows it"):
                 await admin.hanging_at(client, *A, 0)
             await admin.abort_transaction(client, hanging)
             assert (await read(peer, B)).last_stable_offset == 2
-            assert not (await admin.find_hanging(client, ["t"], idle_ms=-1)).found
+            assert not (await admin.find_hanging(client, ["t"], idle_ms=-1)).transactions
 
     run(work())
 

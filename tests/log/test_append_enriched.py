@@ -7,7 +7,7 @@ import pytest
 from log.made_sets import NOW, TWO, A, B, batch, enriched_set, kafka_set, resealed
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
-from magicbyte.log.append.prepare import prepare, take
+from magicbyte.log.append.prepare import prepare, prepare_unchanged
 from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.columns import Record
@@ -90,13 +90,13 @@ def test_the_wrapper_of_the_page_becomes_what_the_page_says() -> None:
     again = append(bytes(8) + MIRRORED[8:], verify=False)
     assert bytes(again) == MIRRORED
     assert (again.last_offset, again.decompressed) == (101, 0)
-    assert take(memoryview(MIRRORED), next_offset=100, dialect=Dialect.ENRICHED).last_offset == 101
+    assert prepare_unchanged(memoryview(MIRRORED), next_offset=100, dialect=Dialect.ENRICHED).last_offset == 101
 
 
 def test_a_mirrored_wrapper_whose_offsets_count_ends_where_its_last_message_is() -> None:
     honored = EnrichedMessage(memoryview(bytearray(MIRRORED)))
     honored.set_metadata(tags={Tag.HONOR_SHIP: 1})
-    taken = take(honored.buffer, next_offset=100, dialect=Dialect.ENRICHED)
+    taken = prepare_unchanged(honored.buffer, next_offset=100, dialect=Dialect.ENRICHED)
     assert (taken.first_offset, taken.last_offset) == (100, 107)
 
 
@@ -287,7 +287,7 @@ def test_the_dialect_is_never_guessed() -> None:
     assert append(PLAIN, dialect=Dialect.KAFKA, format=Format.V1).records == 1
     assert refusal(kafka_set(1, Codec.NONE), dialect=Dialect.ENRICHED) is ErrorCode.CORRUPT_MESSAGE
     with pytest.raises(CorruptRecordError):
-        take(memoryview(batch()), next_offset=0, dialect=Dialect.ENRICHED)
+        prepare_unchanged(memoryview(batch()), next_offset=0, dialect=Dialect.ENRICHED)
 
 
 def test_a_cut_message_at_the_end_is_dropped_and_a_wrong_checksum_refused() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from log.made_sets import NOW, TWO, batch, enriched_set, kafka_set, resealed
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
-from magicbyte.log.append.prepare import prepare, take
+from magicbyte.log.append.prepare import prepare, prepare_unchanged
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
@@ -67,7 +67,7 @@ def check(data: bytes, rules: AppendRules, version: int | None, dialect: Dialect
     found = [each for columns in decode(memoryview(stored), options, dialect=rules.format.dialect) for each in columns]
     assert [record.offset for record in found] == list(range(50, 50 + done.records))
     assert done.last_offset == 50 + done.records - 1
-    taken = take(memoryview(stored), next_offset=50, dialect=rules.format.dialect)
+    taken = prepare_unchanged(memoryview(stored), next_offset=50, dialect=rules.format.dialect)
     assert (taken.data, taken.last_offset) == (stored, done.last_offset)
 
 
@@ -104,4 +104,4 @@ def resealed_all(data: bytes) -> bytes:
 @given(junk=st.binary(max_size=200), dialect=st.sampled_from(Dialect))
 def test_what_a_follower_fetched_is_taken_or_corrupt(junk: bytes, dialect: Dialect) -> None:
     with contextlib.suppress(CorruptRecordError):
-        assert junk.startswith(take(memoryview(junk), next_offset=0, dialect=dialect).data)
+        assert junk.startswith(prepare_unchanged(memoryview(junk), next_offset=0, dialect=dialect).data)

@@ -162,7 +162,7 @@ def test_a_walk_with_a_thread_that_reads_ahead_finds_the_same(
         with LocalFile(str(broken)) as file:
             for event in walk(file, Limits(), pool=pool):
                 if isinstance(event, Sound):
-                    found += [f"{position + event.position} {event.place}" for position in scan(event.view).position]
+                    found += [f"{position + event.position} {event.order}" for position in scan(event.view).position]
                 else:
                     found.append(str(event))
         return found

@@ -21,7 +21,7 @@ import simulation.test_compaction as compaction
 import simulation.test_head_truncation as heads
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log.files.entry_search import Limits
-from magicbyte.log.files.resync import Gap, Place, Sound
+from magicbyte.log.files.resync import Gap, RowOrder, Sound
 from magicbyte.log.live import loading, partition_log, segment, segment_indexes
 from magicbyte.records.scan import scan
 from simulation import damaged_starts, mutations, recorded
@@ -168,7 +168,7 @@ def _every_entry(file: ReadableFile, _limits: Limits, dialect: Dialect) -> Itera
     data = memoryview(file.read_at(0, file.size))
     table = scan(data, dialect=dialect)
     if table.end:
-        yield Sound(0, data[: table.end], len(table), 0, 0, Place.MAIN, 0, True)
+        yield Sound(0, data[: table.end], len(table), 0, 0, RowOrder.MAIN, 0, True)
     if table.end < file.size:
         yield Gap(table.end, file.size, CorruptRecordError("entry", expected="one", found="none"), 0)
 

@@ -26,7 +26,7 @@ from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_in
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import CHUNK_BYTES, Chunk, decode_chunk, read_chunks
-from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset_at, known_lasts, walk
+from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
@@ -155,7 +155,7 @@ class _EntryRow:
     first: int
     last: int
     entries: int
-    place: Place
+    order: RowOrder
     sure: bool
     cuts: list[int]
     number: int = -1
@@ -165,7 +165,7 @@ class _EntryRow:
         """Return the row that begins with `event`."""
         offsets = event.first, event.last
         cuts = [event.end]
-        return cls(event.position, event.end, *offsets, event.entries, event.place, event.sure, cuts, event.row)
+        return cls(event.position, event.end, *offsets, event.entries, event.order, event.sure, cuts, event.row)
 
     def extend(self, event: Sound) -> None:
         """Take in the next piece of the row."""
@@ -282,10 +282,10 @@ def _leave_out(plan: SegmentPlan, entry: Aside) -> None:
 
 def _taken_off(rows: list[_EntryRow], event: Outlier) -> _EntryRow:
     """Take the last entry off the last MAIN row; return it as a row of its own."""
-    at = max(index for index, row in enumerate(rows) if row.place is Place.MAIN)
+    at = max(index for index, row in enumerate(rows) if row.order is RowOrder.MAIN)
     row = rows[at]
     alone = _EntryRow(
-        event.position, event.end, *event.offsets, 1, Place.BACK, row.sure or row.entries > 1, [event.end]
+        event.position, event.end, *event.offsets, 1, RowOrder.BACK, row.sure or row.entries > 1, [event.end]
     )
     if row.position == event.position:
         del rows[at]
@@ -298,8 +298,8 @@ def _taken_off(rows: list[_EntryRow], event: Outlier) -> _EntryRow:
 def _displace(rows: list[_EntryRow], number: int) -> None:
     """Take the MAIN rows from `number` on for rows that are out of order."""
     for row in itertools.takewhile(lambda each: each.number >= number, reversed(rows)):
-        if row.place is Place.MAIN:
-            row.place, row.sure = Place.BACK, False
+        if row.order is RowOrder.MAIN:
+            row.order, row.sure = RowOrder.BACK, False
 
 
 class _Suspect(NamedTuple):
@@ -348,8 +348,8 @@ class _SalvagePlanner:
     ) -> None:
         self.file, self.dialect, self.limits, self.gaps = file, dialect, limits, gaps
         self.gap_starts, self.gap_ends = {gap.position for gap in gaps}, {gap.end for gap in gaps}
-        self.main = [row for row in rows if row.place is Place.MAIN]
-        doubtful = [row for row in rows if row.place is not Place.MAIN] + outliers
+        self.main = [row for row in rows if row.order is RowOrder.MAIN]
+        doubtful = [row for row in rows if row.order is not RowOrder.MAIN] + outliers
         self.doubtful = sorted(doubtful, key=lambda row: row.position)
         self.aside: list[Aside] = []
 
@@ -365,7 +365,7 @@ class _SalvagePlanner:
         """Return the entries out of order that come back, in the order of offsets; put the others aside."""
         suspects: list[_Suspect] = []
         for row in self.doubtful:
-            if row.place is Place.OUTSIDE:
+            if row.order is RowOrder.OUTSIDE:
                 offsets = (row.first, row.last)
                 self.aside.append(Aside(self.file.path, row.position, row.end, row.entries, offsets, IMPOSSIBLE))
             else:

@@ -41,7 +41,7 @@ from magicbyte.log.files.entry_search import limits_of
 from magicbyte.log.files.filesystem import read_whole
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import Buffers, Chunk, decode_chunk, read_chunks
-from magicbyte.log.files.resync import Displaced, Gap, Outlier, Place, Sound, first_offset_at, known_lasts, walk
+from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
 from magicbyte.ports import TopicPartition
 from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
@@ -212,7 +212,7 @@ class PartitionCheck:
                     state.displace(event.row, event.last)
                 else:
                     self.progress(len(event.view))
-                    if event.place is Place.MAIN:
+                    if event.order is RowOrder.MAIN:
                         self._close_gaps(state, gaps, event.first - 1, is_last=is_last)
                     self._entries(state, event, indexes, pending)
             state.findings += _disorder(file, state, self.dialect, self.limit)
@@ -230,19 +230,19 @@ class PartitionCheck:
     ) -> None:
         """Check one piece of a row: its order, its headers, and, in a thread, its records."""
         run = _Run(sound.position, sound.end, sound.first, sound.last, sound.row)
-        if sound.place is Place.MAIN:
+        if sound.order is RowOrder.MAIN:
             state.main.append(run)
-        elif sound.place is Place.BACK:
+        elif sound.order is RowOrder.BACK:
             state.back.append(run)
         else:
-            expected = "one of this segment" if sound.place is Place.OUTSIDE else f"> {state.last}"
+            expected = "one of this segment" if sound.order is RowOrder.OUTSIDE else f"> {state.last}"
             state.findings.append(_out_of_order(state.path, expected, run.position, run.end, (run.first, run.last)))
         if self.depth is Depth.QUICK:
-            state.last = max(state.last, sound.last) if sound.place is Place.MAIN else state.last
+            state.last = max(state.last, sound.last) if sound.order is RowOrder.MAIN else state.last
             return
         table = scan(sound.view, dialect=self.dialect)
         self._headers(state, sound.position, table)
-        if sound.place is Place.MAIN:
+        if sound.order is RowOrder.MAIN:
             if indexes is not None:
                 indexes.entries(sound.position, table, state.last)
             self.epochs.append(table)

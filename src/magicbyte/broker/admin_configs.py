@@ -80,7 +80,7 @@ async def describe_configs(
             for one in found:
                 if keys is None or one.name in keys:  # most topics share most settings: these share a row
                     key = one.name, one.value, one.source, one.synonyms
-                    result.configs.append(rows.get(key) or rows.setdefault(key, _told(one, request)))
+                    result.configs.append(rows.get(key) or rows.setdefault(key, _config_row(one, request)))
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -119,7 +119,7 @@ def _check_broker(services: ConfigServices, kind: int, name: str) -> None:
         raise InvalidRequestError(f"expected this broker, {services.runtime.node_id}, found {name!r}")
 
 
-def _told(each: Described, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResourceResult:
+def _config_row(each: Described, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResourceResult:
     synonyms = each.synonyms if request.message.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=each.name,

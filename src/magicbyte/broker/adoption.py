@@ -54,7 +54,7 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
     """
     path = layout.directory_path(config.broker_id)
     node = metadata.exists(path)
-    before = _found(logs) if node is None else Kept.of(layout.load_config(path, node.data))
+    before = _shown_by_records(logs) if node is None else Kept.of(layout.load_config(path, node.data))
     stored, spoken = config.adopt({} if before is None else before.settings())
     now = Kept(stored, line_of(spoken))
     names = ", ".join(f"{name}={text}" for name, text in config.of_directory.items())
@@ -77,7 +77,7 @@ def _line(kept: Kept) -> str:
     return ".".join(map(str, kept.protocol))
 
 
-def _found(logs: LogDirectory) -> Kept | None:
+def _shown_by_records(logs: LogDirectory) -> Kept | None:
     """Return the format and protocol shown by the records of a directory; None if it has none."""
     magics, protocols = list[int](), list[tuple[int, ...]]()
     for key, each in logs.logs.items():

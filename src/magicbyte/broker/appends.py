@@ -24,7 +24,7 @@ from magicbyte.errors import (
     OutOfDescriptorsError,
     UnknownTopicError,
 )
-from magicbyte.log.append.prepare import NOTHING_STORED, prepare, take
+from magicbyte.log.append.prepare import NOTHING_STORED, prepare, prepare_unchanged
 from magicbyte.log.append.record_set import RecordSet, record_set
 from magicbyte.log.append.sets import KEPT_SCRATCH, RoomNeeded
 from magicbyte.log.live.config import FOREVER
@@ -151,14 +151,14 @@ class Appends:
 
         Other replicas may not have it yet: `replicated` waits for them. Raises AppendRefusedError, NotLeaderError,
         LogDirectoryOfflineError, and UnknownTopicError if the topic was deleted meanwhile: then nothing was appended.
-        For unchanged sets, also the errors of `take`.
+        For unchanged sets, also the errors of `prepare_unchanged`.
         """
         await self._expect((new,))
         return await self._append(new)
 
     async def _append(self, new: NewSet) -> Appended:
         if new.rules is None:
-            return await self.take(new.partition, new.records.toreadonly(), new.dialect)
+            return await self.append_unchanged(new.partition, new.records.toreadonly(), new.dialect)
         if self._is_too_new(new):
             raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, "magic 2 came with 0.11")
         async with new.partition.lock:
@@ -326,7 +326,7 @@ class Appends:
             _count(self._runtime.metrics.of(partition.topic), what, len(records), prepared, spent)
         return Appended(first, last, prepared.log_append_time, leader), durable
 
-    async def take(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> Appended:
+    async def append_unchanged(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> Appended:
         """Append sets as a follower does: with unchanged bytes, offsets and leader epochs.
 
         They must be whole and lie after the log's end. Raises OffsetOutOfRangeError if they do not, CorruptRecordError,
@@ -339,7 +339,7 @@ class Appends:
             end, first = log.log_end_offset, OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
             if records and first < end:
                 raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
-            taken = await self._runtime.writing.run(take, records, next_offset=end, dialect=dialect)
+            taken = await self._runtime.writing.run(prepare_unchanged, records, next_offset=end, dialect=dialect)
             if taken.first_offset == NOTHING_STORED:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader)
             made = record_set(taken.data, log.config.rules, dialect)

@@ -199,7 +199,7 @@ async def update_metadata(services: ReplicaServices, request: Request[UpdateMeta
                 services.runtime.metrics.forget(name)
                 if services.coordinators.of(name) is None:
                     services.coordinators.groups.topic_deleted(name)
-        found.cache.told()
+        found.cache.notify_waiters()
     return UpdateMetadataResponse()
 
 

@@ -535,7 +535,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
 
     def warnings(self) -> list[str]:
         """Return warnings about these settings, a line each."""
-        found = [f"{name}: unknown, or without effect here{_meant(name)}" for name in self.unknown()]
+        found = [f"{name}: unknown, or without effect here{_suggested_name(name)}" for name in self.unknown()]
         for each in self.listeners:
             if not each.is_loopback and not each.security_protocol.startswith("SASL"):
                 where = each.host or "all interfaces"
@@ -571,7 +571,7 @@ _NEEDED: Final = {each: PROTOCOL_OF_MAGIC[each.magic] for each in Format}
 FORMAT_NAMES: Final[Mapping[Format, str]] = {each: MAGIC_NAMES[each.magic] for each in KAFKA_FORMATS}
 
 
-def _meant(unknown: str) -> str:
+def _suggested_name(unknown: str) -> str:
     """Return the correct name for a topic's setting that was given to the broker; "" if it is none."""
     return f"; the broker's default for topics is log.{unknown}" if f"log.{unknown}" in SETTINGS else ""
 

@@ -199,7 +199,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         self._leader_epochs[partition] = leader_epoch
         return False
 
-    async def found(self) -> ServedTopic:
+    async def ensure_topic(self) -> ServedTopic:
         """Return the topic, created if needed. Raises as `Topics.create` does."""
         runtime, topics = self._runtime, self._topics
         topic = topics.get(self.topic)

@@ -45,7 +45,9 @@ async def find_coordinator(
         code, why = ErrorCode.INVALID_REQUEST, f"coordinators of type {message.key_type} are not known"
     else:
         try:
-            kept = await (coordinators.groups if message.key_type == _GROUP else coordinators.transactions).found()
+            kept = await (
+                coordinators.groups if message.key_type == _GROUP else coordinators.transactions
+            ).ensure_topic()
             topic, partitions = kept.name, kept.partitions
         except MagicbyteError as error:
             code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)

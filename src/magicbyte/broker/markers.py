@@ -180,7 +180,7 @@ class MarkerSender:
             for entry in entries:
                 if self._is_void(entry.sent):
                     continue
-                leader = await self._found(entry.place)
+                leader = await self._leader_or_nobody(entry.place)
                 if leader is None:
                     self._tell(entry, ErrorCode.NONE)
                 elif leader == NOBODY:
@@ -189,7 +189,7 @@ class MarkerSender:
                     self._outbox(leader).put(entry)
             entries = parked
 
-    async def _found(self, place: TopicPartition) -> int | None:
+    async def _leader_or_nobody(self, place: TopicPartition) -> int | None:
         """Return the leader as `_leader` does; NOBODY after a bug of ours."""
         try:
             return await self._leader(place)
@@ -247,7 +247,7 @@ class MarkerSender:
         try:
             if leader == self._runtime.node_id:
                 return await write_markers(self._writer, wanted, Turns())
-            return _told(await link.send(_request(wanted)), wanted)
+            return _codes_in(await link.send(_request(wanted)), wanted)
         except MagicbyteError as error:
             code, why = ErrorCode.NETWORK_EXCEPTION, str(error)
         except Exception as error:
@@ -284,7 +284,7 @@ def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkers
     )
 
 
-def _told(response: Message, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
+def _codes_in(response: Message, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
     """Return another broker's result for each marker."""
     assert isinstance(response, WriteTxnMarkersResponse), "the generated class"
     told = {

@@ -75,7 +75,7 @@ class MetadataCache:
             self._states.setdefault(name, {})[state.partition_index] = view
         return MetadataUpdate(topics, deleted)
 
-    def told(self) -> None:
+    def notify_waiters(self) -> None:
         """Have those who wait for news look again: what they need to know besides is known, too."""
         for event in self._waiting:
             event.set()

@@ -59,7 +59,7 @@ class _Question:
         mine, others = (self.producer_id, self.epoch, self.joins), (other.producer_id, other.epoch, other.joins)
         return mine == others
 
-    def is_told(self, codes: Mapping[TopicPartition, ErrorCode], others: ErrorCode) -> None:
+    def resolve(self, codes: Mapping[TopicPartition, ErrorCode], others: ErrorCode) -> None:
         """Answer it; `others` is the code of partitions without their own."""
         if not self.answer.done():
             self.answer.set_result({each: codes.get(each, others) for each in self.places})
@@ -95,10 +95,10 @@ class _Questions:
         if waiting is not None:
             is_same_producer = waiting.producer_id == new.producer_id
             if is_same_producer and new.epoch < waiting.epoch:
-                new.is_told({}, ErrorCode.INVALID_PRODUCER_EPOCH)
+                new.resolve({}, ErrorCode.INVALID_PRODUCER_EPOCH)
                 return new
             is_fenced = is_same_producer and waiting.epoch < new.epoch
-            waiting.is_told({}, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
+            waiting.resolve({}, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
         self._questions[new.transactional_id] = new
         self._more.set()
         return new
@@ -184,30 +184,30 @@ class PartitionChecks:
         finally:
             del self._outboxes[leader]
             for each in (*asked, *outbox.take_all()):  # none, unless the broker stops
-                each.is_told({}, ErrorCode.NETWORK_EXCEPTION)
+                each.resolve({}, ErrorCode.NETWORK_EXCEPTION)
             await link.aclose()
 
     async def _ask(self, link: PeerLink, outbox: _Questions, asked: list[_Question]) -> None:
         try:
             request = AddPartitionsToTxnRequest(transactions=[each.message() for each in asked])
-            told = _told(await link.send(request, versions=_VERSIONS), link.name)
+            told = _codes_by_transaction(await link.send(request, versions=_VERSIONS), link.name)
         except BrokerError as error:
             self._complain(link, "transactions are not verified there", error)
             # this broker is not authorized, not the producer
             is_ours = error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             for each in asked:
-                each.is_told({}, ErrorCode.INVALID_TXN_STATE if is_ours else error.code)
+                each.resolve({}, ErrorCode.INVALID_TXN_STATE if is_ours else error.code)
         except UnsupportedVersionError as error:
             self._complain(link, "transactions are not verified there", error)
             for each in asked:
-                each.is_told({}, ErrorCode.UNSUPPORTED_VERSION if each.joins else ErrorCode.NONE)
+                each.resolve({}, ErrorCode.UNSUPPORTED_VERSION if each.joins else ErrorCode.NONE)
         except MagicbyteError as error:
             self._complain(link, "producers are to ask again", error)
             for each in (*asked, *outbox.take_all()):  # the questions that came meanwhile would wait for as long again
-                each.is_told({}, ErrorCode.NETWORK_EXCEPTION)
+                each.resolve({}, ErrorCode.NETWORK_EXCEPTION)
         else:
             for each in asked:
-                each.is_told(told.get(each.transactional_id, {}), ErrorCode.UNKNOWN_SERVER_ERROR)
+                each.resolve(told.get(each.transactional_id, {}), ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _complain(self, link: PeerLink, what: str, error: Exception) -> None:
         self._runtime.complaints.line(
@@ -215,7 +215,7 @@ class PartitionChecks:
         )
 
 
-def _told(response: Message, broker: str) -> dict[str, Codes]:
+def _codes_by_transaction(response: Message, broker: str) -> dict[str, Codes]:
     """Return the codes of each transaction. Raises BrokerError for an error of the whole response."""
     assert isinstance(response, AddPartitionsToTxnResponse), "the generated class"
     if response.error_code:

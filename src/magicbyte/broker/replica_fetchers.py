@@ -19,7 +19,7 @@ from magicbyte.errors import (
     NetworkError,
     OutOfDescriptorsError,
 )
-from magicbyte.log.append.prepare import NOTHING_STORED, take
+from magicbyte.log.append.prepare import NOTHING_STORED, prepare_unchanged
 from magicbyte.log.append.record_set import record_set
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.printable import logger
@@ -499,7 +499,7 @@ def _append(fetched: _Fetched, now: Moment) -> _Written:
         if not log.size and len(fetched.records) >= LOG_OVERHEAD:
             # The leader's log may start inside a batch, which is sent whole: an empty log begins where the batch does.
             base = min(max(OFFSET.read(fetched.records), 0), end)
-        taken = take(fetched.records.toreadonly(), next_offset=base, dialect=dialect)
+        taken = prepare_unchanged(fetched.records.toreadonly(), next_offset=base, dialect=dialect)
         if taken.first_offset != NOTHING_STORED:
             if taken.first_offset < end <= taken.last_offset:
                 log.truncate_fully(taken.first_offset, now.monotonic_ms)

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
-class Parts(NamedTuple):
+class PartitionRows(NamedTuple):
     """The partitions in a row of a request and of a response; `number` is "" if a request has plain numbers."""
 
     asked: str
@@ -86,7 +86,7 @@ class ResponseRows:
     answered: str
     row: type[Any]
     said_name: str = "name"
-    parts: Parts | None = None
+    parts: PartitionRows | None = None
 
     def name_of(self, asked: Any) -> str:
         """Return the name in a row of a request."""
@@ -158,7 +158,7 @@ _PRODUCED: Final = ResponseRows(
     "name",
     "responses",
     produce.TopicProduceResponse,
-    parts=Parts(
+    parts=PartitionRows(
         "partition_data",
         "index",
         "partition_responses",
@@ -172,7 +172,7 @@ _COMMITTED: Final = ResponseRows(
     "name",
     "topics",
     offset_commit.OffsetCommitResponseTopic,
-    parts=Parts(
+    parts=PartitionRows(
         "partitions", "partition_index", "partitions", offset_commit.OffsetCommitResponsePartition, "partition_index"
     ),
 )
@@ -186,7 +186,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             "name",
             "topics",
             list_offsets.ListOffsetsTopicResponse,
-            parts=Parts(
+            parts=PartitionRows(
                 "partitions",
                 "partition_index",
                 "partitions",
@@ -227,7 +227,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             "name",
             "topics",
             delete_records.DeleteRecordsTopicResult,
-            parts=Parts(
+            parts=PartitionRows(
                 "partitions",
                 "partition_index",
                 "partitions",
@@ -275,7 +275,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             "replica_election_results",
             elect_leaders.ReplicaElectionResult,
             "topic",
-            Parts("partitions", "", "partition_result", elect_leaders.PartitionResult, "partition_id"),
+            PartitionRows("partitions", "", "partition_result", elect_leaders.PartitionResult, "partition_id"),
         ),
         top=1,
     ),
@@ -287,7 +287,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             "name",
             "responses",
             reassign.ReassignableTopicResponse,
-            parts=Parts(
+            parts=PartitionRows(
                 "partitions", "partition_index", "partitions", reassign.ReassignablePartitionResponse, "partition_index"
             ),
         ),
@@ -302,7 +302,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             "name",
             "topics",
             offset_delete.OffsetDeleteResponseTopic,
-            parts=Parts(
+            parts=PartitionRows(
                 "partitions",
                 "partition_index",
                 "partitions",
@@ -324,7 +324,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
             "name",
             "topics",
             producers.TopicResponse,
-            parts=Parts("partition_indexes", "", "partitions", producers.PartitionResponse, "partition_index"),
+            parts=PartitionRows("partition_indexes", "", "partitions", producers.PartitionResponse, "partition_index"),
         ),
         each=need_of_topic(AclOperation.READ),
         top=None,
@@ -342,7 +342,7 @@ _EPOCHS: Final = RequiredRights(
         "topics",
         epochs.OffsetForLeaderTopicResult,
         "topic",
-        Parts("partitions", "partition", "partitions", epochs.EpochEndOffset, "partition"),
+        PartitionRows("partitions", "partition", "partitions", epochs.EpochEndOffset, "partition"),
     ),
     each=need_of_topic(AclOperation.DESCRIBE),
     top=None,

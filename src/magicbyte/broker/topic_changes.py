@@ -30,7 +30,7 @@ class TopicChanges(NamedTuple):
         Raises as `Topics.create` does.
         """
         if (coordinator := self.coordinators.of(name)) is not None:
-            return await coordinator.found()
+            return await coordinator.ensure_topic()
         async with self.runtime.directory:
             topic = self.topics.get(name)
             return await self.runtime.writing.run(self.topics.create, name) if topic is None else topic

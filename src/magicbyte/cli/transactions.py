@@ -117,14 +117,14 @@ def find_hanging(bootstrap: str, topics: tuple[str, ...], minutes: int, form: st
     for each in result.unasked:
         complain(f"warning: not asked: {each}")
     if form == "json":
-        say_json([each.to_json() for each in result.found])
-    elif result.found:
+        say_json([each.to_json() for each in result.transactions])
+    elif result.transactions:
         table = [["partition", "producer id", "epoch", "coordinator epoch", "start offset", "last timestamp"]]
-        table += [_row(each) for each in result.found]
+        table += [_row(each) for each in result.transactions]
         say(*table_lines(table, left={0, 5}))
     else:
         say("no hanging transactions")
-    if result.found or result.unasked:
+    if result.transactions or result.unasked:
         click.get_current_context().exit(_FOUND)
 
 

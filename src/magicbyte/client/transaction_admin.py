@@ -120,7 +120,7 @@ class PartitionTransaction:
 class HangingTransactions:
     """Hanging transactions, and the reasons why some partitions could not be asked."""
 
-    found: list[PartitionTransaction]
+    transactions: list[PartitionTransaction]
     unasked: list[str]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from magicbyte.clock import SystemClock
 from magicbyte.errors import LogDirectoryError, MirrorError
-from magicbyte.log.append.prepare import take
+from magicbyte.log.append.prepare import prepare_unchanged
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import LOG, parse_file
@@ -103,7 +103,7 @@ class LogTarget:
             if entry.next_offset is None or entry.next_offset > log.log_end_offset:
                 break
             at = position + entry.size
-        taken = take(data[at:], next_offset=log.log_end_offset, dialect=log.config.dialect)
+        taken = prepare_unchanged(data[at:], next_offset=log.log_end_offset, dialect=log.config.dialect)
         if len(taken.data):
             made = record_set(taken.data, log.config.rules, log.config.dialect)
             if not log.size and (first := _first_offset(taken.data, log.config.dialect)):

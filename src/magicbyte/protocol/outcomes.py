@@ -17,17 +17,17 @@ _ROWS: Final = re.compile(r"list\[(\w+)\]")
 
 def codes_of(kind: type) -> Collect | None:
     """Return a collector of the error codes of a message or row class; None if it has none."""
-    return _QUICK.get(kind.__name__) or _found(kind)
+    return _QUICK.get(kind.__name__) or _collector_of(kind)
 
 
-def _found(kind: type) -> Collect | None:
+def _collector_of(kind: type) -> Collect | None:
     module, own = vars(sys.modules[kind.__module__]), ""
     inner: list[tuple[str, Collect]] = []
     for each in fields(kind):
         rows = _ROWS.match(str(each.type))
         if each.name in _OWN:
             own = each.name
-        elif rows and isinstance(row := module.get(rows[1]), type) and (below := _found(row)) is not None:
+        elif rows and isinstance(row := module.get(rows[1]), type) and (below := _collector_of(row)) is not None:
             inner.append((each.name, below))
 
     def collect(message: Any, codes: list[int]) -> None:

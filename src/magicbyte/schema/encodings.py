@@ -121,7 +121,7 @@ def _encoding(value: Value, type_: FieldType, report: SchemaReport, field: str) 
     if match is None:
         report.add(
             Rule.ENCODING_NAME, value.at, field, expected="(fixed|packed|unpacked)(16|32|64)", found=quoted(name),
-            mend=_meant(name, bits),
+            mend=_suggested_encoding(name, bits),
         )  # fmt: skip
         return None
     if int(match[2]) > bits:
@@ -134,7 +134,7 @@ def _encoding(value: Value, type_: FieldType, report: SchemaReport, field: str) 
     return Encoding(kind, next(each for each in (16, 32, 64) if each == int(match[2])))
 
 
-def _meant(name: str, bits: int) -> str:
+def _suggested_encoding(name: str, bits: int) -> str:
     """Return the encoding that was probably meant by an invalid name."""
     word = name.strip().lower()
     kind = word.rstrip("0123456789")

@@ -117,7 +117,7 @@ class _Scanner:
         value = self._value(0)
         self._skip()
         if self.at < len(self.text):
-            self._note(self.at, "the end of the file", self._found(), "remove what stands behind the first value")
+            self._note(self.at, "the end of the file", self._next_text(), "remove what stands behind the first value")
         return value
 
     # ---- values
@@ -143,7 +143,7 @@ class _Scanner:
             self.at += len(word)
             return Value(_WORDS[word][0], at, _WORDS[word][1])
         mend = f'write "{word}" in quotes' if word else "write the value that is missing here"
-        return self._stop(at, "a value", f"`{word}`" if word else self._found(), mend)
+        return self._stop(at, "a value", f"`{word}`" if word else self._next_text(), mend)
 
     def _array(self, depth: int) -> tuple[Value, ...]:
         items: list[Value] = []
@@ -165,7 +165,7 @@ class _Scanner:
         """Read a key and its value; None for a key without one, which is recorded."""
         at = self.at
         if self.text[at] != '"':
-            self._stop(at, "a key in double quotes", self._found(), "write the key in double quotes")
+            self._stop(at, "a key in double quotes", self._next_text(), "write the key in double quotes")
         key = self._string()
         self._skip()
         follows = self.text[self.at : self.at + 1]
@@ -173,9 +173,9 @@ class _Scanner:
             self.at += 1
             return ObjectMember(key, at, self._value(depth))
         if follows not in {",", "}"}:
-            self._stop(self.at, f'":" behind the key "{key}"', self._found(), 'write ":" and the value of the key')
+            self._stop(self.at, f'":" behind the key "{key}"', self._next_text(), 'write ":" and the value of the key')
         self._note(
-            self.at, f'":" and a value behind the key "{key}"', self._found(), "give the key a value or remove it"
+            self.at, f'":" and a value behind the key "{key}"', self._next_text(), "give the key a value or remove it"
         )
         return None
 
@@ -192,10 +192,10 @@ class _Scanner:
                 self._note(comma, f'"{close}" behind the last one', "a comma before it", "remove the comma")
         elif behind_one and char != close:
             if not char or not (char in '"{[-' or char.isalnum()):
-                self._stop(self.at, f'"," or "{close}"', self._found(), f'close it with "{close}"')
-            self._note(self.at, f'"," or "{close}"', self._found(), "write a comma between the two")
+                self._stop(self.at, f'"," or "{close}"', self._next_text(), f'close it with "{close}"')
+            self._note(self.at, f'"," or "{close}"', self._next_text(), "write a comma between the two")
         if not char:
-            self._stop(self.at, f'"{close}"', self._found(), f'close it with "{close}"')
+            self._stop(self.at, f'"{close}"', self._next_text(), f'close it with "{close}"')
         if char == close:
             self.at += 1
         return char != close
@@ -216,7 +216,7 @@ class _Scanner:
             if char == "\\":
                 parts.append(self._escape())
             else:
-                found = "the end of the line" if char in {"\r", "\n"} else self._found()
+                found = "the end of the line" if char in {"\r", "\n"} else self._next_text()
                 self._stop(
                     start if char in {"", "\r", "\n"} else self.at,
                     'a string that ends with "',
@@ -244,7 +244,9 @@ class _Scanner:
     def _unit(self, at: int) -> int:
         match = _HEX.match(self.text, at + 2)
         if match is None:
-            self._stop(at, "four hexadecimal digits behind `\\u`", self._found(), "write four, or the character itself")
+            self._stop(
+                at, "four hexadecimal digits behind `\\u`", self._next_text(), "write four, or the character itself"
+            )
         self.at = match.end()
         return int(match[0], 16)
 
@@ -255,7 +257,7 @@ class _Scanner:
         assert match is not None, "the pattern matches the empty string"
         self.at = match.end()
 
-    def _found(self) -> str:
+    def _next_text(self) -> str:
         if self.at >= len(self.text):
             return "the end of the file"
         char = self.text[self.at]

@@ -56,7 +56,7 @@ class QuotaTable:
     def __init__(self, for_clients: Mapping[QuotaType, float]) -> None:
         self._limits: dict[QuotaType, dict[QuotaEntity, float]] = {each: {} for each in QuotaType}
         self._for_clients = dict(for_clients)
-        self._found: OrderedDict[tuple[str, str], dict[QuotaType, QuotaLimit]] = OrderedDict()
+        self._by_client: OrderedDict[tuple[str, str], dict[QuotaType, QuotaLimit]] = OrderedDict()
 
     @property
     def is_empty(self) -> bool:
@@ -65,7 +65,7 @@ class QuotaTable:
 
     def put(self, entity: QuotaEntity, limits: Mapping[QuotaType, float]) -> None:
         """Replace the limits of an entity."""
-        self._found.clear()
+        self._by_client.clear()
         for kind, known in self._limits.items():
             if kind in limits:
                 known[entity] = limits[kind]
@@ -74,22 +74,22 @@ class QuotaTable:
 
     def clear(self) -> None:
         """Remove all limits except those of the broker's settings."""
-        self._found.clear()
+        self._by_client.clear()
         for known in self._limits.values():
             known.clear()
 
     def limits_of(self, user: str, client_id: str) -> Mapping[QuotaType, QuotaLimit]:
         """Return the limits of a user's client, by type."""
         key = (short(user), short(client_id))
-        found = self._found.get(key)
+        found = self._by_client.get(key)
         if found is None:
             found = {}
             for kind in QuotaType:
                 if (limit := self._limit(kind, user, client_id, key)) is not None:
                     found[kind] = limit
-            if len(self._found) >= MOST_KEPT:
-                self._found.popitem(last=False)
-            self._found[key] = found
+            if len(self._by_client) >= MOST_KEPT:
+                self._by_client.popitem(last=False)
+            self._by_client[key] = found
         return found
 
     def _limit(self, kind: QuotaType, user: str, client_id: str, key: tuple[str, str]) -> QuotaLimit | None:

@@ -57,7 +57,7 @@ def not_added(*, is_there: bool) -> ErrorCode:
     return ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def asked(request: AddPartitionsToTxnRequest) -> Sequence[AddPartitionsToTxnTransaction]:
+def transactions_of(request: AddPartitionsToTxnRequest) -> Sequence[AddPartitionsToTxnTransaction]:
     """Return the transactions of a request: many of a broker, one of a client, whose requests have another form."""
     if request.transactions:
         return request.transactions
@@ -105,7 +105,7 @@ def partition_codes(
                 for topic in transaction.topics
             ],
         )
-        for transaction in asked(request)
+        for transaction in transactions_of(request)
     ]
     if request.transactions:
         return AddPartitionsToTxnResponse(results_by_transaction=results)

@@ -20,7 +20,7 @@ from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnReques
 from magicbyte.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from magicbyte.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
-from magicbyte.transactions.answers import answer, asked, not_added, partition_codes, places_of
+from magicbyte.transactions.answers import answer, not_added, partition_codes, places_of, transactions_of
 from magicbyte.transactions.config import TransactionConfig
 from magicbyte.transactions.effects import Answer, Effect, Forget, SendMarkers, Store, TransactionChange
 from magicbyte.transactions.records import TransactionKey, TransactionState, TransactionValue
@@ -219,7 +219,7 @@ class Coordinator:
         The request has one transaction. From a broker it is a verification in protocol 2, where the first records add a
         partition.
         """
-        (wanted,) = asked(request)
+        (wanted,) = transactions_of(request)
         places = places_of(wanted)
         missing = {each for each in places if not self._has_partition(*each)}
         if missing:

@@ -1,8 +1,7 @@
-"""Decide about a produced set: append it as it is, rebuild it, or refuse it. Pure functions without clock, file or
-state.
+"""Decide about a produced set: append it as it is, rebuild it, or refuse it. Pure: no clock, file or state.
 
-`prepare` is a leader's append, `take` a follower's. docs/internals/append.md has the rules as tables. Sources: KIP-31,
-KIP-32, KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
+`prepare` is a leader's append, `prepare_unchanged` a follower's. docs/internals/append.md has the rules as tables.
+Sources: KIP-31, KIP-32, KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def _check_entries(stored: RecordSet, rules: AppendRules) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenAppend:
+class UnchangedAppend:
     """Entries that a follower writes unchanged. `data` is a view of them; offsets are -1 if there is no whole entry.
 
     `first_offset` is that of the first entry; for a wrapper of magic 0 or 1, whose header does not have it, its last
@@ -98,7 +97,7 @@ class TakenAppend:
     max_timestamp_offset: int
 
 
-def take(records: memoryview, *, next_offset: int, dialect: Dialect = Dialect.KAFKA) -> TakenAppend:
+def prepare_unchanged(records: memoryview, *, next_offset: int, dialect: Dialect = Dialect.KAFKA) -> UnchangedAppend:
     """Return the whole entries of `records`, fetched from a leader: offsets, formats and codecs are unchanged.
 
     Raises CorruptRecordError unless every checksum holds, and offsets ascend from `next_offset` or a later one: then
@@ -123,7 +122,7 @@ def take(records: memoryview, *, next_offset: int, dialect: Dialect = Dialect.KA
         first, last = begin if first < 0 else first, stop
         if entry.max_timestamp > latest:
             latest, latest_at = entry.max_timestamp, stop
-    return TakenAppend(
+    return UnchangedAppend(
         data=records[: walk.position],
         first_offset=first,
         last_offset=last,

@@ -151,16 +151,16 @@ class Request:
     def illegal(self, why: object, records: tuple[RecordError, ...] = ()) -> AppendRefusedError:
         """Return the refusal of sound bytes with illegal content. Old clients have no code for that."""
         code = ErrorCode.CORRUPT_MESSAGE if self._knows_only_corrupt() else ErrorCode.INVALID_RECORD
-        return AppendRefusedError(code, str(why), self._told(records))
+        return AppendRefusedError(code, str(why), self._supported_details(records))
 
     def bad_time(self, why: object, records: tuple[RecordError, ...] = ()) -> AppendRefusedError:
         """Return the refusal of a timestamp."""
-        return AppendRefusedError(ErrorCode.INVALID_TIMESTAMP, str(why), self._told(records))
+        return AppendRefusedError(ErrorCode.INVALID_TIMESTAMP, str(why), self._supported_details(records))
 
     def not_authorized(self, why: object) -> AppendRefusedError:
         """Return the refusal of a transactional batch without a producer id."""
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return RequestRefusedError(ErrorCode.CORRUPT_MESSAGE if self._knows_only_corrupt() else code, str(why))
 
-    def _told(self, records: tuple[RecordError, ...]) -> tuple[RecordError, ...]:
+    def _supported_details(self, records: tuple[RecordError, ...]) -> tuple[RecordError, ...]:
         return records if self.version is None or self.version >= 8 else ()

@@ -92,7 +92,7 @@ class Maintenance:
         self.directory = directory
         self.damaged: dict[TopicPartition, dict[int, CorruptRecordError]] = {}
         self._met = met
-        self._told: set[tuple[TopicPartition, int | None]] = set()
+        self._reported: set[tuple[TopicPartition, int | None]] = set()
         self.results: dict[TopicPartition, CompactionReport] = {}
         self.uncleanable: dict[TopicPartition, CorruptRecordError] = {}
         self._config_of, self._secret, self.bytes_per_second = config_of, secret, bytes_per_second
@@ -131,7 +131,7 @@ class Maintenance:
         """Forget the damage of a partition, whose log has been replaced."""
         self.damaged.pop(partition, None)
         self.uncleanable.pop(partition, None)
-        self._told = {each for each in self._told if each[0] != partition}
+        self._reported = {each for each in self._reported if each[0] != partition}
 
     def uncleanable_bytes(self) -> dict[TopicPartition, int]:
         """Return the bytes that compaction leaves unchanged because of damage, of the partitions that have any.
@@ -158,8 +158,8 @@ class Maintenance:
         self._tell(partition, base, error)
 
     def _tell(self, partition: TopicPartition, base_offset: int | None, error: CorruptRecordError) -> None:
-        if (partition, base_offset) not in self._told:
-            self._told.add((partition, base_offset))
+        if (partition, base_offset) not in self._reported:
+            self._reported.add((partition, base_offset))
             self._met(Damage(partition, base_offset, error))
 
     def close(self) -> None:

@@ -255,11 +255,11 @@ class _Output(io.FileIO):
 
     def __init__(self, file: str | Path | int, told: str) -> None:
         super().__init__(file, "wb")
-        self._told = told
+        self._name = told
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write some of `data`; return the number of bytes."""
-        with _named_errors(self._told):
+        with _named_errors(self._name):
             return super().write(data)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from magicbyte.records.scan import BatchTable
 
 
-class Place(enum.Enum):
+class RowOrder(enum.Enum):
     """The position of sound entries relative to the log, by their offsets."""
 
     MAIN = "main"  # above all earlier offsets
@@ -67,7 +67,7 @@ class Sound(NamedTuple):
     entries: int
     first: int
     last: int
-    place: Place
+    order: RowOrder
     row: int
     sure: bool
 
@@ -132,7 +132,7 @@ def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Diale
     """
     last = limits.low - 1
     for found in _Walk(file, limits, dialect, searches=False).run():
-        if isinstance(found, Sound) and found.place is Place.MAIN:
+        if isinstance(found, Sound) and found.order is RowOrder.MAIN:
             last = found.last
             yield found
         elif isinstance(found, Gap):
@@ -188,7 +188,7 @@ class _Walk:
         self.state[search.CREDIT] = CREDIT_BYTES
         self.entries = EntrySearch(file, limits, self.enriched, self.make)
         self.judgement = Judgement(self.entries)
-        self.place, self.row, self.sure = Place.MAIN, 0, True
+        self.order, self.row, self.sure = RowOrder.MAIN, 0, True
         self.main_last = self.before = limits.low - 1
         self.previous: tuple[int, int, int] | None = None  # position, end and first offset of the last MAIN entry
         self.buffers = Buffers() if buffers is None else buffers
@@ -225,7 +225,7 @@ class _Walk:
                 self.preparing = self.pool.submit(prepared.prepare, start, start + CHUNK_BYTES)
             data, at, wanted, least = self.make.bytes_of(view), 0, CHUNK_BYTES, CHUNK_BYTES // 2
             while True:
-                rejoin = self.main_last if self.place is Place.BACK else MAX_OFFSET
+                rejoin = self.main_last if self.order is RowOrder.BACK else MAX_OFFSET
                 status = follow(
                     data, at, len(view), self.enriched, self.last, self.limits.low, self.limits.high, rejoin,
                     *tables, state,
@@ -243,7 +243,7 @@ class _Walk:
                     if wrong is not None:
                         yield wrong
                 elif status == search.REJOINED:
-                    self.place, self.last, self.row = Place.MAIN, self.main_last, self.row + 1
+                    self.order, self.last, self.row = RowOrder.MAIN, self.main_last, self.row + 1
                 elif status == search.UNSURE and self.entries.sound_at(position + at) is not None:
                     state[search.CREDIT] = LOG_OVERHEAD + SIZE.read(view[at:])
                 else:
@@ -271,7 +271,7 @@ class _Walk:
             yield Gap(position, end, error, self.main_last)
             position = end
             self.row, self.sure = self.row + 1, how is Resumption.SURE
-            self.place, self.last = Place.MAIN, self.main_last
+            self.order, self.last = RowOrder.MAIN, self.main_last
             if how in (Resumption.STRAY, Resumption.BACK):
                 found = self.entries.sound_at(position)
                 assert found is not None, "the search found it"
@@ -279,7 +279,10 @@ class _Walk:
                 if displaced is not None:
                     yield displaced
                 else:
-                    self.place, self.last = Place.STRAY if how is Resumption.STRAY else Place.BACK, found.first - 1
+                    self.order, self.last = (
+                        RowOrder.STRAY if how is Resumption.STRAY else RowOrder.BACK,
+                        found.first - 1,
+                    )
 
     def _followed(self, buffer_position: int, at: int, view: memoryview) -> Sound:
         """Return the entries just followed, from `at` of the buffer on, and record them."""
@@ -288,7 +291,7 @@ class _Walk:
         first, self.last = int(state[search.FIRST]), int(state[search.LAST])
         if self.enriched:  # a wrapper's header has its first offset; its last one is inside
             self.last = max(self.last, int(known_lasts(scan(view[begin - position :], dialect=self.dialect))[-1]))
-        if self.place is Place.MAIN:
+        if self.order is RowOrder.MAIN:
             if not self.main_rows or self.main_rows[-1].row != self.row:
                 if first > self.main_last + 1:
                     self.judgement.holes.append((self.main_last, first))
@@ -298,20 +301,20 @@ class _Walk:
             self.before, self.main_last = int(state[search.BEFORE]), self.last
             self.previous = begin, position + len(view), int(state[search.PREVIOUS_FIRST])
         state[search.CREDIT] = min(int(state[search.CREDIT]) + len(view), 4 * CREDIT_BYTES)
-        sound = Sound(position, view, int(state[search.ENTRIES]), first, self.last, self.place, self.row, self.sure)
-        self.sure = self.sure or self.place is Place.MAIN  # the entries after a MAIN row are where they belong
+        sound = Sound(position, view, int(state[search.ENTRIES]), first, self.last, self.order, self.row, self.sure)
+        self.sure = self.sure or self.order is RowOrder.MAIN  # the entries after a MAIN row are where they belong
         return sound
 
     def _outside(self, position: int, view: memoryview) -> Sound:
         first, last = int(self.state[search.NEXT_FIRST]), int(self.state[search.NEXT_LAST])
         self.row += 2
-        return Sound(position, view, 1, first, last, Place.OUTSIDE, self.row - 1, self.sure)
+        return Sound(position, view, 1, first, last, RowOrder.OUTSIDE, self.row - 1, self.sure)
 
     def _went_back(self, position: int) -> Outlier | Displaced | None:
         """Decide whether the entry at `position`, whose offset does not ascend, is misplaced, or those before it."""
         first = int(self.state[search.NEXT_FIRST])
         self.row += 1
-        if self.place is Place.MAIN and self.previous is not None:
+        if self.order is RowOrder.MAIN and self.previous is not None:
             begin, end, previous_first = self.previous
             begins = first_offset_at(self.file, begin, self.dialect)
             fits_without = first > self.before and begins != self.before + 1
@@ -321,11 +324,11 @@ class _Walk:
                 self.main_rows[-1].entries -= 1
                 self.previous = None
                 return outlier
-        if self.place is not Place.STRAY:
+        if self.order is not RowOrder.STRAY:
             displaced = self._displaced(position, first) if self.searches else None
             if displaced is not None:
                 return displaced
-            self.place = Place.BACK
+            self.order = RowOrder.BACK
         self.last = first - 1
         return None
 
@@ -344,7 +347,7 @@ class _Walk:
                 while self.judgement.holes and self.judgement.holes[-1][0] >= row.before:
                     self.judgement.holes.pop()
                 self.main_last = self.last = self.before = row.before
-                self.place, self.previous = Place.MAIN, None
+                self.order, self.previous = RowOrder.MAIN, None
                 return Displaced(row.row, row.before)
         return None
 

@@ -179,7 +179,7 @@ class LogDirectory:
             self.files.sync_directory(self.path)
         found = {name: self._offsets(name) for name in checkpoints.OFFSET_CHECKPOINTS}
         self.cleaner_offsets = found[checkpoints.CLEANER]
-        keys = self._found(monotonic_ms)
+        keys = self._partitions_to_open(monotonic_ms)
         for name in (checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK) if keys and self.was_clean else ():
             if not found[name] and not any(name in note for note in self.notes):
                 self.notes.append(
@@ -200,7 +200,7 @@ class LogDirectory:
         if not self.logs.keys() >= found[checkpoints.HIGH_WATERMARK].keys():
             self.checkpoint_high_watermarks()
 
-    def _found(self, monotonic_ms: int) -> list[TopicPartition]:
+    def _partitions_to_open(self, monotonic_ms: int) -> list[TopicPartition]:
         """Return the partitions to open, by the names of their folders; note all others."""
         folders = {entry.name for entry in self.files.list(self.path) if entry.is_directory}
         keys = []
