@@ -17,12 +17,14 @@ from golden_data import wire_brokers, wire_cases
 from magicbyte.errors import InvalidRequestError
 from magicbyte.migration import capture
 from magicbyte.migration.capture import CaptureSummary, read_capture
+from magicbyte.migration.check import Facts, check
 from magicbyte.migration.request_log import lines_of, read_request_log
 from magicbyte.migration.sightings import MOST_TEXT, SeenClient, SeenRequests, Sightings
 from magicbyte.protocol import APIS, write_request
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
 from magicbyte.protocol.messages.fetch import FetchRequest
 from magicbyte.protocol.messages.metadata import MetadataRequest
+from magicbyte.releases import Release
 from migration.packets import ACK, BROKER, CLIENT, MSS, SYN, connection, packet, pcap, pcapng
 
 HERE = Path(__file__).parent
@@ -89,6 +91,15 @@ def test_a_capture_by_tcpdump_tells_what_the_brokers_request_log_tells(name: str
     assert summary.note is None
     libraries = {(asking.caller.software, asking.caller.version) for asking in found}
     assert {("apache-kafka-java", "2.8.2"), ("kafka-python", "3.0.12")} < libraries
+
+
+def test_check_names_the_old_client_of_a_real_capture_and_no_other() -> None:
+    """Those of the Java client 0.9.0.1; that of 0.11.0.3, which has the same client ids, sends newer requests."""
+    facts = Facts()
+    read_capture(io.BytesIO((HERE / "captures/2.8.2.pcap").read_bytes()), facts.sightings)
+    found = check(facts, Release.of("4.3.1")).findings
+    refused = {(each.subject, *(f"{one.api} v{one.version}" for one in each.refused)) for each in found}
+    assert refused == {("producer-1 (127.0.0.1)", "Produce v1"), ("consumer-1 (127.0.0.1)", "Fetch v1")}
 
 
 def test_a_client_is_named_by_its_library_and_address_and_dated() -> None:
