@@ -203,7 +203,7 @@ def test_apply_refuses_what_costs_old_consumers_something_and_does_it_with_force
         assert "refused: old-app (magicbyte 0.1, 127.0.0.1) reads up to 1, Fetch v2" in done.stderr
         done = run(*asked, "--force")
         assert (done.exit_code, configured() != before) == (0, True)
-        assert "in spite of: old-app" in done.stderr
+        assert "overridden: old-app" in done.stderr
         assert "new records of orders are stored in format v2" in done.stdout
 
 

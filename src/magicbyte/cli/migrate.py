@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 BREAKS = 1
 _DAY_MS = 86_400_000
-_LOOKS = 8  # places of a partition, before its format is set
+_LOOKS = 8  # sampled positions of a partition, before its format is set
 
 
 @click.group(cls=CommandGroup)
 def migrate() -> None:
-    """Say what a cluster's upgrade would break, and where its migration to a format stands; take its next step."""
+    """Check what an upgrade of a cluster would break; show and take the steps of a format migration."""
 
 
 migrate.add_command(canary)
@@ -50,13 +50,13 @@ migrate.add_command(canary)
               help="Brokers of the cluster, of any version.")  # fmt: skip
 @client_options
 @click.option("--to", "target", default="4", show_default=True, metavar="RELEASE",
-              help="The release to go to, 3.0 or later; 4 is the latest that is known of it.")  # fmt: skip
+              help="The target release, 3.0 or later; 4 stands for the latest known 4.x.")  # fmt: skip
 @clients_options
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--looks", type=click.IntRange(0, 10_000), default=32, show_default=True,
-              help="Places of a partition at which to look for old formats.")  # fmt: skip
+              help="Positions of a partition at which to look for old formats.")  # fmt: skip
 @click.option("--days", type=click.IntRange(1, 36_500), metavar="N",
-              help="Only clients that asked in the last N days, and those whose last request has no date.")  # fmt: skip
+              help="Only clients with a request in the last N days, or without a date.")  # fmt: skip
 @click.option("--html", type=OutputPath(), metavar="FILE", help="Write a page, too.")
 @format_option
 def check(form: str, html: Path | None, target: str, **given: Any) -> None:
@@ -85,7 +85,7 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the command line says, by the names of its options."""
+    """The options of `check`, by name."""
 
     release: Release
     bootstrap: str | None
@@ -170,12 +170,12 @@ _LOOK_OPTIONS = (
                  help="A log directory: stored formats are then exact, not sampled. Can be given several times."),
     clients_options,
     click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS",
-                 show_default="since its start", help="For how long to look at what brokers do."),
+                 show_default="since its start", help="How long to watch the metrics of brokers."),
     click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times."),
     click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
-                 help="Of how many topics, those that move most, the step is rehearsed; some seconds each."),
+                 help="Rehearse the step for so many topics, the busiest first; some seconds each."),
     click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
-                 help="Places of a partition that are looked at without --dir."),
+                 help="Positions of a partition to sample without --dir."),
     format_option,
 )  # fmt: skip
 
@@ -272,7 +272,7 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
 @migrate.command("next", examples=("magicbyte migrate next -b localhost:9092 --to v2",))
 @look_options
 @click.option("--wait", type=click.FloatRange(0, 604_800), metavar="SECONDS",
-              help="Wait so long at most until brokers were restarted for the step, and check it.")  # fmt: skip
+              help="Wait up to so many seconds until the brokers were restarted, and check the step.")  # fmt: skip
 def next_step(wait: float | None, form: str, sources: ClientSources, **given: Any) -> None:
     """Print the next step of a migration as a procedure. Nothing is changed.
 
@@ -324,17 +324,17 @@ def _waited(
 @click.option("--to", "target", type=FormatName(), required=True, help="The format that new records are stored in.")
 @click.option("--topic", "topics", multiple=True, required=True, help="The topic. Can be given several times.")
 @clients_options
-@click.option("--force", is_flag=True, help="Do it in spite of the reasons against it.")
+@click.option("--force", is_flag=True, help="Override the reasons against it.")
 def apply(bootstrap: str, sources: ClientSources, target: Format, topics: tuple[str, ...], *, force: bool) -> None:
     """Set topics' message.format.version, unless that would break or cost something.
 
-    Exit status: 0 done, 1 refused or not taken over by the brokers, 2 wrong use.
+    Exit status: 0 done, 1 refused or not applied by the brokers, 2 wrong use.
     """
     asked = PlanOptions(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {})
     found = asyncio.run(_status(asked, sources))
     against = _against(found, topics, target)
     for objection in against:
-        complain(f"{'in spite of' if force else 'refused'}: {objection}")
+        complain(f"{'overridden' if force else 'refused'}: {objection}")
     if against and not force:
         complain("nothing was changed; --force overrides this")
     elif asyncio.run(_set_format(bootstrap, topics, target)):
@@ -359,7 +359,7 @@ def _against(found: _MigrationStatus, topics: Iterable[str], target: Format) -> 
 
 
 async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> bool:
-    """Set the format of topics, and say whether the brokers have taken it over. Raises BrokerError."""
+    """Set the format of topics; return whether the brokers have applied it. Raises BrokerError."""
     from magicbyte.client.admin import ConfigResource, alter_configs, describe_configs
     from magicbyte.log.append.rules import stored_format
     from magicbyte.migration.procedure import FORMAT
@@ -383,23 +383,23 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> 
 
 @migrate.command(examples=("magicbyte migrate rollback -b localhost:9092 --broker 2 --to v1",))
 @bootstrap_option
-@click.option("--broker", type=click.IntRange(0), required=True, metavar="ID", help="The broker that goes back.")
-@click.option("--to", "target", type=FormatName(), required=True, help="The format that it goes back to.")
+@click.option("--broker", type=click.IntRange(0), required=True, metavar="ID", help="The canary.")
+@click.option("--to", "target", type=FormatName(), required=True, help="The format to return to.")
 @click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
-              help="Places of a partition at which to look for the new format.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Print the procedure in spite of what is said against it.")
+              help="Positions of a partition at which to look for the new format.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Print the procedure despite the reasons against it.")
 @format_option
 def rollback(bootstrap: str, broker: int, target: Format, looks: int, form: str, *, force: bool) -> None:
-    """Print how a canary goes back to an older format, and what that would lose. Nothing is changed.
+    """Print the roll-back of a canary to an older format, and what it would lose. Nothing is changed.
 
-    Exit status: 0 it can go back, 1 it would lose records or bring nothing, 2 wrong use.
+    Exit status: 0 it can be rolled back, 1 it would lose records or have no effect, 2 wrong use.
     """
     found = asyncio.run(_roll_back(bootstrap, broker, target, looks))
     if form == "json":
         say_json(found.to_json())
     else:
         for reason in found.refused:
-            complain(f"{'in spite of' if force else 'refused'}: {reason}")
+            complain(f"{'overridden' if force else 'refused'}: {reason}")
         for name, others in found.spread.items():
             say(f"{name}: the copies on brokers {', '.join(map(str, others))} hold the new format, too")
         if force or not found.refused:
