@@ -1,1 +1,1 @@
-"""A cluster of brokers as processes of this machine, with a ZooKeeper: started, looked at, stopped."""
+"""Local clusters: brokers and a ZooKeeper as processes of this machine."""

@@ -1,7 +1,7 @@
-"""A cluster in a folder of this machine: what runs there, what it was started with, starting and stopping it.
+"""A cluster in a folder of this machine: its processes and settings, start and stop.
 
-`cluster.json` in the folder says which processes belong to the cluster. It is written before a process is needed and
-after each that starts, so that none is ever unknown.
+`cluster.json` in the folder lists the processes of the cluster. It is written before a process is needed and after each
+start, so that every process is always known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from magicbyte.launch.processes import ProcessId, spawn
 STATE: Final = "cluster.json"
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_BROKERS, DEFAULT_PORT = 3, 9092
-PATIENCE_S: Final = 60.0  # for a process to be ready, or to end
+PATIENCE_S: Final = 60.0  # for a process to become ready, or to end
 _OWN_PORTS: Final = range(10_000, 32_000)
 _LOCK: Final = "cluster.lock"
 _ZOOKEEPER: Final = "zookeeper"
@@ -43,7 +43,7 @@ _MOST_REPLICAS: Final = 3  # of internal topics, as Kafka's default
 
 @dataclass(slots=True)
 class LaunchedBroker:
-    """A broker of the cluster. `process` is the last one that was started for it."""
+    """A broker of the cluster. `process` is the last one started for it."""
 
     id: int
     port: int
@@ -52,26 +52,26 @@ class LaunchedBroker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs."""
+        """Whether its process is running."""
         return self.process is not None and self.process.is_alive
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
+        """Its address for clients."""
         return f"{LOOPBACK}:{self.port}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it; without the number of a process that has ended."""
+        """Return the JSON form, without the id of a process that has ended."""
         pid = self.process.pid if self.process is not None and self.is_alive else None
         return {"broker": self.id, "address": self.address, "alive": self.is_alive, "pid": pid}
 
 
 @dataclass(frozen=True, slots=True)
 class WantedCluster:
-    """What a cluster is to be started with. None: as it was, or the default of a new cluster.
+    """The requested settings of a cluster. None: the existing one, or the default of a new cluster.
 
-    `zookeeper`: one that runs elsewhere; `jars`: the class path of one that is started here. `port` is the
-    first broker's, the others have the next ones; 0: any that are free. `http` is the same for metrics.
+    `zookeeper`: an external one; `jars`: the class path of one that is started here. `port` is the first broker's, the
+    others have the following ones; 0: any free ones. `http` is the same for metrics.
     """
 
     brokers: int | None = None
@@ -85,9 +85,9 @@ class WantedCluster:
 
 @dataclass(slots=True)
 class LocalCluster:
-    """The cluster in a folder. `zookeeper_port` is that of the ZooKeeper that is started with it, None if it has none.
+    """The cluster in a folder. `zookeeper_port` is that of its own ZooKeeper, None if it has none.
 
-    `say` is told each step in a line.
+    `say` is called with a line for each step.
     """
 
     directory: Path
@@ -103,7 +103,7 @@ class LocalCluster:
 
     @classmethod
     def load(cls, directory: Path, say: Callable[[str], None]) -> LocalCluster:
-        """Return the cluster of a folder. Raises LogDirectoryError where there is none."""
+        """Return the cluster of a folder. Raises LogDirectoryError if there is none."""
         path = directory / STATE
         try:
             found = json.loads(path.read_bytes())
@@ -155,19 +155,19 @@ class LocalCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients find the cluster."""
+        """The bootstrap addresses of the cluster."""
         return ",".join(each.address for each in self.members)
 
     def log(self, member: LaunchedBroker) -> Path:
-        """Return the file with what a broker says."""
+        """Return the output file of a broker."""
         return self.directory / f"broker-{member.id}.log"
 
-    # ---- up
+    # ---- start
 
     def up(self, wanted: WantedCluster, environment: Mapping[str, str]) -> None:
-        """Start what does not run; return when all brokers are members of the cluster.
+        """Start the processes that are not running; return when all brokers are members of the cluster.
 
-        Raises InvalidConfigError, NetworkError, MagicbyteError; then nothing runs that did not run before.
+        Raises InvalidConfigError, NetworkError, MagicbyteError; then the processes started here are stopped.
         """
         starting = self._take(wanted)
         begun: list[ProcessId] = []
@@ -185,9 +185,9 @@ class LocalCluster:
             raise
 
     def _take(self, wanted: WantedCluster) -> list[LaunchedBroker]:
-        """Apply the wanted settings, if they fit the existing cluster; return the brokers to start."""
+        """Apply the requested settings, if they fit the existing cluster; return the brokers to start."""
         while self.members and not (self.directory / f"broker-{self.members[-1].id}").exists():
-            self.members.pop()  # it was to be added, and its start has failed
+            self.members.pop()  # its start had failed
         count = wanted.brokers or len(self.members) or DEFAULT_BROKERS
         if count < len(self.members):
             why = "move their partitions to the others and leave them stopped, or start with an empty folder"
@@ -212,7 +212,7 @@ class LocalCluster:
         return starting
 
     def _number(self, count: int, wanted: WantedCluster) -> None:
-        """Give each broker its ports: those it had, or those that are wanted."""
+        """Assign ports to each broker: its earlier ones, or the requested ones."""
         running = [each for each in self.members if each.is_alive]
         for name, first in (("port", wanted.port), ("http", wanted.http)):
             if first is not None and any(getattr(each, name) != first + each.id - 1 for each in running):
@@ -248,7 +248,7 @@ class LocalCluster:
         return process
 
     def _start_broker(self, member: LaunchedBroker, begun: list[ProcessId]) -> int:
-        """Start a broker; return how long the file was with what it has said before."""
+        """Start a broker; return the previous size of its output file."""
         output = self.log(member)
         said = output.stat().st_size if output.exists() else 0
         self.say(f"starting broker {member.id} on {member.address}")
@@ -260,7 +260,7 @@ class LocalCluster:
     def _command(self, member: LaunchedBroker) -> list[str]:
         settings = {
             _OFFSETS_FACTOR: str(min(len(self.members), _MOST_REPLICAS)),
-            _SHUTDOWN_TRIES: "1",  # the last brokers of a cluster that is stopped have nobody to hand over to
+            _SHUTDOWN_TRIES: "1",  # the last brokers of a stopping cluster cannot hand over leadership
             **self.settings,
             "broker.id": str(member.id),
             "zookeeper.connect": str(self.zookeeper),
@@ -280,7 +280,7 @@ class LocalCluster:
             time.sleep(_POLL_S)
 
     async def _joined(self) -> None:
-        """Wait until the cluster has all brokers that run. Raises NetworkError."""
+        """Wait until all running brokers are in the cluster. Raises NetworkError."""
         expected = {each.id for each in self.members}
         end = time.monotonic() + PATIENCE_S
         async with Client(self.bootstrap, retry_ms=0) as client:
@@ -294,12 +294,12 @@ class LocalCluster:
                     raise NetworkError(f"{what} after {PATIENCE_S:.0f} s: see {self.directory}/broker-*.log")
                 await asyncio.sleep(_POLL_S)
 
-    # ---- down
+    # ---- stop
 
     def down(self) -> None:
-        """Stop the brokers, one after the other, so that each hands its partitions over; then the ZooKeeper.
+        """Stop the brokers one by one, so that each hands over its partitions; then the ZooKeeper.
 
-        Raises NetworkError for a process that does not end; the others run on.
+        Raises NetworkError for a process that does not end; the others keep running.
         """
         for member in self.members:
             if member.process is not None:
@@ -323,7 +323,7 @@ class LocalCluster:
             )
 
     def delete(self) -> None:
-        """Delete what `up` has made in the folder, and the folder if nothing else is in it. Nothing may run."""
+        """Delete the files of `up` in the folder, and the folder if it is empty then. No process may run."""
         assert not any(each.is_alive for each in self.members), "the brokers have been stopped"
         for name in (*(f"broker-{each.id}" for each in self.members), _ZOOKEEPER):
             shutil.rmtree(self.directory / name, ignore_errors=True)
@@ -336,9 +336,9 @@ class LocalCluster:
 
 @contextlib.contextmanager
 def held(directory: Path, say: Callable[[str], None], *, makes: bool = False) -> Iterator[LocalCluster]:
-    """Give the cluster of a folder, which no other command changes inside the block.
+    """Yield the cluster of a folder, locked against other commands during the block.
 
-    `makes`: a new one in a folder that is empty or not there. Raises LogDirectoryError.
+    `makes`: allow a new one in an empty or missing folder. Raises LogDirectoryError.
     """
     if not (directory / STATE).exists():
         _check_makes(directory, makes=makes)
@@ -353,11 +353,11 @@ def held(directory: Path, say: Callable[[str], None], *, makes: bool = False) ->
             if not makes or any((directory / f"broker-{each.id}").exists() for each in found.members):
                 yield found
                 return
-        yield LocalCluster(directory, say=say)  # nothing was made so far, or its start has failed
+        yield LocalCluster(directory, say=say)  # a new cluster, or one whose start had failed
 
 
 def _check_makes(directory: Path, *, makes: bool) -> None:
-    """Raise LogDirectoryError unless a cluster may be made in a folder that has none."""
+    """Raise LogDirectoryError unless a new cluster may be created in the folder."""
     if not makes:
         why = "`magicbyte cluster up` makes one"
         raise LogDirectoryError(f"{directory}: expected the folder of a cluster, found no {STATE}: {why}")
@@ -391,10 +391,10 @@ def _accepts(port: int) -> bool:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports that nothing uses now.
+    """Return free ports.
 
-    A port is kept for as long as the cluster is, stopped or not. So it lies below the range from which the system takes
-    the ports of connections (32768 to 60999 on Linux): one of those would be taken by chance at some later start.
+    A port is kept for the life of the cluster, even while it is stopped. So it is below the range of ephemeral ports
+    (32768 to 60999 on Linux), of which a connection might use it at a later start.
     """
     ports = list[int]()
     for port in random.sample(_OWN_PORTS, len(_OWN_PORTS)):
@@ -407,7 +407,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _check_free(port: int) -> None:
-    """Raise InvalidConfigError for a port that somebody listens on."""
+    """Raise InvalidConfigError for a port in use."""
     if port > 65535:
         raise InvalidConfigError(f"port {port}: expected at most 65535: choose a smaller one with --port or --http")
     with socket.socket() as probe:

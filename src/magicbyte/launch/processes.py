@@ -1,4 +1,4 @@
-"""Processes that outlive the command which starts them: known again later, so that no other one is ever signalled."""
+"""Processes that outlive the command that starts them, identified so that no other process is ever signalled."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Final
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _POLL_S: Final = 0.05
-_ENDED: Final = frozenset("ZX")  # states of a process that only its parent has not yet looked at
+_ENDED: Final = frozenset("ZX")  # states of a process that its parent has not reaped yet
 
-_children: list[subprocess.Popen[bytes]] = []  # those that this process has started
+_children: list[subprocess.Popen[bytes]] = []  # started by this process
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process. `birth` is what no other process with its number has: the time of its start, and of the machine's."""
+    """A process. `birth` distinguishes it from others of the same id: its start time, and the machine's."""
 
     pid: int
     birth: str
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs. Another one that got its number does not count."""
+        """Whether the process is running. Another one with the same id does not count."""
         for child in _children:
             child.poll()
         return _birth(self.pid) == self.birth
@@ -39,20 +39,20 @@ class ProcessId:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return
-        except (AttributeError, OSError):  # not this system's: between the look and the signal its number may pass on
+        except (AttributeError, OSError):  # without pidfd the id may be reused between the check and the signal
             if self.is_alive:
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, number)
             return
         try:
-            if self.is_alive:  # the descriptor stands for this process, whatever becomes of the number
+            if self.is_alive:  # the descriptor refers to this process even if its id is reused
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(descriptor, number)
         finally:
             os.close(descriptor)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the process has ended; say if it has."""
+        """Wait until the process has ended; return whether it has."""
         end = time.monotonic() + seconds
         while self.is_alive:
             if time.monotonic() > end:
@@ -62,7 +62,7 @@ class ProcessId:
 
 
 def spawn(command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None) -> ProcessId:
-    """Start a process in a session of its own, with what it says appended to a file."""
+    """Start a process in its own session, with its output appended to a file."""
     with output.open("ab") as file:
         process = subprocess.Popen(
             list(command), stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, env=environment
@@ -72,7 +72,7 @@ def spawn(command: Sequence[str], output: Path, environment: Mapping[str, str] |
 
 
 def _birth(pid: int) -> str | None:
-    """Return when a process was born, None if there is none that runs."""
+    """Return the birth of a running process, None if there is none."""
     if not _BOOT_ID.exists():
         return _birth_by_ps(pid)
     try:
@@ -83,7 +83,7 @@ def _birth(pid: int) -> str | None:
 
 
 def _birth_by_ps(pid: int) -> str | None:
-    """Return the same where there is no /proc: to the second."""
+    """Return the birth without /proc, to the second."""
     done = subprocess.run(
         ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
     )

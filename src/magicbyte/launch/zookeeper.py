@@ -1,7 +1,7 @@
-"""ZooKeeper on this machine: where its jars are, and the command that runs a server of them.
+"""ZooKeeper on this machine: its jars, and the command that runs a server.
 
-Places to look, in this order: a class path that is given, Debian's package, distributions of ZooKeeper and of Kafka
-(up to 3.9: later ones have no ZooKeeper).
+Searched in this order: a given class path, Debian's package, distributions of ZooKeeper and of Kafka (up to 3.9: later
+ones have no ZooKeeper).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 from magicbyte.errors import InvalidConfigError
 
 CLASSPATH: Final = "MAGICBYTE_ZOOKEEPER_CLASSPATH"
-"""The variable of the environment with the class path."""
+"""The environment variable with the class path."""
 
 _MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_DEBIAN: Final = Path("/usr/share/java/zookeeper.jar")  # which names the jars that it needs
+_DEBIAN: Final = Path("/usr/share/java/zookeeper.jar")  # its manifest lists the other jars
 _HOMES: Final = ("ZOOKEEPER_HOME", "KAFKA_HOME")
 _PLACES: Final = ("/opt", "/usr/local", "/usr/local/opt", "/opt/homebrew/opt", "/srv")
 _NAMES: Final = ("*zookeeper*", "*kafka*", "confluent*")
@@ -27,9 +27,9 @@ _HEAP: Final = "-Xmx256m"
 
 
 def classpath(given: str | None, environment: Mapping[str, str], root: Path = Path("/")) -> str:
-    """Return the class path of a ZooKeeper. Raises InvalidConfigError, which says what to install.
+    """Return the class path of a ZooKeeper. Raises InvalidConfigError with installation advice.
 
-    `given` is a class path, or a folder with jars. `root` is where the folders of the system are looked for.
+    `given` is a class path, or a folder with jars. `root` is prefixed to system folders.
     """
     given = given or environment.get(CLASSPATH)
     if given:
@@ -60,7 +60,7 @@ def _folders(environment: Mapping[str, str], root: Path) -> Iterator[Path]:
 
 
 def java(environment: Mapping[str, str]) -> str:
-    """Return the program that runs Java. Raises InvalidConfigError."""
+    """Return the Java executable. Raises InvalidConfigError."""
     home = environment.get("JAVA_HOME")
     program = shutil.which(str(Path(home, "bin", "java")) if home else "java", path=environment.get("PATH"))
     if program is None:
@@ -73,7 +73,7 @@ def java(environment: Mapping[str, str]) -> str:
 
 
 def command(directory: Path, port: int, jars: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the command of a server that listens on this machine alone, and write its configuration."""
+    """Return the command of a server that listens on the loopback address, and write its configuration."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = {
         "dataDir": directory / "data",

@@ -1,1 +1,1 @@
-"""What `import magicbyte` gives: logs anywhere, opened, read, checked and converted. The commands share it."""
+"""The implementation of `import magicbyte`: open, read, check and convert logs. The commands use it as well."""

@@ -43,7 +43,7 @@ Time = str | int | datetime
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """Which records of which partitions are wanted, and how they are read."""
+    """Which records of which partitions to read, and how."""
 
     topics: tuple[str, ...]
     partitions: tuple[int, ...]
@@ -54,9 +54,9 @@ class _Query:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The partitions at one path. `open_log` makes it; it holds nothing open, so there is nothing to close.
+    """The partitions at one path, from `open_log`. It holds no open file or connection, so it need not be closed.
 
-    Folders are listed once, by `open_log`; the end of a topic of a cluster is looked up by each read.
+    Folders are listed once, by `open_log`; the end of a cluster's topic is looked up by each read.
     """
 
     path: str
@@ -67,12 +67,12 @@ class Log:
 
     @property
     def topics(self) -> list[str]:
-        """The names of the topics, sorted. A folder that is not named TOPIC-N has none."""
+        """The names of the topics, sorted. A folder not named TOPIC-N has none."""
         return sorted({each.topic for each in self._sources if each.topic is not None})
 
     @property
     def partitions(self) -> list[tuple[str | None, int | None]]:
-        """Topic and number of each partition, in the order in which they are read; None where nothing names them."""
+        """Topic and number of each partition, in the order of reading; None if unknown."""
         return [(each.topic, each.partition) for each in self._sources]
 
     def records(
@@ -91,15 +91,15 @@ class Log:
         """Return an iterator over records, partition by partition, in offset order, as a consumer would see them.
 
         `topic`, `partition`: only these. `start`, `end`: offsets from `start` to below `end`. `since`, `until`:
-        timestamps from `since` to below `until`, each a date or time in ISO 8601 (UTC unless it says otherwise), a
-        datetime (the same), or ms since 1970. `isolation`: as a consumer's isolation.level. `threads` decode; default:
-        one per core, 4 at most. `on_damage` is called for each damage: what it raises ends the iteration, and if it
-        returns, the records behind the damage come; default: raise it.
+        timestamps from `since` to below `until`, each a date or time in ISO 8601 (UTC unless it has an offset), a
+        datetime (likewise), or ms since 1970. `isolation`: as a consumer's isolation.level. `threads` decode; default:
+        one per core, at most 4. `on_damage` is called for each damage: an exception from it ends the iteration; if it
+        returns, the records after the damage follow; default: raise the error.
 
-        Memory does not grow with the log: a few MiB for each thread are read ahead.
+        Memory does not grow with the log: a few MiB per thread are read ahead.
 
-        Raises at once ValueError for an argument that cannot be, UnknownTopicError for a topic or partition that is not
-        there; and while it is iterated CorruptRecordError, OSError, and of a cluster NetworkError and BrokerError.
+        Raises immediately ValueError for an invalid argument, UnknownTopicError for an unknown topic or partition; and
+        during the iteration CorruptRecordError, OSError, and for a cluster NetworkError and BrokerError.
         """
         query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
         return self._rows(query)
@@ -119,7 +119,7 @@ class Log:
     ) -> pa.RecordBatchReader:
         """Return a reader of Arrow batches of the same records, with the columns of Spark's Kafka source.
 
-        Arguments, memory and errors as in `records`. Keys and values are not copied on their way.
+        Arguments, memory and errors as in `records`. Keys and values are not copied.
         """
         from magicbyte.records.columns import arrow_schema
 
@@ -165,7 +165,7 @@ class Log:
         threads: int | None,
         on_damage: DamageHandler | None,
     ) -> _Query:
-        """Return the query of these arguments, checked. Raises ValueError, UnknownTopicError."""
+        """Return the checked query. Raises ValueError, UnknownTopicError."""
         _check_range(start, end)
         levels = {level.value: level for level in IsolationLevel}
         if isolation not in levels:
@@ -197,7 +197,7 @@ class Log:
     def _read(
         self, query: _Query, *, packed: bool
     ) -> Generator[tuple[str | None, int | None, RecordColumns], None, None]:
-        """Yield the wanted records, with topic and number of the partition that they are of."""
+        """Yield the selected records, with topic and number of their partition."""
         from magicbyte.log.files.directory import PartitionDirectory
 
         options = DecodeOptions(packed=packed, limit=self.max_batch_bytes)
@@ -226,18 +226,18 @@ def open_log(
 ) -> Log:
     """Return the log at `path`: its files are listed, and no record is read.
 
-    `path`: a `.log` file, a partition folder, a log directory or a folder of log directories, of this machine or any
-    URL that fsspec opens; or a topic of a running cluster or one partition of it, kafka://HOST:PORT/TOPIC[/PARTITION].
-    Folders that a broker is about to delete, or has not finished, are left out. `dialect`: how to read magic byte 1;
-    default: what a `message.dialect` file says, else Kafka's own format. `max_batch_bytes`: bytes that one batch may
-    have, or decompress to. `client_settings`: how to reach the cluster, by the names of Kafka or librdkafka:
-    security.protocol, ssl.*, sasl.* and timeouts; ${env:NAME} and ${file:PATH:KEY} in a value stand for a secret.
+    `path`: a `.log` file, a partition folder, a log directory or a folder of log directories, local or any URL that
+    fsspec opens; or a topic of a running cluster or one of its partitions, kafka://HOST:PORT/TOPIC[/PARTITION]. Folders
+    that a broker is deleting, or has not completed, are left out. `dialect`: how to interpret magic byte 1; default:
+    that in a `message.dialect` file, else Kafka's own format. `max_batch_bytes`: the maximum size of a batch, also
+    after decompression. `client_settings`: client settings with the names of Kafka or librdkafka: security.protocol,
+    ssl.*, sasl.* and timeouts; ${env:NAME} and ${file:PATH:KEY} in a value refer to secrets.
 
-    Raises LogDirectoryError where no log is, OSError; of a cluster UnknownTopicError, NetworkError, BrokerError,
-    SecurityError for a login that is refused, InvalidConfigError for settings that cannot be; ValueError for a kafka://
-    address that is none, and for `client_settings` of a path on disk.
+    Raises LogDirectoryError if there is no log, OSError; for a cluster UnknownTopicError, NetworkError, BrokerError,
+    SecurityError if the authentication fails, InvalidConfigError for invalid settings; ValueError for an invalid
+    kafka:// address, and for `client_settings` with a path on disk.
 
-    Warns where a log seems to be in the other dialect.
+    Warns if a log seems to be in the other dialect.
     """
     path = os.fspath(path)
 
@@ -280,14 +280,14 @@ def records(
 
 
 def checked_threads(threads: int | None) -> int:
-    """Return how many threads to use. Raises ValueError."""
+    """Return the number of threads to use. Raises ValueError."""
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: expected 1 or more")
     return default_threads() if threads is None else threads
 
 
 def warn_of_dialect(sources: Sequence[Source], dialect: Dialect | None) -> None:
-    """Warn of each of `sources` that seems to be in the other dialect, at the line that called the package."""
+    """Warn of each source that seems to be in the other dialect, at the line that called the package."""
     for doubt in doubts(sources, dialect):
         level, frame = 1, inspect.currentframe()
         while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "magicbyte":
@@ -304,7 +304,7 @@ def _check_range(start: int | None, end: int | None) -> None:
 
 
 def _milliseconds(name: str, value: Time | None) -> int | None:
-    """Return the ms since 1970 of what an argument says. Raises ValueError."""
+    """Return the ms since 1970 of an argument. Raises ValueError."""
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""What can be done with whole logs: `magicbyte.inventory`, `verify`, `convert`, `salvage` and `diff`.
+"""Operations on whole logs: `magicbyte.inventory`, `verify`, `convert`, `salvage` and `diff`.
 
 Each is the library call of the command of the same name, with its defaults.
 """
@@ -47,13 +47,13 @@ def inventory(
     threads: int | None = None,
     client_settings: Mapping[str, str] | None = None,
 ) -> list[PartitionInventory | FetchedInventory]:
-    """Return what each partition at `path` holds: formats, codecs, offsets, times, transactions, damage.
+    """Return the inventory of each partition at `path`: formats, codecs, offsets, times, transactions, damage.
 
-    Arguments that `open_log` has, too, mean the same; folders that a broker is about to delete are in the list. `deep`:
-    decode every record and verify every checksum, too; not of a topic of a cluster. Damage is in the report and raises
+    Arguments shared with `open_log` have the same meaning; folders that a broker is deleting are included. `deep`: also
+    decode every record and verify every checksum; not for a topic of a cluster. Damage is in the report and raises
     nothing.
 
-    Raises what `open_log` raises, and ValueError for an argument that cannot be.
+    Raises the errors of `open_log`, and ValueError for an invalid argument.
     """
     from magicbyte.archive.inventory import take_fetched_inventory, take_inventory
 
@@ -88,12 +88,12 @@ def verify(
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
     threads: int | None = None,
 ) -> list[Finding]:
-    """Return all that is wrong or remarkable in the logs at `path`: where it is, what it is, and what to do about it.
+    """Return the findings in the logs at `path`: place, description and advice.
 
-    `depth`: "quick" looks at sizes, checksums and offsets of batches, "usual" at headers and the files beside them,
-    too, "deep" at every record and every checksum inside. Nothing is written. Other arguments as in `open_log`.
+    `depth`: "quick" checks sizes, checksums and offsets of batches, "usual" also headers and the files beside the log,
+    "deep" also every record and every inner checksum. Nothing is written. Other arguments as in `open_log`.
 
-    Raises LogDirectoryError, UnknownTopicError, OSError, and ValueError for an argument that cannot be.
+    Raises LogDirectoryError, UnknownTopicError, OSError, and ValueError for an invalid argument.
     """
     from magicbyte.archive.findings import Depth as DepthOfCheck
     from magicbyte.archive.verify import verify as check
@@ -122,15 +122,15 @@ def convert(
     threads: int | None = None,
     new_cluster: bool = True,
 ) -> list[PartitionConversion]:
-    """Write the logs at `path` in the format `to` into the new log directory `out`, which a Kafka broker opens.
+    """Write the logs at `path` in the format `to` into the new log directory `out`, which a Kafka broker can open.
 
     `codec`: of all batches; default: each keeps its own. `fix_lz4`: give LZ4 wrappers the header checksum of the
-    format, the blocks untouched. `kafka`: the version whose index files are written; default: 0.9.0.1 for V0, 0.10.2.2
-    for V1, or 4.3. `verify`: compare every record written with its source. `new_cluster`: write V2 for a cluster that
-    knows nothing of the old one. Other arguments as in `open_log`. Where `out` holds an interrupted run of the same
-    conversion, it is continued.
+    format, without touching their blocks. `kafka`: the version for the index files; default: 0.9.0.1 for V0, 0.10.2.2
+    for V1, or 4.3. `verify`: compare every written record with its source. `new_cluster`: write V2 for a cluster that
+    does not know the old one. Other arguments as in `open_log`. If `out` has an interrupted run of the same conversion,
+    it is continued.
 
-    A partition that is damaged, or that the format cannot hold, is left out: its `error` says why, and nothing is
+    A partition that is damaged, or that the format cannot hold, is left out: its `error` is the reason, and nothing is
     raised. Raises LogDirectoryError, UnknownTopicError, UnsupportedCompressionError, OSError, ValueError.
     """
     from magicbyte.archive.convert import ConvertOptions, convert_partitions
@@ -154,9 +154,8 @@ def salvage(
 ) -> list[SalvagedPartition]:
     """Write every whole batch of the damaged logs at `path` into the new log directory `out`, with indexes.
 
-    `kafka`: the version whose index files are written; default: the newest. Other arguments as in `convert`. What is
-    lost is in the reports. Nothing at `path` is changed. Raises LogDirectoryError, UnknownTopicError, OSError,
-    ValueError.
+    `kafka`: the version for the index files; default: the newest. Other arguments as in `convert`. Losses are in the
+    reports. Nothing at `path` is changed. Raises LogDirectoryError, UnknownTopicError, OSError, ValueError.
     """
     from magicbyte.archive.salvage import SalvageOptions, salvage_logs
 
@@ -179,14 +178,14 @@ def diff(
     on_damage: DamageHandler | None = None,
     client_settings: Mapping[str, str] | None = None,
 ) -> DiffReport:
-    """Return whether the logs at `a` and at `b` hold the same records, and where they differ.
+    """Return whether the logs at `a` and at `b` have the same records, and where they differ.
 
-    Partitions are matched by topic and number, or if `a` and `b` have one each, whatever their names. Keys, values,
-    timestamps with their types, and headers are compared as far as both formats have a place for them. `ignore`: what
-    not to compare. `described`: differences of each partition that the report describes; all are counted. `on_damage`:
-    as in `Log.records`. Other arguments as in `open_log`; `client_settings` are those of both, where both are topics.
+    Partitions are paired by topic and number, or if `a` and `b` have one each, regardless of their names. Keys, values,
+    timestamps with their types, and headers are compared as far as both formats can hold them. `ignore`: fields not to
+    compare. `described`: the number of described differences per partition; all are counted. `on_damage`: as in
+    `Log.records`. Other arguments as in `open_log`; `client_settings` are used for both, if both are topics.
 
-    Raises what `open_log` raises, UnknownTopicError, CorruptRecordError, and ValueError for an argument that cannot be.
+    Raises the errors of `open_log`, UnknownTopicError, CorruptRecordError, and ValueError for an invalid argument.
     """
     from magicbyte.archive.diff import DiffOptions, Ignored, compare
 
@@ -233,7 +232,7 @@ def _on_disk(path: AnyPath, what: str) -> str:
 def _input_and_output(
     path: AnyPath, out: AnyPath, topic: str | None, what: str
 ) -> tuple[dict[TopicPartition, PartitionDirectory], Path]:
-    """Return the partitions to read, and the folder to write, which are apart."""
+    """Return the partitions to read, and the output folder, which must not overlap."""
     from magicbyte.archive.convert import partitions_to_convert
 
     path, folder = _on_disk(path, what), local_output(os.fspath(out), folder=True)

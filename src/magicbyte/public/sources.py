@@ -1,4 +1,4 @@
-"""Partitions to read, wherever they are: folders and files, URLs, and topics of running clusters."""
+"""Partitions to read, in folders and files, at URLs, or in topics of running clusters."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ MOST_DEFAULT_THREADS: Final = 4
 
 
 def default_threads() -> int:
-    """Return how many threads decode unless the caller says so: one per core, 4 at most."""
+    """Return the default number of decoding threads: one per core, at most 4."""
     return min(os.cpu_count() or 1, MOST_DEFAULT_THREADS)
 
 
 def is_topic(path: str) -> bool:
-    """Whether a path names a topic of a running cluster."""
+    """Return whether a path names a topic of a running cluster."""
     return path.startswith("kafka://")
 
 
 def check_client_settings(paths: Iterable[str], settings: Mapping[str, str] | None) -> None:
-    """Raise ValueError for settings of a client where nothing is read from a cluster."""
+    """Raise ValueError for client settings if no path is a topic of a cluster."""
     if settings and not any(map(is_topic, paths)):
         raise ValueError("client_settings: expected a topic, kafka://HOST:PORT/TOPIC: a log on disk has no client")
 
 
 @contextlib.contextmanager
 def explained(task: str, unsupported: str) -> Iterator[None]:
-    """Inside the block a silent cluster, and brokers without a version for `task`, are said with what to do.
+    """Inside the block, add advice to the errors of an unreachable cluster, and of brokers without a version for
+    `task`.
 
-    `unsupported`: what is to be done about the latter.
+    `unsupported`: the advice for the latter.
     """
     try:
         yield
@@ -70,10 +71,10 @@ def open_sources(
     dialect: Dialect | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[list[Source]]:
-    """Give the partitions at `paths`: those of folders first, then those of clusters, connected inside the block.
+    """Yield the partitions at `paths`: those of folders first, then those of clusters, connected during the block.
 
-    A path is one that `discover` takes, or kafka://HOST:PORT/TOPIC[/PARTITION]. `as_` names the one folder.
-    `settings`: of the clients, by Kafka's names.
+    A path is one of `discover`, or kafka://HOST:PORT/TOPIC[/PARTITION]. `as_` names the only folder. `settings`: of the
+    clients, by Kafka's names.
 
     Raises LogDirectoryError, UnknownTopicError, BrokerError, NetworkError; ValueError for another kafka:// address.
     """
@@ -99,7 +100,7 @@ def open_sources(
 
 
 def served(sources: Iterable[Source]) -> list[Source]:
-    """Return `sources` without the folders that a broker would not read from, as `in_use` has it."""
+    """Return `sources` without the folders that a broker would not read, as `in_use` does."""
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.partitions import in_use
 
@@ -116,9 +117,9 @@ def read_source(
     on_damage: DamageHandler,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[RecordColumns]:
-    """Yield the selected records of a partition in offset order, none from below its log start offset.
+    """Yield the selected records of a partition in offset order, none below its log start offset.
 
-    `dialect`: of a folder, None for what it says itself.
+    `dialect`: of a folder, None for the stored one.
     """
     from magicbyte.archive.blocks import read_records
     from magicbyte.log.files.directory import PartitionDirectory
@@ -138,7 +139,7 @@ def read_source(
 
 
 def doubts(sources: Sequence[Source], dialect: Dialect | None) -> Iterator[str]:
-    """Yield why folders among `sources` seem to be in the other dialect, a line for each that does."""
+    """Yield the reason for each folder among `sources` that seems to be in the other dialect."""
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.partitions import dialect_doubts
 
@@ -148,9 +149,9 @@ def doubts(sources: Sequence[Source], dialect: Dialect | None) -> Iterator[str]:
 
 
 def outside_of_loops(function: Callable[[], T]) -> T:
-    """Return what `function`, which may run an event loop, returns: in a thread where one runs already in this one.
+    """Return the result of `function`, which may run an event loop: in another thread if this one runs a loop already.
 
-    It does in a notebook, for instance.
+    This is the case in a notebook, for instance.
     """
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
@@ -164,7 +165,7 @@ def outside_of_loops(function: Callable[[], T]) -> T:
 
 
 def iterated_outside_of_loops(items: Generator[T]) -> Iterator[T]:
-    """Yield `items`, none of them None, each made as `outside_of_loops` has it, and all in the same thread."""
+    """Yield `items`, none of them None, computed as by `outside_of_loops`, all in the same thread."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
@@ -182,7 +183,7 @@ def iterated_outside_of_loops(items: Generator[T]) -> Iterator[T]:
 
 
 def with_key(columns: RecordColumns, key: bytes) -> RecordColumns:
-    """Return the records with this key, of columns whose keys were decoded."""
+    """Return the records with this key, from columns with decoded keys."""
     import numpy as np
 
     assert columns.key is not None, "keys were decoded"
