@@ -70,7 +70,9 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_started(taken: int, tmp_pa
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("dear")
-    assert "expected an empty folder or that of a cluster, found letter in it" in refused("up", "--directory", tmp_path)
+    assert "expected an empty folder or the folder of a cluster, found letter in it" in refused(
+        "up", "--directory", tmp_path
+    )
     for command in ("status", "down"):
         told = refused(command, "--directory", tmp_path)
         assert f"expected the folder of a cluster, found no {STATE}: `magicbyte cluster up` makes one" in told
@@ -99,7 +101,7 @@ def test_two_commands_do_not_change_a_cluster_at_once(tmp_path: Path) -> None:
     stopped(tmp_path)
     with held(tmp_path, print):
         for command in ("up", "down"):
-            assert "another command starts or stops this cluster now" in refused(command, "--directory", tmp_path)
+            assert "another command is starting or stopping this cluster" in refused(command, "--directory", tmp_path)
 
 
 @pytest.mark.parametrize(

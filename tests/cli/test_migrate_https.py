@@ -127,4 +127,4 @@ def test_a_token_is_not_sent_in_the_clear(tmp_path: Path) -> None:
     token.write_text(TOKEN)
     done = run("migrate", "check", "--metrics", "http://127.0.0.1:1/metrics", "--metrics-token", token)
     assert done.exit_code == 2
-    assert "a token is sent to https:// alone" in done.stderr
+    assert "a token is sent to https:// only" in done.stderr

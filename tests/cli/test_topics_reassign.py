@@ -108,7 +108,7 @@ def test_a_plan_is_shown_as_a_table_and_as_kafkas_file(address: str) -> None:
 def test_a_plan_for_a_broker_topic_or_partition_that_is_not_there_is_refused(address: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     for topic, partition, replica, why in (
-        ("topic", 0, 5, "broker 5: expected one of 7, 8, 9, the brokers that are alive"),
+        ("topic", 0, 5, "broker 5: expected one of 7, 8, 9, the live brokers"),
         ("topic", 2, 7, "partition topic-2: expected 0 to 1"),
         ("topics", 0, 7, "topic 'topics': expected on the brokers, found none of that name: is it 'topic'?"),
     ):

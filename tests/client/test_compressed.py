@@ -84,7 +84,7 @@ def test_what_no_producer_may_send_is_refused() -> None:
     control = encode_records(RECORDS, Format.V2, Codec.GZIP, header=BatchHeader(is_transactional=True, producer_id=3))
     with pytest.raises(UnsupportedForMessageFormatError, match="transactional"):
         as_produced(control)
-    with pytest.raises(UnsupportedForMessageFormatError, match="holes"):
+    with pytest.raises(UnsupportedForMessageFormatError, match="gaps"):
         as_produced(encode_records([RECORDS[0], RECORDS[2]], Format.V2, Codec.GZIP))
     with pytest.raises(CorruptRecordError, match="compresses"):
         as_produced(encode_records(RECORDS, Format.V2))

@@ -87,7 +87,7 @@ def refused(address: str, stores: Stores, folder: Path) -> None:
     (folder / "others").mkdir()
     others = Stores(folder / "others")
     tries = {
-        "the login by PLAIN": stores.java("SASL_SSL") | stores.login("Java", "PLAIN", WRONG),
+        "the PLAIN login": stores.java("SASL_SSL") | stores.login("Java", "PLAIN", WRONG),
         "its certificate is not accepted": others.java("SASL_SSL") | others.login("Java", "PLAIN"),
         "the broker expects TLS on this port": {"security.protocol": "PLAINTEXT"},
     }

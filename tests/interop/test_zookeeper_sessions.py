@@ -156,7 +156,7 @@ def test_a_change_that_was_not_answered_may_have_been_made(server: Server, sessi
     told: Told = queue.Queue()
     store = session(listener=told.put)
     store.create("/a", b"0")
-    with server.stopped(), pytest.raises(UnknownOutcomeError, match="before it answered a change of /a"):
+    with server.stopped(), pytest.raises(UnknownOutcomeError, match="before the response to a change of /a"):
         store.transaction([SetNode("/a", b"1", 0), CreateNode("/mine", ephemeral=True)])
     assert told.get(timeout=PATIENCE_S) is SessionEvent.SUSPENDED
     if told.get(timeout=PATIENCE_S) is SessionEvent.EXPIRED:

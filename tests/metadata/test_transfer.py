@@ -69,7 +69,7 @@ def test_a_transfer_can_be_made_again_and_brings_what_is_new() -> None:
     ("target", "why"),
     [
         (store(cluster="AAAAAAAAAAAAAAAAAAAAAg"), "of cluster AAAAAAAAAAAAAAAAAAAAAg, the source of"),
-        (store(other={}), "the source has not"),
+        (store(other={}), "but the source does not"),
     ],
 )
 def test_another_cluster_is_refused_and_left_as_it_is(target: MemoryStore, why: str) -> None:

@@ -42,7 +42,7 @@ ENDS = ["--from", "localhost:1", "--to", "localhost:2", "--topics", "topic"]
             ["--from", "copy"],
             "--from: 'copy': expected HOST:PORT, such as localhost:9092, or a log directory, such as ./copy",
         ),
-        (["--to", "localhost:abc"], "--to: 'localhost:abc' is no HOST:PORT"),
+        (["--to", "localhost:abc"], "--to: 'localhost:abc': expected HOST:PORT"),
         (["--to", "copy"], "'copy': expected HOST:PORT, such as localhost:9092, or a log directory, such as ./copy"),
         (["--to", __file__], f"--to: {__file__} is no directory"),
         (["--group", ""], "'--group': expected a name"),

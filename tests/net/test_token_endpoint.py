@@ -149,7 +149,7 @@ def test_id_and_secret_have_the_names_of_each_client(settings: dict[str, str]) -
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({URL: "https://login.example"}, "a token endpoint needs it"),
+        ({URL: "https://login.example"}, "a token endpoint requires it"),
         ({URL: "ftp://login.example"}, "expected file:///PATH"),
         ({URL: f"https://me:{SECRET}@login.example"}, "expected file:///PATH"),
         ({URL: "https://login.example", "sasl.oauthbearer.method": "default"}, "expected oidc"),

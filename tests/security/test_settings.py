@@ -82,8 +82,8 @@ def test_a_jaas_text_that_is_none_is_refused_without_being_shown(text: str) -> N
     [
         ({"security.protocl": "SSL"}, "did you mean 'security.protocol'?"),
         ({"security.protocol": "TLS"}, "expected PLAINTEXT, SSL"),
-        ({"ssl.ca.location": "x"}, "PLAINTEXT has no use for it"),
-        ({"security.protocol": "SSL", "sasl.username": "x"}, "SSL has no use for it"),
+        ({"ssl.ca.location": "x"}, "PLAINTEXT does not use it"),
+        ({"security.protocol": "SSL", "sasl.username": "x"}, "SSL does not use it"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "expected PLAIN"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "needs a username and a password"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "expected file:///PATH"),
@@ -142,7 +142,7 @@ def test_stores_are_read_as_pem_and_as_pkcs12(tmp_path: Path) -> None:
         made = context(**each)
         assert [one["subject"] for one in made.get_ca_certs()] == [((("commonName", "magicbyte test CA"),),)]
         assert made.check_hostname
-    with pytest.raises(InvalidConfigError, match="another password"):
+    with pytest.raises(InvalidConfigError, match="the wrong password"):
         context(ssl_truststore_location=f"{tmp_path}/trust.p12", ssl_truststore_password="no")
     (tmp_path / "old.jks").write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     with pytest.raises(InvalidConfigError, match="keytool -importkeystore"):

@@ -258,7 +258,7 @@ def test_an_output_that_somebody_changed_is_not_written_over(archive: Path) -> N
     run(given)
     with (archive / "out/orders-0" / f"{0:020}.log").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(LogDirectoryError, match="found it changed since"):
+    with pytest.raises(LogDirectoryError, match="but it was changed since"):
         run(given, resume=True)
 
 
@@ -604,7 +604,7 @@ def test_a_plan_says_that_a_folder_cannot_be_written_and_why(
     given = pipeline(archive, CONVERT)
     given = replace(given, **{key: archive / "a file/deeper"})
     (archive / "a file").touch()
-    with pytest.raises(LogDirectoryError, match=r"deeper: cannot be written: .*a file is no folder"):
+    with pytest.raises(LogDirectoryError, match=r"deeper: cannot be written: .*a file is not a folder"):
         driver.plan(given)
     given = replace(given, **{key: archive / "shut/deeper"})
     (archive / "shut").mkdir()
@@ -700,7 +700,7 @@ def test_an_output_of_which_something_is_gone_is_not_committed(archive: Path, mo
     given = pipeline(archive, CONVERT)
     with monkeypatch.context() as patch:
         patch.setattr(Sink, "commit", late)
-        with pytest.raises(LogDirectoryError, match=r"the output orders-0 is gone: run again with --resume"):
+        with pytest.raises(LogDirectoryError, match=r"the output orders-0 is missing: run again with --resume"):
             run(given)
     assert not list((archive / "out").glob("pipeline-*"))
     again = run(given, resume=True)

@@ -325,7 +325,7 @@ def test_a_run_that_was_taken_for_dead_commits_nothing(
 
     monkeypatch.setattr(store_sink, "_beat", lambda *_: None)
     given = pipeline(archive, store)
-    with pytest.raises(LogDirectoryError, match=r"is gone|taken over"):
+    with pytest.raises(LogDirectoryError, match=r"is missing|taken over"):
         run(given, context=Sleeping())
     assert committed(store) == expected
     assert run(given, resume=True).kept == 3

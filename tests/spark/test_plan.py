@@ -445,7 +445,7 @@ def test_a_segment_that_is_gone_since_the_plan_is_an_error_unless_data_loss_is_a
     careful, easy = reader_of(tmp_path), reader_of(tmp_path, failOnDataLoss="false")
     (task,) = careful.partitions()
     (folder / "00000000000000000000.log").unlink()
-    with pytest.raises(MagicbyteError, match=r"00000000000000000000\.log: gone since the query was planned"):
+    with pytest.raises(MagicbyteError, match=r"00000000000000000000\.log: deleted since the query was planned"):
         list(careful.read(task))
     assert sum(batch.num_rows for batch in easy.read(task)) == 20
 

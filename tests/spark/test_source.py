@@ -325,7 +325,7 @@ def test_without_java_the_session_says_in_one_line_what_is_missing(monkeypatch: 
 
 def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SparkUnavailableError, match=f"JAVA_HOME, {tmp_path}, has no bin/java"):
+    with pytest.raises(SparkUnavailableError, match=f"JAVA_HOME, {tmp_path}, contains no bin/java"):
         local_session()
 
 

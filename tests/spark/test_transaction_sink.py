@@ -191,7 +191,7 @@ def test_what_a_task_staged_and_somebody_removed_is_not_committed(
     (staged,) = message.staged
     assert Path(staged.path).is_relative_to(checkpoint)
     Path(staged.path).unlink()
-    with pytest.raises(LogDirectoryError, match="bytes that a task wrote: they are gone"):
+    with pytest.raises(LogDirectoryError, match="bytes staged by a task: the file is missing"):
         writer.commit([message], 0)
     batch(writer, 0, rows(5, topic=topic))
     assert values(cluster, topic) == written(5)
@@ -262,7 +262,7 @@ def test_a_topic_that_is_not_there_is_named(cluster: str, checkpoint: Path) -> N
         ({"kafka.transactional.id": ""}, "kafka.transactional.id: expected a name"),
         ({"kafka.transaction.timeout.ms": "0"}, "kafka.transaction.timeout.ms: expected milliseconds"),
         ({"kafka.transaction.timeout.ms": "1e9"}, "kafka.transaction.timeout.ms: expected milliseconds"),
-        ({"checkpointLocation": "s3://bucket/folder"}, "stagingLocation: expected a folder of this machine"),
+        ({"checkpointLocation": "s3://bucket/folder"}, "stagingLocation: expected a local folder"),
         ({"checkpointLocation": None}, "stagingLocation: expected a folder that the driver and all workers share"),
         ({"kafka.transactional.id": None, "stagingLocation": "x"}, "stagingLocation: expected with"),
     ],

@@ -117,7 +117,7 @@ def test_what_a_task_wrote_and_somebody_removed_is_not_committed(tmp_path: Path,
     batch(writer, 0, rows(10))
     message = writer.write(arrow(rows(5, first=10)))
     Path(message.staged[0].path).unlink()
-    with pytest.raises(LogDirectoryError, match="bytes that a task wrote: they are gone"):
+    with pytest.raises(LogDirectoryError, match="bytes staged by a task: the file is missing"):
         writer.commit([message], 1)
     batch(writer, 1, rows(5, first=10))
     assert read(tmp_path / "logs") == as_written(15)
@@ -175,7 +175,7 @@ def test_a_log_that_somebody_else_went_on_with_is_not_written_over(
     with LogTarget(tmp_path / "logs") as target, (Path(staged.path)).open("rb") as file:
         data = log_sink.stamped(log_sink.scan(memoryview(file.read())), 10)[0]
         target.append(target.log("orders", 0), data)
-    with pytest.raises(LogDirectoryError, match="expected to append at offset 10, found others there"):
+    with pytest.raises(LogDirectoryError, match="expected to append at offset 10, found other records there"):
         batch(writer, 1, rows(10, first=10))
 
 
@@ -284,7 +284,7 @@ def test_rows_that_no_record_can_be_are_refused(writer: LogStreamWriter) -> None
         writer.write(arrow([{**rows(1)[0], "topic": None}]))
     with pytest.raises(MagicbyteError, match="a header without a name"):
         writer.write(arrow([{**rows(1)[0], "headers": [{"key": None, "value": b""}]}]))
-    with pytest.raises(MagicbyteError, match="a time before 1970, which no record can have: -2000 ms"):
+    with pytest.raises(MagicbyteError, match="a timestamp before 1970, which records cannot have: -2000 ms"):
         writer.write(arrow([{**rows(1)[0], "timestamp": datetime(1969, 12, 31, 23, 59, 58, tzinfo=UTC)}]))
     with pytest.raises(MagicbyteError, match="expected a partition of 0 or more, found -2"):
         writer.write(arrow([{**rows(1)[0], "partition": -2}]))
@@ -323,7 +323,7 @@ def test_a_record_that_no_reader_takes_is_refused_before_it_is_committed(
         ({"path": "logs", "topic": "a"}, "key binary", "expected a column `value`, found none"),
         ({"path": "logs", "topic": "a"}, "value binary, colour int", "found 'colour'"),
         ({"path": "logs", "topic": "a"}, "value int", "expected value binary or string, found int"),
-        ({"topic": "a"}, "value binary", "expected a path, a log directory, or kafka.bootstrap.servers"),
+        ({"topic": "a"}, "value binary", "expected either a path"),
         ({"path": "s3://b/logs", "topic": "a"}, "value binary", "path: expected a log directory of this machine"),
         ({"path": "logs", "topic": "a", "partitions": "0"}, "value binary", "partitions: expected a number"),
         ({"path": "logs", "topic": "a", "kafka.compression.type": "br"}, "value binary", "kafka.compression.type: "),

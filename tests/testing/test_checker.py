@@ -359,7 +359,7 @@ def test_a_chain_of_reads_is_sound_and_a_circle_names_who_read_what() -> None:
 def test_what_is_no_history_is_refused() -> None:
     with pytest.raises(ValueError, match="value 1 is sent to p by operation 0 and again by operation 1: each value"):
         check([ok("x", Sent("p", 1)), ok("x", Sent("p", 1))])
-    with pytest.raises(ValueError, match="cannot judge an iterator"):
+    with pytest.raises(ValueError, match="cannot check an iterator"):
         check(iter([reading((0, 1))]))
 
 

@@ -71,11 +71,11 @@ GOOD = '{"process": "a", "kind": "poll", "outcome": "ok"}\n'
     [
         ("{", "expected a JSON object"),
         ("7", "expected a JSON object"),
-        ('{"process": "a", "kind": "poll"}', "an operation lacks 'outcome'"),
+        ('{"process": "a", "kind": "poll"}', "an operation without 'outcome'"),
         ('{"process": 1, "kind": "poll", "outcome": "ok"}', "expected a text, found 1"),
         ('{"process": "a", "kind": "look", "outcome": "ok"}', "'look' is not a valid Kind"),
         ('{"process": "a", "kind": "poll", "outcome": "ok", "step": []}', "an operation has no step: expected some of"),
-        ('{"process": "a", "kind": "poll", "outcome": "ok", "steps": [{}]}', "lacks 'send'"),
+        ('{"process": "a", "kind": "poll", "outcome": "ok", "steps": [{}]}', "without 'send'"),
         ('{"process": "a", "kind": "poll", "outcome": "ok", "steps": [[]]}', "not an operation"),
         (
             '{"process": "a", "kind": "send", "outcome": "ok", "steps": [{"send": "p", "value": null}]}',

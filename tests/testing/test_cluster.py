@@ -138,7 +138,7 @@ def test_what_cannot_be_is_refused_with_what_there_is(shared: Cluster, topic: st
     with pytest.raises(ValueError, match="expected two brokers, found 2 twice"):
         shared.cut(2, 2)
     shared.kill(3)
-    with pytest.raises(ValueError, match="broker 3 does not run: `restart` starts it"):
+    with pytest.raises(ValueError, match="broker 3 is not running: `restart` starts it"):
         shared.stop(3)
     with pytest.raises(UnknownTopicError, match="nowhere-0 is not in the cluster"):
         shared.leader("nowhere", 0)

@@ -261,7 +261,7 @@ class Channels:
         listener = around.config.inter_broker_name
         endpoint = None if broker is None else broker.endpoint(listener)
         if endpoint is None:
-            raise NetworkError(f"broker {broker_id} is registered without the listener {listener or 'PLAINTEXT'}")
+            raise NetworkError(f"broker {broker_id} is registered without listener {listener or 'PLAINTEXT'}")
         return await around.connect(
             *(broker_id, endpoint.host, endpoint.port),
             protocol=around.protocol,

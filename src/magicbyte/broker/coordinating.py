@@ -217,7 +217,7 @@ class Coordinating(ABC, Generic[S, E, L]):
         if not self._is_alone:
             with suppress(TopicExistsError):  # another broker created it, and the controller will announce it
                 topics.create(self.topic, *plan)
-            raise CoordinatorNotAvailableError(f"{self.topic} is being made")
+            raise CoordinatorNotAvailableError(f"{self.topic} is being created")
         topic = topics.create(self.topic, plan.partitions, 1, plan.settings)
         # Logs are created on demand; the last one preserves the partition count if the tree is lost.
         topics.log(self.topic, plan.partitions - 1)

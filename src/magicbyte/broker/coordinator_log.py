@@ -187,7 +187,7 @@ class CoordinatorLog(Generic[S]):
         )
         is_present = [self._rules.is_present(each) for each in stores]
         if not any(is_present):
-            raise NotLeaderError("another broker has led the partition since they were decided")
+            raise NotLeaderError("the partition had another leader since the records were created")
         sets = [each for each, is_wanted in zip(encoded, is_present, strict=True) if is_wanted]
         records = sets[0] if len(sets) == 1 else memoryview(b"".join(sets))
         least = partition.least_in_sync(topic.config.min_insync_replicas)

@@ -168,7 +168,9 @@ class _Login:
         if mechanism != self._mechanism:
             await self._frame()
             await self._hold_back()
-            raise SecurityError(f"{self.peer}: it logged in by {self._mechanism}, and now tries {mechanism}")
+            raise SecurityError(
+                f"{self.peer}: it logged in with {self._mechanism} and re-authenticates with {mechanism}"
+            )
         await self._authenticate(mechanism, header.request_api_version > 0)
 
     async def _authenticate(self, mechanism: str, wraps: bool) -> str:
@@ -186,7 +188,7 @@ class _Login:
             await (self._step if wraps else self._raw_step)(conversation)
             if conversation.user is not None:
                 return conversation.user
-        raise SecurityError(f"{self._stream.peer}: the login by {mechanism} does not complete")
+        raise SecurityError(f"{self._stream.peer}: the {mechanism} login did not complete")
 
     async def _agree(self) -> tuple[str, bool]:
         """Return the mechanism, and whether its tokens are in requests."""
@@ -213,7 +215,7 @@ class _Login:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             await self._answer(SaslHandshakeResponse(error_code=code, mechanisms=enabled), header)
             raise SecurityError(f"{self._stream.peer}: mechanism {request.mechanism[:40]!r} is not enabled")
-        raise SecurityError(f"{self._stream.peer}: the login does not begin")
+        raise SecurityError(f"{self._stream.peer}: the login did not begin")
 
     async def _tell_versions(self, frame: memoryview, header: RequestHeader) -> bool:
         """Answer ApiVersions as usual; return whether it succeeded."""

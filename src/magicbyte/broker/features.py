@@ -44,8 +44,8 @@ async def _finalize(store: LoopStore, broker_id: int, level: int) -> None:
     for other, supported in (await _supported(store)).items():
         if other != broker_id and supported < level:
             raise InvalidConfigError(
-                f"as.version: this broker has {TRANSACTION_VERSION} {level}, broker {other} of its cluster has not: "
-                "stop all brokers, and start all with the same as.version"
+                f"as.version: this broker has {TRANSACTION_VERSION} {level}, "
+                f"broker {other} of its cluster another level: stop all brokers, and start all with the same as.version"
             )
     if finalized == level:
         return

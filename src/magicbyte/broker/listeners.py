@@ -55,7 +55,7 @@ def listeners(
     for name, host, port in _addresses("listeners", addresses):
         protocol = protocols.get(name)
         if protocol is None:
-            raise InvalidConfigError(f"listeners: listener.security.protocol.map does not say what {name} is")
+            raise InvalidConfigError(f"listeners: listener.security.protocol.map has no protocol for {name}")
         if protocol not in PROTOCOLS:
             known = ", ".join(PROTOCOLS)
             raise InvalidConfigError(f"listener.security.protocol.map: {name}: expected {known}, found {protocol}")
@@ -71,7 +71,7 @@ def listeners(
     if advertised:
         raise InvalidConfigError(f"advertised.listeners: there is no listener {', '.join(sorted(advertised))}")
     if not found:
-        raise InvalidConfigError("listeners: expected one at least")
+        raise InvalidConfigError("listeners: expected at least one")
     return tuple(found)
 
 

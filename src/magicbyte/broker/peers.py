@@ -52,7 +52,7 @@ class PeerLink:
         await self.aclose()
         address = None if peers is None else peers.cache.inter_broker_address(self._broker_id)
         if peers is None or address is None:
-            raise NetworkError(f"{self.name} is not there")
+            raise NetworkError(f"{self.name} does not exist")
         self._link = link = await peers.links.connect(
             self._broker_id,
             *address,

@@ -210,7 +210,7 @@ async def _partition(
     partition.led()
     services.runtime.metrics.of(topic).produce_requests += 1
     if services.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
-        raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+        raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
     return partition
 
 

@@ -212,7 +212,7 @@ class MutationQuota:
                 self._connection.throttled_until_ms = now_ms + meter.wait_ms(who, limit, now_ms)
                 raise RequestRefusedError(
                     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                    f"more partitions were created or deleted than {limit:g} per second: wait, and ask again",
+                    f"more partitions were created or deleted than {limit:g} per second: wait, then retry",
                 )
             meter.take(who, partitions, limit, now_ms)
             return

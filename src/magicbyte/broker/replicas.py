@@ -111,7 +111,7 @@ class Replicas:
 
     def fetched(self, partition: ServedPartition, follower_id: int, asked: FetchPartition) -> None:
         """Record the offset from which a follower fetches: it has all records before that."""
-        raise AssertionError(f"{partition} has no follower {follower_id}, which asks for {asked.fetch_offset}")
+        raise AssertionError(f"{partition} has no follower {follower_id}, which fetches from {asked.fetch_offset}")
 
     def nearest(self, _partition: ServedPartition, _rack: str, _offset: int) -> int | None:
         """Return the replica from which consumers in a rack should read; None for this one."""

@@ -161,7 +161,7 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
     enriched = stored is Format.ENRICHED and FORMAT in overrides
     if FORMAT in overrides and stored.magic > config.offer.newest_format.magic:
         raise InvalidConfigError(
-            f"{FORMAT} {settings[FORMAT]}: a broker as {config.as_version} stores older ones alone"
+            f"{FORMAT} {settings[FORMAT]}: a broker with as.version {config.as_version} stores older formats only"
         )
     if stored is Format.ENRICHED and not enriched:
         stored, settings[FORMAT] = config.plain_format, config.plain_format.value

@@ -79,7 +79,7 @@ class TopicTable:
         """Raise UnknownTopicError, InvalidTopicError or PolicyViolationError unless its records may be deleted."""
         found = self.known(topic)
         if found.is_internal:
-            raise InvalidTopicError(f"records of {topic} are not deleted by requests")
+            raise InvalidTopicError(f"requests cannot delete records of {topic}")
         if not found.config.log.delete:
             raise PolicyViolationError(f"topic {topic}: its cleanup.policy is not delete")
 

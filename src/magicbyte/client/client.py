@@ -461,5 +461,5 @@ def only(items: Sequence[T], what: str) -> T:
 def _node(name: str) -> BrokerNode:
     host, _, port = name.rpartition(":")
     if not host or not port.isdecimal():
-        raise ValueError(f"{name!r} is no HOST:PORT")
+        raise ValueError(f"{name!r}: expected HOST:PORT")
     return BrokerNode(-1, host.removeprefix("[").removesuffix("]"), int(port))

@@ -68,11 +68,11 @@ def _check_inner(inner: Survey) -> None:
 
 def _batch(batch: RecordBatch, limit: int) -> bytes:
     if batch.is_control or batch.is_transactional:
-        raise UnsupportedForMessageFormatError("control and transactional batches are not produced again as they are")
+        raise UnsupportedForMessageFormatError("control and transactional batches cannot be produced again unchanged")
     section = decompress(batch.codec, batch.records_section, limit=limit)
     survey = survey_records(section, batch.record_count, batch.base_timestamp)
     if survey.out_of_order >= 0 or batch.last_offset_delta != batch.record_count - 1:
-        raise UnsupportedForMessageFormatError("a batch whose offsets have holes: produce its records instead")
+        raise UnsupportedForMessageFormatError("a batch with gaps in its offsets: produce its records instead")
     if batch.delete_horizon_ms is not None:
         raise UnsupportedForMessageFormatError("a batch with a delete horizon: produce its records instead")
     return build_batch(

@@ -70,7 +70,9 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
         raise SecurityError(f"{name}: the listener does not use SASL: set security.protocol to SSL or PLAINTEXT")
     if answer.error_code:
         offered = ", ".join(sorted(answer.mechanisms)) or "none"
-        raise SecurityError(f"{name}: sasl.mechanism {login.mechanism} is not enabled there: it offers {offered}")
+        raise SecurityError(
+            f"{name}: sasl.mechanism {login.mechanism} is not enabled on the broker: it offers {offered}"
+        )
     token_of_endpoint = None
     if login.endpoint is not None:
         from magicbyte.net.token_endpoint import fetch_token
@@ -86,17 +88,15 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
                 challenge = await connection.exchange_raw(token)
             except NetworkError as error:  # such brokers refuse by closing the connection
                 why = "brokers before 1.0 do that for a wrong user or password"
-                raise SecurityError(
-                    f"{name}: the broker ended the login by {login.mechanism} ({why}): {error}"
-                ) from None
+                raise SecurityError(f"{name}: the broker ended the {login.mechanism} login ({why}): {error}") from None
             continue
         found = await connection.exchange(SaslAuthenticateRequest(auth_bytes=token), authenticate or 0)
         assert isinstance(found, SaslAuthenticateResponse)
         if found.error_code:
             why = _token_fault(found.error_message or ErrorCode.SASL_AUTHENTICATION_FAILED.name)
-            raise SecurityError(f"{name}: the login by {login.mechanism} is refused: {why}")
+            raise SecurityError(f"{name}: the {login.mechanism} login was refused: {why}")
         challenge, lifetime_ms = bytes(found.auth_bytes), found.session_lifetime_ms
-    raise SecurityError(f"{name}: the login by {login.mechanism} does not complete")
+    raise SecurityError(f"{name}: the {login.mechanism} login did not complete")
 
 
 def _token_fault(message: str) -> str:

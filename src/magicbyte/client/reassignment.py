@@ -124,7 +124,7 @@ async def moves_of(client: Client, target: Assignment) -> list[Move]:
     for each in target:
         if each not in current:
             count = sum(one.topic == each.topic for one in current)
-            raise UnknownTopicError(f"partition {each}: expected 0 to {count - 1}, the partitions that there are")
+            raise UnknownTopicError(f"partition {each}: expected 0 to {count - 1}, the existing partitions")
     check_brokers(client, {broker for replicas in target.values() for broker in replicas})
     return [Move(each, current[each], replicas) for each, replicas in sorted(target.items())]
 
@@ -133,7 +133,7 @@ def check_brokers(client: Client, brokers: Collection[int]) -> None:
     """Raise UnknownTopicError unless all brokers are in the cluster's cached metadata."""
     if unknown := sorted(set(brokers) - set(client.cluster.brokers)):
         known = ", ".join(map(str, sorted(client.cluster.brokers)))
-        raise UnknownTopicError(f"broker {unknown[0]}: expected one of {known}, the brokers that are alive")
+        raise UnknownTopicError(f"broker {unknown[0]}: expected one of {known}, the live brokers")
 
 
 async def _under_way(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Reassignment]:
@@ -242,7 +242,7 @@ async def progress_of(client: Client, target: Assignment) -> ReassignmentProgres
         topic = topics.get(each.topic)
         partition = None if topic is None else topic.partitions.get(each.partition)
         if partition is None:
-            raise UnknownTopicError(f"partition {each} is not there: was its topic deleted meanwhile?")
+            raise UnknownTopicError(f"partition {each} does not exist: was its topic deleted meanwhile?")
         if each in moving:
             continue
         if partition.replicas == replicas:

@@ -347,7 +347,7 @@ def held(directory: Path, say: Callable[[str], None], *, makes: bool = False) ->
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LogDirectoryError(f"{directory}: another command starts or stops this cluster now") from error
+            raise LogDirectoryError(f"{directory}: another command is starting or stopping this cluster") from error
         if (directory / STATE).exists():
             found = LocalCluster.load(directory, say)
             if not makes or any((directory / f"broker-{each.id}").exists() for each in found.members):
@@ -364,7 +364,9 @@ def _check_makes(directory: Path, *, makes: bool) -> None:
     found = sorted(each.name for each in directory.iterdir() if each.name != _LOCK) if directory.exists() else []
     if found:
         what = f"found {', '.join(found[:3])} in it"
-        raise LogDirectoryError(f"{directory}: expected an empty folder or that of a cluster, {what}: give another one")
+        raise LogDirectoryError(
+            f"{directory}: expected an empty folder or the folder of a cluster, {what}: give another folder"
+        )
 
 
 def _text_from(path: Path, start: int) -> bytes:
@@ -379,7 +381,7 @@ def _check_alive(name: str, process: ProcessId, output: Path, end: float) -> Non
         return
     lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     what = f"was not ready after {PATIENCE_S:.0f} s" if process.is_alive else "ended at its start"
-    raise NetworkError(f"{name} {what}: {lines[-1] if lines else 'it said nothing'} (all of it: {output})")
+    raise NetworkError(f"{name} {what}: {lines[-1] if lines else 'it printed nothing'} (full output: {output})")
 
 
 def _accepts(port: int) -> bool:

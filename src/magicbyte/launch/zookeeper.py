@@ -40,9 +40,9 @@ def classpath(given: str | None, environment: Mapping[str, str], root: Path = Pa
         if any(folder.glob("zookeeper-[0-9]*.jar")):
             return f"{folder}/*"
     raise InvalidConfigError(
-        "cannot start ZooKeeper: found no jars of it. Install it (apt-get install zookeeper, or unpack a Kafka of 3.9 "
-        f"or before, or ZooKeeper itself, in /opt), or say where the jars are (--zookeeper-classpath, {CLASSPATH}), or "
-        "where one runs (--zookeeper HOST:PORT)"
+        "cannot start ZooKeeper: found none of its jars. Install it (apt-get install zookeeper, or unpack a Kafka of "
+        "3.9 or before, or ZooKeeper itself, in /opt), or say where the jars are "
+        f"(--zookeeper-classpath, {CLASSPATH}), or where one runs (--zookeeper HOST:PORT)"
     )
 
 

@@ -107,11 +107,11 @@ class SqliteTree(Tree):
         nodes = {path: StoredNode(*values) for path, *values in run(READ_NODES)}
         last = run("SELECT zxid FROM last").fetchone()
         if ROOT not in nodes or last is None or not isinstance(last[0], int):
-            raise MetadataError(ROOT, "the root, or the number of the last transaction, is not there")
+            raise MetadataError(ROOT, "the root, or the number of the last transaction, is missing")
         for path, node in nodes.items():
             check_node(path, node)
             if path != ROOT and (path.rpartition("/")[0] or ROOT) not in nodes:
-                raise MetadataError(path, "the node above it is not there")
+                raise MetadataError(path, "its parent node is missing")
         return nodes, last[0]
 
     def _write(self, nodes: Mapping[str, StoredNode | None], zxid: int) -> None:

@@ -111,7 +111,7 @@ def _check(nodes: Mapping[str, bytes], target: Keeper) -> None:
     for name in names:
         path = layout.topic_path(name)
         if path not in nodes:
-            raise MetadataError(path, "the target has this topic, and the source has not")
+            raise MetadataError(path, "the target has this topic, but the source does not")
         ids = {layout.TopicNode.load(name, data).topic_id for data in (nodes[path], target.get(path).data)} - {None}
         if len(ids) > 1:
             raise MetadataError(path, "the target has another topic of this name")

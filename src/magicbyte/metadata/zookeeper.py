@@ -358,7 +358,7 @@ class ZooKeeperStore:
         pending = self._send(path, begin)
         if not self._arrived(pending) or isinstance(pending.exception, _LOST):
             raise UnknownOutcomeError(
-                f"the connection to ZooKeeper at {self._address} was lost before it answered a change of {path}: "
+                f"the connection to ZooKeeper at {self._address} was lost before the response to a change of {path}: "
                 "the change may have been made"
             )
         if pending.exception is not None:
@@ -371,7 +371,7 @@ class ZooKeeperStore:
         """Send while the session is connected. Under the lock, so that nothing is sent in a later session."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._status is not _Status.SUSPENDED, self._patience_s):
-                raise NetworkError(f"cannot ask for {path}: no ZooKeeper answers at {self._address}")
+                raise NetworkError(f"cannot read or change {path}: no ZooKeeper answers at {self._address}")
             if self._status is _Status.ENDED:
                 raise SessionExpiredError(path, "the session has expired or is closed")
             return begin()

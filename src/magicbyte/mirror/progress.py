@@ -143,5 +143,5 @@ def _place(found: Mapping[tuple[str, int], Committed], what: str, *, whole: bool
             raise MirrorError(f"{what}: expected the progress of a mirror, found metadata {each.metadata!r}") from error
         offsets.add(each.offset)
     if (whole and len(lanes) != count) or len(offsets) != 1 or len(origins) != 1:
-        raise MirrorError(f"{what}: expected {count} parts of one place, found {len(lanes)} at {sorted(offsets)}")
+        raise MirrorError(f"{what}: expected the progress of {count} lanes, found {len(lanes)} at {sorted(offsets)}")
     return MirrorPlace(offsets.pop(), lanes, origins.pop())

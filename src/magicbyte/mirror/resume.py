@@ -88,7 +88,7 @@ async def _catch_up_with_target(route: Route, known: MirrorPlace, start: int) ->
             # The lane keeps its old state: after another crash the count must start from the same record again.
             skips[partition] = skip
     if known.offset < start and skips:
-        raise MirrorError(f"{route}: the source begins at {start}, after {known.offset}, where a crash was")
+        raise MirrorError(f"{route}: the source begins at {start}, after {known.offset}, the last committed progress")
     place = MirrorPlace(max(known.offset, start), lanes, route.origin)
     return Resumed(place, skips, lost=max(start - known.offset, 0))
 

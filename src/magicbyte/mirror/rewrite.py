@@ -292,7 +292,9 @@ def forward(
     else:
         made = _closed_messages(parcel)
     if 0 < skip < made.records:
-        raise UnsupportedForMessageFormatError(f"a closed set of {made.records} records, of which {skip} are there")
+        raise UnsupportedForMessageFormatError(
+            f"a compressed set of {made.records} records, of which the target has {skip}"
+        )
     return made
 
 

@@ -28,7 +28,7 @@ async def listening_sockets(host: str, port: int, *, backlog: int, first_only: b
                 if first_only or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                     raise
         if not found:
-            raise OSError(errno.EADDRNOTAVAIL, "none of its addresses is this machine's")
+            raise OSError(errno.EADDRNOTAVAIL, "this machine has none of its addresses")
     except OSError as error:
         for each in found:
             each.close()

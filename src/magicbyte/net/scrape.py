@@ -74,7 +74,7 @@ async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
             with _opened(url, access) as response:
                 text = response.read(_MOST_BYTES + 1)
                 if len(text) > _MOST_BYTES:
-                    raise NetworkError(f"{url}: more than {_MOST_BYTES} bytes: expected a page of numbers")
+                    raise NetworkError(f"{url}: more than {_MOST_BYTES} bytes: expected a page of metrics")
                 if missing := getattr(response, "length", None):  # only HTTP responses have a length
                     raise NetworkError(f"{url}: the response ends {missing} bytes early")
                 return str(text.decode())
@@ -85,7 +85,7 @@ async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
             raise NetworkError(f"{url}: {reason}") from error
 
     if access is not None and access.token and not url.startswith("https://"):
-        raise NetworkError(f"{url}: a token is sent to https:// alone")
+        raise NetworkError(f"{url}: a token is sent to https:// only")
     at = Moment.of(SystemClock())
     text = await asyncio.to_thread(get)
     try:

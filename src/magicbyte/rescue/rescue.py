@@ -90,7 +90,7 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
         try:
             lock = LocalFiles().lock(str(work / LOCK))
         except BlockingIOError as error:
-            raise LogDirectoryError(f"{work}: another rescue is working there") from error
+            raise LogDirectoryError(f"{work}: another rescue is running there") from error
         stack.callback(lock.release)
         stage = _RescueStage(backup, work, options)
         stage.check_state()

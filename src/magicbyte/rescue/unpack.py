@@ -214,7 +214,7 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
     """Return a member's name as a path below a folder. Raises LogDirectoryError for one that leads out of it."""
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
-        raise LogDirectoryError(f"{archive}: {name!r}: expected names inside the archive, found one that leads out")
+        raise LogDirectoryError(f"{archive}: {name!r}: expected names inside the archive, found one outside")
     return PurePosixPath(*parts)
 
 

@@ -68,14 +68,15 @@ class MappingRules:
             if rule.pattern.fullmatch(name):
                 found = rule.pattern.sub(rule.replaced, name)
                 return found.lower() if rule.case == "L" else found.upper() if rule.case == "U" else found
-        raise SecurityError(f"no rule of ssl.principal.mapping.rules is for the certificate of {name}")
+        raise SecurityError(f"no rule of ssl.principal.mapping.rules matches the certificate of {name}")
 
 
 def _rule(text: str) -> _Rule | None:
     match = _ONE_RULE.match(text)
     if match is None or match.end() != len(text):
         raise InvalidConfigError(
-            f"ssl.principal.mapping.rules: expected DEFAULT or RULE:PATTERN/NAME/, L or U behind it, found {text!r}"
+            f"ssl.principal.mapping.rules: expected DEFAULT or RULE:PATTERN/NAME/ with L, U or nothing after it, "
+            f"found {text!r}"
         )
     if match["default"]:
         return None
@@ -91,7 +92,7 @@ def _rule(text: str) -> _Rule | None:
         end = part.end()
         parts += [part["literal"] or part["other"]] if part["group"] is None else _group(part["group"], pattern.groups)
     if end != len(match["name"]):
-        raise InvalidConfigError(f"ssl.principal.mapping.rules: {text!r}: expected a number behind each $")
+        raise InvalidConfigError(f"ssl.principal.mapping.rules: {text!r}: expected a number after each $")
     return _Rule(pattern, tuple(parts), match["case"])
 
 

@@ -69,11 +69,11 @@ class TokenRules:
         self._check_signature(head, f"{parts[0]}.{parts[1]}".encode(), _decoded(parts[2]))
         expires, begins, issued = (_moment(claims, name) for name in ("exp", "nbf", "iat"))
         if expires is None or expires + self.skew_ms <= date_ms:
-            raise TokenRefusedError("it has expired, or does not say when")
+            raise TokenRefusedError("it has expired, or has no expiry time")
         if any(each is not None and each - self.skew_ms > date_ms for each in (begins, issued)):
             raise TokenRefusedError("it is not valid yet")
         if self.issuer is not None and claims.get("iss") != self.issuer:
-            raise TokenRefusedError("another issuer made it")
+            raise TokenRefusedError("it is from another issuer")
         named = claims.get("aud")
         audiences = {each for each in (named if isinstance(named, list) else [named]) if isinstance(each, str)}
         if self.audiences and not self.audiences & audiences:
@@ -86,7 +86,7 @@ class TokenRules:
     def _check_signature(self, head: Mapping[str, Any], signed: bytes, signature: bytes) -> None:
         algorithm, wanted = head.get("alg"), head.get("kid")
         if not isinstance(algorithm, str) or "crit" in head:
-            raise TokenRefusedError("its algorithm is not known")
+            raise TokenRefusedError("its algorithm is unknown")
         for key in self.keys:
             is_meant = algorithm in key.algorithms and (wanted is None or key.id is None or key.id == wanted)
             if is_meant and key.verifies(algorithm, signed, signature):
@@ -241,5 +241,5 @@ def _moment(claims: Mapping[str, Any], name: str) -> int | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < 1e12:
-        raise TokenRefusedError(f"{name} is no time")
+        raise TokenRefusedError(f"{name} is not a timestamp")
     return int(found * 1000)

@@ -51,6 +51,6 @@ class OAuthClient:
         if not challenge:
             return None
         if self._is_refused:
-            raise SecurityError("the broker goes on after it refused the token")
+            raise SecurityError("the broker continued after it refused the token")
         self._is_refused = True
         return b"\x01"

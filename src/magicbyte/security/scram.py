@@ -42,11 +42,11 @@ class ScramClient:
         text = challenge.decode(errors="replace")
         if self._expected is not None:
             if not hmac.compare_digest(challenge, self._expected):
-                raise SecurityError(f"{self.name}: the broker does not prove that it knows the password")
+                raise SecurityError(f"{self.name}: the broker did not prove that it knows the password")
             return None
         match = _CHALLENGE.fullmatch(text)
         if match is None:
-            raise SecurityError(f"{self.name}: the broker's challenge is none")
+            raise SecurityError(f"{self.name}: the broker's challenge is invalid")
         if not match["nonce"].startswith(self._nonce) or match["nonce"] == self._nonce:
             raise SecurityError(f"{self.name}: the broker's challenge is not for this login")
         iterations = int(match["iterations"])

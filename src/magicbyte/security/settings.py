@@ -124,7 +124,7 @@ class ClientSecurity:
             raise InvalidConfigError(f"security.protocol: expected {', '.join(PROTOCOLS)}, found {protocol!r}")
         others = [name for name in found if name != "security.protocol" and not _counts(name, protocol)]
         if others:
-            raise InvalidConfigError(f"{others[0]}: security.protocol {protocol} has no use for it")
+            raise InvalidConfigError(f"{others[0]}: security.protocol {protocol} does not use it")
         return cls(
             protocol,
             _tls(found) if protocol.endswith("SSL") else None,
@@ -251,6 +251,6 @@ def _token_login(mechanism: str, found: Mapping[str, str]) -> Login:
     client_id = next((found[name] for name in CLIENT_ID if name in found), options.get("clientId"))
     secret = next((found[name] for name in CLIENT_SECRET if name in found), options.get("clientSecret"))
     if not client_id or not secret:
-        raise InvalidConfigError(f"{CLIENT_ID[0]}: a token endpoint needs it, and {CLIENT_SECRET[0]}")
+        raise InvalidConfigError(f"{CLIENT_ID[0]}: a token endpoint requires it and {CLIENT_SECRET[0]}")
     scope = found.get("sasl.oauthbearer.scope") or options.get("scope") or ""
     return Login(mechanism, endpoint=TokenEndpoint(url, client_id, secret, scope, found.get("https.ca.location")))

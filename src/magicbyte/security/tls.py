@@ -72,7 +72,7 @@ def server_context(settings: TlsSettings, client_auth: str = "none") -> ssl.SSLC
     _identify(context, settings.own)
     if client_auth != "none":
         if settings.trusted is None:
-            raise InvalidConfigError("ssl.truststore.location: ssl.client.auth needs to know whom to trust")
+            raise InvalidConfigError("ssl.truststore.location: ssl.client.auth requires trusted certificates")
         _trust(context, settings.trusted)
         context.verify_mode = CLIENT_AUTH[client_auth]
     return context
@@ -160,7 +160,7 @@ def _unpacked(store: Store) -> tuple[str, list[str]]:
     try:
         found = pkcs12.load_pkcs12(Path(store.location).read_bytes(), password)
     except ValueError:
-        raise InvalidConfigError(f"{store.location}: no PKCS12 store, or another password") from None
+        raise InvalidConfigError(f"{store.location}: not a PKCS12 store, or the wrong password") from None
     pem = serialization.Encoding.PEM
     held = [each for each in (found.cert, *found.additional_certs) if each is not None]
     certificates = [each.certificate.public_bytes(pem).decode() for each in held]

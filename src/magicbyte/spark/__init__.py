@@ -83,10 +83,10 @@ def check_installed() -> None:
     """Raise SparkUnavailableError, in one line, when Java or PySpark is missing."""
     home = os.environ.get("JAVA_HOME")
     if home and not shutil.which("java", path=f"{home}/bin"):
-        raise SparkUnavailableError(f"Spark needs Java 17 or later, and JAVA_HOME, {home}, has no bin/java in it")
+        raise SparkUnavailableError(f"Spark needs Java 17 or later, but JAVA_HOME, {home}, contains no bin/java")
     if not home and not shutil.which("java"):
         raise SparkUnavailableError(
-            "Spark needs Java 17 or later, and no `java` is in PATH: install it (Debian: apt-get install "
+            "Spark needs Java 17 or later, but there is no `java` in PATH: install it (Debian: apt-get install "
             "default-jre-headless) or set JAVA_HOME"
         )
     require("spark", "Spark")

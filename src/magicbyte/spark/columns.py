@@ -105,7 +105,7 @@ def _columns(rows: pa.RecordBatch) -> RecordColumns:
         given = rows.column("timestamp").cast("int64")
         millis = given.fill_null(0).to_numpy(zero_copy_only=False) // 1000
         if (millis < -1).any():
-            raise MagicbyteError(f"a row with a time before 1970, which no record can have: {millis.min()} ms")
+            raise MagicbyteError(f"a row with a timestamp before 1970, which records cannot have: {millis.min()} ms")
         times = np.where(given.is_valid().to_numpy(zero_copy_only=False) & (millis >= 0), millis, now)
     return RecordColumns(
         np.arange(count, dtype=np.int64),

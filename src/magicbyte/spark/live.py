@@ -116,7 +116,7 @@ class LiveCluster:
 
         found = self._ask(ask)
         if found.offset is not None and found.timestamp is None:
-            raise OptionError(f"{key}: brokers before 0.10.1 do not know the times of records: give offsets")
+            raise OptionError(f"{key}: brokers before 0.10.1 have no index of timestamps: give offsets")
         return found.offset
 
     def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:

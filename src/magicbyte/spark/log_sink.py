@@ -189,8 +189,8 @@ class LogSink:
                 there = _bytes_between(log, offset, min(behind, log.log_end_offset))
                 if log.log_end_offset < offset or there != data[: len(there)]:
                     raise LogDirectoryError(
-                        f"{log.folder}: expected to append at offset {offset}, found others there: the log ends at "
-                        f"{log.log_end_offset}"
+                        f"{log.folder}: expected to append at offset {offset}, found other records there: "
+                        f"the log ends at {log.log_end_offset}"
                     )
                 target.append(log, data)
                 offset = behind
@@ -209,7 +209,7 @@ def check_staged(staged: Sequence[Staged]) -> None:
     for each in staged:
         path = Path(each.path)
         if not path.exists() or path.stat().st_size != each.size:
-            raise LogDirectoryError(f"{each.path}: expected {each.size} bytes that a task wrote: they are gone")
+            raise LogDirectoryError(f"{each.path}: expected {each.size} bytes staged by a task: the file is missing")
 
 
 def remove_staged(staged: Sequence[Staged]) -> None:

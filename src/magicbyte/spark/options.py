@@ -147,7 +147,7 @@ def of_security(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
 def check_has_use(security: Mapping[str, str], bootstrap: str | None) -> None:
     """Raise OptionError for settings of a secured cluster where there is none."""
     if security and bootstrap is None:
-        raise OptionError(f"option {_OF_CLIENT}{next(iter(security))}: not with logs in files, but with a cluster")
+        raise OptionError(f"option {_OF_CLIENT}{next(iter(security))}: for a cluster only, not for logs in files")
 
 
 def credentials_of(security: Mapping[str, str]) -> ClientSecurity | None:
@@ -183,7 +183,7 @@ def _cluster(options: dict[str, str]) -> str | None:
     if not bootstrap.strip():
         _refuse("kafka.bootstrap.servers", "HOST:PORT", bootstrap)
     if wrong := [name for name in _OF_FILES if name in options]:
-        raise OptionError(f"option {wrong[0]}: not with a cluster, but with logs in files")
+        raise OptionError(f"option {wrong[0]}: for logs in files only, not for a cluster")
     if not {"assign", "subscribe", "subscribePattern"} & options.keys():
         raise OptionError("a cluster: expected one of assign, subscribe and subscribePattern, found none")
     return bootstrap

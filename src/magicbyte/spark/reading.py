@@ -65,8 +65,8 @@ class _TaskReader:
             yield from self._shallow(piece) if self.options.mode == "shallow" else self._deep(piece)
         except FileNotFoundError as error:
             if self.options.fail_on_data_loss:
-                raise MagicbyteError(f"{piece.path}: gone since the query was planned") from error
-            _log.warning("%s: gone since the query was planned", piece.path)
+                raise MagicbyteError(f"{piece.path}: deleted since the query was planned") from error
+            _log.warning("%s: deleted since the query was planned", piece.path)
 
     def _on_damage(self, error: CorruptRecordError) -> None:
         truncated = isinstance(error, TruncatedLogError) and not self.options.fail_on_data_loss

@@ -120,7 +120,9 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         for key, offset in begun.items():
             if key not in spans:
-                raise MagicbyteError(f"{key}: gone since the stream read it; the option failOnDataLoss=false goes on")
+                raise MagicbyteError(
+                    f"{key}: deleted since the stream read it; the option failOnDataLoss=false continues"
+                )
             if offset > spans[key].end:
                 raise MagicbyteError(
                     f"{key}: read up to offset {offset} before, and ends at {spans[key].end} now: was it recreated? "
@@ -140,7 +142,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if found is None and options.start_strategy == "error":
                 raise OptionError(
                     f"{key}: no record from timestamp {bound.timestamp} on; the option "
-                    "startingOffsetsByTimestampStrategy=latest begins at the end then"
+                    "startingOffsetsByTimestampStrategy=latest then begins at the end"
                 )
             return span.end if found is None else min(max(found, span.first), span.end)
         if bound.offset == EARLIEST:

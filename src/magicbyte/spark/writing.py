@@ -104,7 +104,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         if topic:
             options.setdefault("topic", topic)
     if (path is None) == (bootstrap is None):
-        raise OptionError("expected a path, a log directory, or kafka.bootstrap.servers: one of both")
+        raise OptionError("expected either a path (a log directory) or kafka.bootstrap.servers")
     check_has_use(security, bootstrap)
     if path is not None:
         inside = local_path(path)
@@ -145,7 +145,9 @@ def _transactions(options: Mapping[str, str]) -> tuple[str | None, int, str | No
         raise OptionError("stagingLocation: expected a folder that the driver and all workers share")
     inside = local_path(staging)
     if inside is None:
-        raise OptionError(f"stagingLocation: expected a folder of this machine or one all share, found {staging!r}")
+        raise OptionError(
+            f"stagingLocation: expected a local folder, or one that all machines share, found {staging!r}"
+        )
     return name, int(given), whole_path(inside)
 
 
@@ -237,7 +239,7 @@ class LogWriter(DataSourceArrowWriter):
     def of(cls, options: WriteOptions, schema: StructType, *, overwrite: bool) -> LogWriter:
         """Return the writer of rows of a schema. Raises OptionError."""
         if overwrite:
-            raise OptionError("mode: expected append: what is in a log is never written over")
+            raise OptionError("mode: expected append: records of a log are never overwritten")
         check_columns(schema, options.topic)
         return cls(options, f"job-{options.job}") if options.job is not None else cls(options)
 
@@ -267,7 +269,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     def of(cls, options: WriteOptions, schema: StructType, *, overwrite: bool) -> LogStreamWriter:
         """Return the writer of rows of a schema. Raises OptionError."""
         if overwrite:
-            raise OptionError("outputMode: expected append or update: what is in a log is never written over")
+            raise OptionError("outputMode: expected append or update: records of a log are never overwritten")
         check_columns(schema, options.topic)
         return cls(options, "" if options.sink is None else _query_id(options.checkpoint))
 
@@ -297,7 +299,7 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 def _query_id(checkpoint: str | None) -> str:
     """Return the id that Spark gave a stream, kept with its checkpoint. Raises OptionError, LogDirectoryError."""
     if checkpoint is None:
-        raise OptionError("checkpointLocation: expected an option of the stream, as its batches are known by it")
+        raise OptionError("checkpointLocation: expected as an option of the stream: it identifies the batches")
     files, path = file_system(checkpoint)
     try:
         return str(json.loads(read_whole(files, f"{path.rstrip('/')}/metadata"))["id"])

@@ -105,7 +105,7 @@ class Cluster:
         users: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
-            raise ValueError(f"brokers: expected one at least, found {brokers}")
+            raise ValueError(f"brokers: expected at least one, found {brokers}")
         if directory is not None and directory.exists() and any(directory.iterdir()):
             why = "the metadata of the cluster that filled it were in memory"
             raise ValueError(f"directory: expected an empty folder, found files in {directory}: {why}")
@@ -179,7 +179,7 @@ class Cluster:
         end = time.monotonic() + timeout_s
         while not is_so():
             if time.monotonic() > end:
-                raise TimeoutError(f"it is not so after {timeout_s} s")
+                raise TimeoutError(f"the condition is not met after {timeout_s} s")
             time.sleep(_POLL_S)
 
     # ---- actions of a test
@@ -274,7 +274,7 @@ class Cluster:
     def _running(self, broker: int) -> _Member:
         found = self._member(broker)
         if not found.is_running:
-            raise ValueError(f"broker {broker} does not run: `restart` starts it")
+            raise ValueError(f"broker {broker} is not running: `restart` starts it")
         return found
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:

@@ -77,7 +77,7 @@ class Fault:
         if self.disconnect not in (None, "before", "after"):
             raise ValueError(f'disconnect: expected "before" or "after", found {self.disconnect!r}')
         if self.error is not None and not (known.name in _READS or known.request in _REFUSED or _has_code(known)):
-            raise ValueError(f"error: {known.name} has a code for each part of an answer, which is not made up here")
+            raise ValueError(f"error: {known.name} has an error code for each partition, which a fault cannot set")
         if not self.delay_ms and self.error is None and self.disconnect is None and self.cut_bytes is None:
             raise ValueError("expected one of delay_ms, error, disconnect, cut_bytes")
         self.error = None if self.error is None else ErrorCode(self.error)

@@ -35,7 +35,7 @@ class Security:
         if protocol not in PROTOCOLS:
             raise ValueError(f"security: expected {', '.join(PROTOCOLS)}, found {protocol!r}")
         if bool(users) != protocol.startswith("SASL"):
-            raise ValueError(f"users: expected some with SASL_PLAINTEXT and SASL_SSL, and none else: it is {protocol}")
+            raise ValueError(f"users: expected with SASL_PLAINTEXT and SASL_SSL only, found {protocol}")
         self.protocol, self.users = protocol, dict(users)
         self.authority: Path | None = None
         if protocol.endswith("SSL"):

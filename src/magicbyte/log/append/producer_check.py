@@ -127,7 +127,9 @@ class ProducerChecks:
         if batch.base_sequence != expected:
             raise _refusal(_GAP, batch, f"expected sequence {expected}, found {batch.base_sequence}")
         if producer.in_transaction and not batch.is_transactional:
-            raise _refusal(ErrorCode.INVALID_TXN_STATE, batch, "plain records while its transaction is open")
+            raise _refusal(
+                ErrorCode.INVALID_TXN_STATE, batch, "non-transactional records while its transaction is open"
+            )
         return None
 
     def _check_guard(self, batch: RecordBatch, guard: Guard | None) -> None:

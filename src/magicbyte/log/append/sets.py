@@ -213,7 +213,7 @@ class _Reader:
         if self.request.wants_one_batch and (len(rows) != 1 or rows[0].magic != 2):
             raise self._not_one_batch()
         if len(rows) > 1 and any(row.magic == 2 for row in rows):
-            raise self.request.illegal("a batch of magic 2 comes together with other entries")
+            raise self.request.illegal("a batch of magic 2 together with other entries")
         return rows
 
     def _not_one_batch(self) -> RequestRefusedError:
@@ -326,7 +326,7 @@ class _Reader:
         except CorruptRecordError as error:
             raise request.illegal(error) from None
         if survey.out_of_order >= 0:
-            raise request.illegal(f"offset delta of record {survey.out_of_order} is another number")
+            raise request.illegal(f"offset delta of record {survey.out_of_order} is not {survey.out_of_order}")
         return ProducedPart(2, codec, batch.buffer, batch, records, survey, is_control)
 
     def _unpack(self, codec: Codec, payload: memoryview, header: Lz4Header) -> memoryview:

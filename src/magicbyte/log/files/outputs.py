@@ -336,7 +336,7 @@ def refuse_unwritable(folder: Path) -> None:
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
     if not place.is_dir():
-        raise LogDirectoryError(f"{folder}: cannot be written: {place} is no folder")
+        raise LogDirectoryError(f"{folder}: cannot be written: {place} is not a folder")
     if not os.access(place, os.W_OK | os.X_OK):
         why = "is on a disk that is mounted read-only" if _is_read_only(place) else "may not be written to by this user"
         raise LogDirectoryError(f"{folder}: cannot be written: {place} {why}")

@@ -188,7 +188,7 @@ class PartitionLog:
                 first = records.last_offset - MAX_RELATIVE if records.has_older else records.first_offset
                 self.roll(now.monotonic_ms, max(first, self.log_end_offset))
                 if records.last_offset - self.active.base_offset > MAX_RELATIVE:
-                    raise LogDirectoryError(f"{self.folder}: a set of more offsets than a segment can hold")
+                    raise LogDirectoryError(f"{self.folder}: a set with more offsets than a segment can hold")
             if self.config.rules.has_producers:
                 self.epoch_file.assign(records)
             self.active.append(records)

@@ -52,6 +52,6 @@ async def _plans(
     found = {each.name: each for each in await plan(here, there, choice)}
     for each in found.values():
         if each.mode in (Mode.KEYED, Mode.LEFT_OUT):
-            raise MirrorError(f"{each.name}: {each.why}: that is for `magicbyte mirror`")
+            raise MirrorError(f"{each.name}: {each.why}: use `magicbyte mirror`")
         await make_topic(there, each)
     return found

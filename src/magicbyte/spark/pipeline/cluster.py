@@ -95,6 +95,6 @@ def _wait_for(process: subprocess.Popen[bytes], said: Path, sign: re.Pattern[str
         if found := sign.search(text):
             return found[1]
         if process.poll() is not None or time.monotonic() > deadline:
-            last = next((line for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+            last = next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
             raise SparkUnavailableError(f"the cluster's {name} did not start: {last}")
         time.sleep(_POLL_SECONDS)

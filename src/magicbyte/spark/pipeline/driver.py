@@ -260,7 +260,7 @@ def started_context(master: str, pipeline: Pipeline) -> Iterator[SparkContext]:
     except (Py4JError, RuntimeError) as error:
         raise not_started(error, master) from error
     except ValueError as error:
-        raise SparkUnavailableError("this process has a SparkContext already: give it to `run` as `context`") from error
+        raise SparkUnavailableError("this process already has a SparkContext: pass it to `run` as `context`") from error
     try:
         use_this_python(context)
         yield context

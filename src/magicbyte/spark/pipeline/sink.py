@@ -157,7 +157,7 @@ class Sink:
         `resume`, what one made.
         """
         if _has_work(path) and not resume:
-            raise LogDirectoryError(f"{path}: there is the work of an earlier run; --resume continues it")
+            raise LogDirectoryError(f"{path}: it holds the work of an earlier run; --resume continues it")
         path.mkdir(parents=True, exist_ok=True)
         try:
             lock = LocalFiles().lock(str(path / LOCK))
@@ -210,7 +210,7 @@ class Sink:
         for output in record["outputs"]:
             path = self.path / output["name"]
             if path.exists() and not is_as_written(path, output["files"]):
-                raise LogDirectoryError(f"{path}: expected what the pipeline wrote, found it changed since")
+                raise LogDirectoryError(f"{path}: expected the output of the pipeline, but it was changed since")
             if not path.exists():
                 return None
         return dict(record) if record["fingerprint"] == fingerprint else None
@@ -254,7 +254,7 @@ class Sink:
                 staged, target = self.work / output["staged"], self.path / output["name"]
                 if not (is_as_written(staged, output["files"]) if staged.exists() else target.exists()):
                     raise LogDirectoryError(
-                        f"{self.path}: the output {output['name']} is gone: run again with --resume"
+                        f"{self.path}: the output {output['name']} is missing: run again with --resume"
                     )
         self.number += 1
         path = self.path / f"pipeline-{self.number:08}.json"
@@ -306,7 +306,7 @@ def _has_work(path: Path) -> bool:
         raise LogDirectoryError(f"{path}: expected a folder, found a file")
     held = [each.name for each in path.iterdir() if each.name not in (LOCK, PAGE, NUMBERS)]
     if held and WORK not in held and not any(map(_MANIFEST.fullmatch, held)):
-        raise LogDirectoryError(f"{path}: expected nothing, or what a pipeline made; found {min(held)}")
+        raise LogDirectoryError(f"{path}: expected an empty folder, or the output of a pipeline; found {min(held)}")
     return bool(held)
 
 

@@ -264,14 +264,14 @@ class StoreSink:
         for record in manifest["units"].values():
             if not is_there(record, self.sizes):
                 raise LogDirectoryError(
-                    f"{self.store.url}: an output of {record['unit']} is gone: run again with --resume"
+                    f"{self.store.url}: an output of {record['unit']} is missing: run again with --resume"
                 )
         beside = f"{OUTPUTS}/{self.run:08}.checkpoints.{uuid.uuid4().hex}"
         if not self.tables:
             self._put_checkpoints(manifest, beside)
         manifest = {**manifest, "checkpoints": beside, "tables": self.tables}
         if not self.store.put_once(manifest_name(self.run), json.dumps(manifest, indent=1).encode()):
-            raise LogDirectoryError(f"{self.store.url}: another run has taken over, and its manifest is there")
+            raise LogDirectoryError(f"{self.store.url}: another run has taken over and written its manifest")
         self.manifest, self.number = manifest, self.run
 
     def _put_checkpoints(self, manifest: Json, beside: str) -> None:
@@ -328,9 +328,11 @@ def _claimed(store: ObjectStore, *, resume: bool) -> int:
         number = newest(name for name in names if "/" not in name) + 1
         held = {name.split("/")[0] for name in names} - {PAGE, NUMBERS}
         if strangers := held - {WORK, OUTPUTS, *map(manifest_name, range(1, number))}:
-            raise LogDirectoryError(f"{store.url}: expected nothing, or what a pipeline made; found {min(strangers)}")
+            raise LogDirectoryError(
+                f"{store.url}: expected an empty folder, or the output of a pipeline; found {min(strangers)}"
+            )
         if held and not resume:
-            raise LogDirectoryError(f"{store.url}: there is the work of an earlier run; --resume continues it")
+            raise LogDirectoryError(f"{store.url}: it holds the work of an earlier run; --resume continues it")
         name = _claim_name(number)
         if not store.put_once(name, _claim(0)):
             if _is_at_work(store, name):

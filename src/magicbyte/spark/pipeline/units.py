@@ -121,13 +121,13 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
         if source.topics:
             found = [each for each in found if matches(each.topic, source.topics)]
         if lost := set(source.partitions) - {each.partition for each in found}:
-            raise UnknownTopicError(f"{', '.join(source.paths)}: no topic that is read has a partition {min(lost)}")
+            raise UnknownTopicError(f"{', '.join(source.paths)}: no selected topic has a partition {min(lost)}")
         if source.partitions:
             found = [each for each in found if each.partition in source.partitions]
         chosen += [each if source.dialect is None else replace(each, dialect=source.dialect) for each in found]
     chosen += [each.directory() for each in live.values()]
     if not chosen:
-        raise LogDirectoryError("no partition is left by the topics and partitions of the sources")
+        raise LogDirectoryError("the topics and partitions of the sources select no partition")
     return chosen, live
 
 

@@ -101,7 +101,7 @@ class ClientOperation:
                 fields.get("endMs"),
             )
         except KeyError as error:
-            raise ValueError(f"an operation lacks {error.args[0]!r}") from error
+            raise ValueError(f"an operation without {error.args[0]!r}") from error
         except (TypeError, AttributeError) as error:
             raise ValueError(f"not an operation: {error}") from error
 

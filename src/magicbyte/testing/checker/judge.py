@@ -29,7 +29,7 @@ def check(history: Iterable[ClientOperation], rules: HistoryRules | None = None)
     Raises ValueError for what is no history: a value that is sent twice to a partition, an iterator.
     """
     if iter(history) is history:
-        raise ValueError("cannot judge an iterator, as it is gone through twice: give a list, or a HistoryFile")
+        raise ValueError("cannot check an iterator, because it is read twice: give a list, or a HistoryFile")
     evidence = _Evidence(rules or HistoryRules())
     for number, operation in enumerate(history):
         evidence.note(number, operation)
