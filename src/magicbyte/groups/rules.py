@@ -28,17 +28,15 @@ class Transition(NamedTuple):
 
 TRANSITIONS: Final = (
     Transition(GroupState.EMPTY, "a member joins", GroupState.PREPARING_REBALANCE),
-    Transition(GroupState.PREPARING_REBALANCE, "all have joined, or time is up", GroupState.COMPLETING_REBALANCE),
-    Transition(GroupState.PREPARING_REBALANCE, "the last member has gone", GroupState.EMPTY),
+    Transition(GroupState.PREPARING_REBALANCE, "all have joined, or timeout", GroupState.COMPLETING_REBALANCE),
+    Transition(GroupState.PREPARING_REBALANCE, "the last member left", GroupState.EMPTY),
     Transition(GroupState.COMPLETING_REBALANCE, "the leader's assignment is stored", GroupState.STABLE),
-    Transition(
-        GroupState.COMPLETING_REBALANCE, "a member joins anew, leaves or expires", GroupState.PREPARING_REBALANCE
-    ),
+    Transition(GroupState.COMPLETING_REBALANCE, "a member rejoins, leaves or expires", GroupState.PREPARING_REBALANCE),
     Transition(GroupState.STABLE, "a member joins, changes, leaves or expires", GroupState.PREPARING_REBALANCE),
-    Transition(GroupState.EMPTY, "it is deleted, its partition is let go, or its last offset expires", GroupState.DEAD),
-    Transition(GroupState.PREPARING_REBALANCE, "its partition is let go", GroupState.DEAD),
-    Transition(GroupState.COMPLETING_REBALANCE, "its partition is let go", GroupState.DEAD),
-    Transition(GroupState.STABLE, "its partition is let go", GroupState.DEAD),
+    Transition(GroupState.EMPTY, "deleted, unloaded, or its last offset expired", GroupState.DEAD),
+    Transition(GroupState.PREPARING_REBALANCE, "unloaded", GroupState.DEAD),
+    Transition(GroupState.COMPLETING_REBALANCE, "unloaded", GroupState.DEAD),
+    Transition(GroupState.STABLE, "unloaded", GroupState.DEAD),
 )
 ALLOWED: Final = frozenset((each.source, each.target) for each in TRANSITIONS)
 
