@@ -164,7 +164,7 @@ def test_a_setting_that_cannot_be_is_raised_and_nothing_is_left() -> None:
     before = set(threading.enumerate())
     with pytest.raises(InvalidConfigError, match=r"num\.partitions"), Cluster(2, {"num.partitions": "many"}):
         pass
-    with pytest.raises(ValueError, match="expected one at least, found 0"):
+    with pytest.raises(ValueError, match="expected at least one, found 0"):
         Cluster(0)
     assert set(threading.enumerate()) <= before
 
