@@ -117,7 +117,7 @@ async def _check_kept(target: Client, name: str, partitions: list[RescuedPartiti
 
 
 async def _copy(target: Client, name: str, source: LogSource, advance: Callable[[int], None]) -> None:
-    """Copy a topic as far as it is not there yet."""
+    """Copy the records of a topic that the target does not have."""
     mirror = Mirror(source, target, Choice(re.compile(re.escape(name)), RESCUE_GROUP, append_time=True))
     for each in await mirror.plan():
         if each.mode in (Mode.KEYED, Mode.LEFT_OUT):

@@ -156,8 +156,8 @@ def _claim_name(number: int) -> str:
 
 @dataclass(slots=True)
 class StoreSink:
-    """A sink, on the driver. `manifest` is the last one, `number` its number, `run` that of the run; `sizes`: what is
-    there, in bytes."""
+    """A sink, on the driver: `manifest` is the last manifest, `number` its number, `run` the number of the run, and
+    `sizes` the bytes of the stored objects."""
 
     store: ObjectStore
     tables: bool
