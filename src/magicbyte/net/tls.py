@@ -221,7 +221,7 @@ class TlsStream:
         return data
 
     def _decrypted_into(self, buffer: memoryview) -> int | None:
-        """Decrypt what is there. OpenSSL gives one record at a time, and many clients send records of 1 or 2 KB."""
+        """Decrypt all received records. OpenSSL returns one at a time, and many clients send records of 1 or 2 KB."""
         read, have, size = self._tls.read, 0, len(buffer)
         try:
             while have < size:
