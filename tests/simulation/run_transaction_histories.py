@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from simulation.group_histories import GroupHistory
 from simulation.run_cluster_histories import ran
 from simulation.transaction_histories import TransactionHistory
 
@@ -109,6 +110,7 @@ def main() -> int:
     parser.add_argument("--transactions", type=int, default=TRANSACTIONS, help="at least, in each history")
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="of clients, at least, in each history")
     parser.add_argument("--transaction-protocol", type=int, choices=(1, 2), default=1)
+    parser.add_argument("--groups", action="store_true", help="of transformers that are members of a group (KIP-447)")
     parser.add_argument("--seconds", type=float, default=1e9, help="of CPU, after which no further history is begun")
     parser.add_argument("--verbose", action="store_true", help="print faults and what brokers log")
     parser.add_argument("-o", "--output", type=Path, help="a JSON file to add the figures to")
@@ -116,11 +118,12 @@ def main() -> int:
     first, last = map(int, options.seeds.split("-"))
     commit, failed, total, begun = commit_of(Path(__file__).parent), dict[int, str](), Figures(), time.process_time()
     make = partial(
-        TransactionHistory,
+        GroupHistory if options.groups else TransactionHistory,
         transactions=options.transactions,
         operations=options.operations,
         transaction_protocol=options.transaction_protocol,
     )
+    kind = f"protocol {options.transaction_protocol}{', groups' if options.groups else ''}"
     histories = ran(make, range(first, last + 1), failed, seconds=options.seconds, verbose=options.verbose)
     while True:
         cpu_s, known = time.process_time(), set(failed)
@@ -133,7 +136,7 @@ def main() -> int:
         figures = figures_of(found, wrong, time.process_time() - cpu_s)
         total = joined(total, figures, commit, seeds)
         if options.output is not None:
-            add(options.output, f"protocol {options.transaction_protocol}", figures, commit, seeds)
+            add(options.output, kind, figures, commit, seeds)
     print(json.dumps(total, indent=2))
     print(f"{time.process_time() - begun:.0f} s of CPU", file=sys.stderr)
     return 1 if failed else 0

@@ -62,7 +62,7 @@ def test_more_histories_of_transactions(first_seed: int, protocol: int) -> None:
         assert len(history.recorder.history) >= OPERATIONS
 
 
-@pytest.mark.parametrize("protocol", ["protocol 1", "protocol 2"])
+@pytest.mark.parametrize("protocol", ["protocol 1", "protocol 1, groups", "protocol 2", "protocol 2, groups"])
 def test_recorded_histories_are_long_and_none_failed(protocol: str) -> None:
     found = json.loads(FIGURES.read_text())[protocol]
     assert found["failed"] == {}
@@ -70,8 +70,10 @@ def test_recorded_histories_are_long_and_none_failed(protocol: str) -> None:
     seeds = [tuple(map(int, each["seeds"].split("-"))) for each in found["runs"]]
     assert found["histories"] == sum(last - first + 1 for first, last in seeds)
     states = " ".join(found["faultsByState"])
-    for state in ("Ongoing", "PrepareCommit to CompleteCommit", "CompleteAbort to Ongoing"):
-        assert state in states
+    assert "Ongoing" in states
+    if "groups" not in protocol:  # whose transactional ids are used by few transactions each
+        assert "PrepareCommit to CompleteCommit" in states
+        assert "CompleteAbort to Ongoing" in states
 
 
 def test_figures_grow_over_runs(tmp_path: Path) -> None:

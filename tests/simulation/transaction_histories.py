@@ -37,11 +37,20 @@ from magicbyte.testing.checker.recorder import Pending
 from magicbyte.testing.world import SimulatedBroker
 from magicbyte.transactions.rules import IDLE
 from simulation.cluster_faults import HEALED_WITHIN_S, TOPIC, ClusterUnderFaults, UnsoundError
-from simulation.transactional_client import RefusedError, TransactionalClient, UnclearError
+from simulation.transactional_client import (
+    GROUP_FAULTS,
+    NO_MEMBER,
+    Membership,
+    RefusedError,
+    TransactionalClient,
+    UnclearError,
+)
 
 COORDINATORS = {STATE_TOPIC: 3, OFFSETS_TOPIC: 2}
 Work = Callable[[Pending, list[int]], Awaitable[None]]
 """What is done in a transaction. It notes what it does, and the offsets of what it sends."""
+Live = Callable[[str, TransactionalClient], Awaitable[None]]
+"""What a client does, from its first epoch to its end. The first argument is its process."""
 INPUTS, OUTPUTS = [TopicPartition(TOPIC, each) for each in (0, 1)], [TopicPartition(TOPIC, each) for each in (2, 3)]
 COMMITTED = FetchOptions(max_wait_ms=100, committed=True)
 DRAINED_WITHIN_S = 180
@@ -92,16 +101,13 @@ class TransactionHistory(ClusterUnderFaults):
         self.outcomes = Counter[str]()
         self._aims = 0.3 if resends else self.random.choice([0.005, 0.02, 0.04])
         self._is_draining = False
-        self._zombies, self._aimed = list[asyncio.Task[None]](), list[asyncio.Task[None]]()
+        self._zombies, self._aimed = list[asyncio.Task[bool]](), list[asyncio.Task[None]]()
         self._lives = count(1)
 
     async def _run(self) -> None:
         await self._start_all()
         roles = [asyncio.create_task(self._keep(f"writer-{each}", self._write)) for each in range(2)]
-        roles += [
-            asyncio.create_task(self._keep(f"transformer-{place.partition}", self._transformer(place)))
-            for place in INPUTS
-        ]
+        roles += [asyncio.create_task(self._keep(role, live)) for role, live in self._transformers().items()]
         readers = [asyncio.create_task(self._read(f"reader-{each}")) for each in range(2)]
         faults = [] if self.resends else [asyncio.create_task(self._fail())]
         await asyncio.gather(*roles)
@@ -112,9 +118,13 @@ class TransactionHistory(ClusterUnderFaults):
         await self._heal()
         await self._judge()
 
+    def _transformers(self) -> dict[str, Live]:
+        """Return who transforms the inputs, by role."""
+        return {f"transformer-{place.partition}": self._transformer(place) for place in INPUTS}
+
     # ---- lives of clients
 
-    async def _keep(self, role: str, live: Callable[[str, TransactionalClient], Awaitable[None]]) -> None:
+    async def _keep(self, role: str, live: Live) -> None:
         """Let one client after the other live, until enough is done. Some end by a crash, others go on as zombies."""
         while not self._is_enough():
             task = asyncio.create_task(self._live(role, live))
@@ -130,13 +140,19 @@ class TransactionHistory(ClusterUnderFaults):
         for each in self._zombies:
             await _ended(each)
 
-    async def _live(self, role: str, live: Callable[[str, TransactionalClient], Awaitable[None]]) -> None:
+    def _transactional_id(self, role: str, _process: str) -> str:
+        return role
+
+    async def _live(self, role: str, live: Live) -> bool:
+        """Live once; return whether the client came to its end, and was not refused before."""
         process = f"{role}.{next(self._lives)}"
         async with self._client(process) as client:
-            producer = self._producer(client, role, self.timeout_ms, process)
+            producer = self._producer(client, self._transactional_id(role, process), self.timeout_ms, process)
             with suppress(RefusedError):
                 await producer.begin()
                 await live(process, producer)
+                return True
+        return False
 
     def _producer(self, client: Client, name: str, timeout_ms: int, process: str) -> TransactionalClient:
         return TransactionalClient(
@@ -163,8 +179,11 @@ class TransactionHistory(ClusterUnderFaults):
             except UnclearError:
                 outcome = "unclear" if decides else "given up"
             except RefusedError as error:
-                outcome = "unclear" if decides and not error.certain else "refused"
-                raise
+                if error.code in GROUP_FAULTS:
+                    outcome = "given up"
+                else:
+                    outcome = "unclear" if decides and not error.certain else "refused"
+                    raise
             finally:
                 if outcome == "left" and decides:
                     outcome = "unclear"
@@ -215,7 +234,7 @@ class TransactionHistory(ClusterUnderFaults):
         first = await producer.send(place, values, patience=self.random.choice([0, 2, 5]))
         return range(first, first + len(values))
 
-    def _transformer(self, place: TopicPartition) -> Callable[[str, TransactionalClient], Awaitable[None]]:
+    def _transformer(self, place: TopicPartition) -> Live:
         async def live(process: str, producer: TransactionalClient) -> None:
             """Send on what there is in an input, each record once."""
             self.recorder.assign(process, [str(place)]).ok()
@@ -252,6 +271,7 @@ class TransactionHistory(ClusterUnderFaults):
         behind: int,
         *,
         is_anew: bool,
+        member: Membership = NO_MEMBER,
     ) -> Work:
         async def work(pending: Pending, offsets: list[int]) -> None:
             if is_anew:  # another life may have gone on since the last transaction of this one
@@ -263,12 +283,12 @@ class TransactionHistory(ClusterUnderFaults):
                 by_target.setdefault(self.random.choice(OUTPUTS), []).append(made)
             offsets_first = self.random.random() < 0.3
             if offsets_first:
-                await producer.commit_offsets({source: behind})
+                await producer.commit_offsets({source: behind}, member)
             await producer.add(by_target)
             for target, values in by_target.items():
                 offsets += await self._send(pending, producer, target, values)
             if not offsets_first:
-                await producer.commit_offsets({source: behind})
+                await producer.commit_offsets({source: behind}, member)
 
         return work
 
@@ -360,7 +380,12 @@ class TransactionHistory(ClusterUnderFaults):
     async def _drain(self) -> None:
         """Transform what is left."""
         self._is_draining = True
-        lives = [self._live(f"transformer-{place.partition}", self._transformer(place)) for place in INPUTS]
+
+        async def to_the_end(role: str, live: Live) -> None:
+            while not await self._live(role, live):
+                pass
+
+        lives = [to_the_end(role, live) for role, live in self._transformers().items()]
         try:
             async with asyncio.timeout(DRAINED_WITHIN_S):
                 await asyncio.gather(*lives)
@@ -427,7 +452,7 @@ class TransactionHistory(ClusterUnderFaults):
                 raise UnsoundError(f"the group is at {offset} of {place}, and has transformed all up to {behind}")
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _ended(task: asyncio.Task[bool]) -> None:
     """End a client, as a crash does: what it has sent is on its way."""
     task.cancel()
     with suppress(asyncio.CancelledError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from magicbyte.client import Client
 from magicbyte.client.client import GROUP, TRANSACTION, BrokerNode, only
@@ -63,6 +63,22 @@ FENCED: Final = frozenset(
 )
 
 
+GROUP_FAULTS: Final = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+)
+"""Codes of a group that has gone on without the member who asks."""
+
+
+class Membership(NamedTuple):
+    """Who a consumer is in its group, in one generation of it."""
+
+    generation: int
+    member_id: str
+
+
+NO_MEMBER: Final = Membership(-1, "")
+
+
 class UnclearError(Exception):
     """No answer came: nobody knows whether the request was done, or will be."""
 
@@ -107,7 +123,7 @@ class TransactionalClient:
             self.pair = (found.producer_id, found.producer_epoch)
             return found.error_code
 
-        await self._coordinated("init", request, InitProducerIdResponse, code, versions=range(5), is_harmless=True)
+        await self.coordinated("init", request, InitProducerIdResponse, code, versions=range(5), is_harmless=True)
         self._sequences.clear()
 
     async def add(self, places: Iterable[TopicPartition]) -> None:
@@ -126,7 +142,7 @@ class TransactionalClient:
             topics = found.results_by_topic_v3_and_below
             return max(each.partition_error_code for topic in topics for each in topic.results_by_partition)
 
-        await self._coordinated("add", request, AddPartitionsToTxnResponse, code, versions=range(4))
+        await self.coordinated("add", request, AddPartitionsToTxnResponse, code, versions=range(4))
 
     async def send(self, place: TopicPartition, values: list[str], *, patience: int) -> int:
         """Produce one batch; return its first offset. It is sent again, `patience` times after lost answers."""
@@ -158,14 +174,14 @@ class TransactionalClient:
         self._sequences[place] = sequence + len(values)
         return offset
 
-    async def commit_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Have a group's offsets count when the transaction commits."""
+    async def commit_offsets(self, offsets: Mapping[TopicPartition, int], member: Membership = NO_MEMBER) -> None:
+        """Have a group's offsets count when the transaction commits. They are refused where `member` is one no more."""
         producer_id, epoch = self.pair
         adding = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=GROUP_ID
         )
         if self.protocol == 1:
-            await self._coordinated(
+            await self.coordinated(
                 "add offsets", adding, AddOffsetsToTxnResponse, lambda found: found.error_code, versions=range(4)
             )
         request = TxnOffsetCommitRequest(
@@ -173,6 +189,8 @@ class TransactionalClient:
             group_id=GROUP_ID,
             producer_id=producer_id,
             producer_epoch=epoch,
+            generation_id=member.generation,
+            member_id=member.member_id,
             topics=[
                 TxnOffsetCommitRequestTopic(
                     name=topic,
@@ -185,7 +203,7 @@ class TransactionalClient:
         def code(found: TxnOffsetCommitResponse) -> int:
             return max(each.error_code for topic in found.topics for each in topic.partitions)
 
-        await self._coordinated(
+        await self.coordinated(
             "commit offsets", request, TxnOffsetCommitResponse, code,
             versions=range(5, 6) if self.protocol == 2 else range(4), key=GROUP_ID, kind=GROUP,
         )  # fmt: skip
@@ -206,7 +224,7 @@ class TransactionalClient:
             return found.error_code
 
         versions = range(5, 6) if self.protocol == 2 else range(4)
-        await self._coordinated("commit" if commit else "abort", request, EndTxnResponse, code, versions=versions)
+        await self.coordinated("commit" if commit else "abort", request, EndTxnResponse, code, versions=versions)
 
     async def committed(self, place: TopicPartition, *, stable: bool) -> int:
         """Return the offset that the group has committed, 0 for none."""
@@ -222,7 +240,7 @@ class TransactionalClient:
             offset = max(answer.committed_offset, 0)
             return answer.error_code
 
-        await self._coordinated(
+        await self.coordinated(
             "fetch offsets", request, OffsetFetchResponse, code,
             versions=range(7, 8), key=GROUP_ID, kind=GROUP, is_harmless=True,
         )  # fmt: skip
@@ -230,7 +248,7 @@ class TransactionalClient:
 
     # ---- requests
 
-    async def _coordinated(
+    async def coordinated(
         self,
         what: str,
         request: Message,

@@ -1,0 +1,56 @@
+"""Members of a group that send on what they read transform each record once, and histories of them find mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magicbyte.errors import ErrorCode
+from magicbyte.groups import offsets
+from magicbyte.testing.loop import StuckError
+from simulation.group_histories import GroupHistory
+
+Patch = pytest.MonkeyPatch
+MOST_SEEDS = 20
+
+
+@pytest.mark.parametrize(("seed", "protocol"), [(10, 1), (11, 2)])
+def test_each_record_is_transformed_once_whoever_takes_over(seed: int, protocol: int) -> None:
+    history = GroupHistory(seed, transactions=40, transaction_protocol=protocol)
+    history.run()
+    assert history.outcomes["committed"] > 20
+    assert sum(count for name, count in history.faults.items() if name.startswith("generation")) >= 5
+
+
+def members_of_an_earlier_generation_may_commit(patch: Patch) -> None:
+    patch.setattr(offsets, "_transactional_refusal", lambda *_: ErrorCode.NONE)
+
+
+def offsets_that_a_transaction_may_change_are_told(patch: Patch) -> None:
+    real = offsets._fetched_partition
+
+    def fetched(group: Any, place: Any, _stable: bool, code: ErrorCode) -> Any:
+        return real(group, place, False, code)
+
+    patch.setattr(offsets, "_fetched_partition", fetched)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "plant",
+    [members_of_an_earlier_generation_may_commit, offsets_that_a_transaction_may_change_are_told],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_of_groups_is_found(plant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    assert any(_finds(seed) for seed in range(MOST_SEEDS))
+
+
+def _finds(seed: int) -> bool:
+    try:
+        GroupHistory(seed, transactions=40).run()
+    except (AssertionError, StuckError):
+        return True
+    return False
