@@ -103,6 +103,19 @@ def test_java_clients_carry_over_what_was_committed_exactly_once(version: str, b
     assert committed(bootstrap, group) == 4 * 22 - 1  # behind the last record, in front of the last marker
 
 
+def test_a_commit_in_two_phases_ends_the_transaction_of_a_process_that_is_gone(bootstrap: str) -> None:
+    """As Flink's connector does it: the second process takes the first one's producer id and epoch, by reflection."""
+    program, version = ("TwoPhase", bootstrap, "two-phases"), "3.9.1"
+    prepared = {key: jvm.run(*program, key, "prepare", version=version).split() for key in ("kept", "dropped", "late")}
+    ends = {"kept": "commit", "dropped": "abort", "late": "commit"}
+    for key, (producer, epoch) in prepared.items():
+        jvm.run(*program, key, ends[key], producer.decode(), epoch.decode(), version=version)
+    producer, epoch = prepared["kept"]
+    jvm.run(*program, "kept", "commit", producer.decode(), epoch.decode(), version=version)  # as after a lost answer
+    expected = [f"{key}-{number}".encode() for key in ("kept", "late") for number in range(10)]
+    assert values(bootstrap, "two-phases") == expected
+
+
 def test_a_producer_that_another_has_taken_the_place_of_is_fenced(bootstrap: str) -> None:
     old = transactional(bootstrap, "twice")
     old.begin_transaction()
