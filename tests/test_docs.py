@@ -300,6 +300,9 @@ def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
             carry_over = cast("Callable[[str, list[Record], int], Coroutine[None, None, None]]", names["carry_over"])
             asyncio.run(carry_over(broker.bootstrap_servers, [Record(0, -1, 0, None, b"carried")], 1))
             assert asyncio.run(copy(broker.bootstrap_servers, "output")) == [b"carried"]
+            double = cast("Callable[[str, str, str], Coroutine[None, None, None]]", names["double"])
+            asyncio.run(double(broker.bootstrap_servers, "output", "output"))
+            assert asyncio.run(copy(broker.bootstrap_servers, "output")) == [b"carried"] * 3
 
 
 def leaves(command: click.Command, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:

@@ -81,6 +81,7 @@ IN_TWO_FILES = {
     **dict.fromkeys(("Coordinator", "Loading"), TWINS),
     "Answer": "of a page of HTTP, and of a coordinator's request",
     "Store": "of keys and certificates, and an effect of transactions",
+    "Client": "the public name of the client, and the one that it adds to",
     "Broker": "the public name of a broker in tests, and the broker itself",
     "Request": "of the broker, and of the rules of one version of Produce in `log/append`",
 }

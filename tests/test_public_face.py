@@ -59,7 +59,7 @@ ALIASES = {
     "Time": logs.Time,
 }
 ONLY: dict[str, tuple[str, ...]] = {
-    "Client": ("aclose", "existing_topic", "topics"),
+    "Client": ("aclose", "consume", "existing_topic", "producer", "topics"),
     "PartitionDirectory": ("name", "partition", "path", "size", "topic"),
 }
 """Classes of which only so much is public."""
@@ -114,6 +114,7 @@ def seen(records: Iterator[Record]) -> list[dict[str, Any]]:
 
 def lines_of_class(kind: type[Any]) -> Iterator[str]:
     """Yield a line for each public attribute of a class."""
+    members = {**vars(kind.__bases__[0]), **vars(kind)} if kind is magicbyte.Client else vars(kind)
     fields: tuple[str, ...] = getattr(kind, "_fields", ())
     if dataclasses.is_dataclass(kind):
         fields = tuple(each.name for each in dataclasses.fields(kind))
@@ -122,7 +123,7 @@ def lines_of_class(kind: type[Any]) -> Iterator[str]:
     if issubclass(kind, enum.Enum):
         found = {each.name: f"{each.name} = {each.value!r}" for each in kind}
     found |= {name: name for error in ERRORS if type(error) is kind for name in sorted(vars(error))}
-    for name, value in sorted(vars(kind).items()):
+    for name, value in sorted(members.items()):
         if isinstance(value, property):
             assert value.fget is not None
             found[name] = f"{name} -> {written(inspect.signature(value.fget).return_annotation)}"
@@ -130,7 +131,7 @@ def lines_of_class(kind: type[Any]) -> Iterator[str]:
             found[name] = signature(name, value)
     wanted = ONLY.get(kind.__name__, [name for name in found if not name.startswith("_") and name not in INTERNAL])
     if kind in (testing.Broker, magicbyte.Client):
-        yield signature("", vars(kind)["__init__"])
+        yield signature("", members["__init__"])
     yield from (found[name] for name in wanted)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from magicbyte import testing
-    from magicbyte.client import Client
+    from magicbyte.client.producer import RecordProducer
     from magicbyte.codecs import Codec
     from magicbyte.errors import (
         BatchTooLargeError,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedCompressionError,
     )
+    from magicbyte.public.client import Client
     from magicbyte.public.logs import Log, open_log, records
     from magicbyte.public.operations import convert, diff, inventory, salvage, verify
     from magicbyte.records.columns import Record
@@ -56,6 +57,7 @@ __all__ = [
     "MagicbyteError",
     "NetworkError",
     "Record",
+    "RecordProducer",
     "TruncatedLogError",
     "UnknownTopicError",
     "UnsupportedCompressionError",
@@ -70,11 +72,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Client": "client",
+    "Client": "public.client",
     "Codec": "codecs",
     "Dialect": "records.layout",
     "Format": "records.encode",
     "Log": "public.logs",
+    "RecordProducer": "client.producer",
     "Record": "records.columns",
     "convert": "public.operations",
     "diff": "public.operations",

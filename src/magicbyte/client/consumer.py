@@ -1,0 +1,66 @@
+"""Records of a topic, one by one, from all of its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Final, Literal
+
+from magicbyte.client.fetch import FetchOptions, read_records
+from magicbyte.client.offsets import bounds
+from magicbyte.errors import UnknownTopicError
+from magicbyte.records.columns import Record
+
+if TYPE_CHECKING:
+    from magicbyte.client.client import Client
+
+Start = int | Literal["earliest", "latest"]
+
+_WAIT_MS: Final = 500  # a fetch waits for records, over all partitions
+_LEAST_WAIT_MS: Final = 20
+_WAITING: Final = 2  # parts of a partition that wait to be taken
+
+
+async def consume(
+    client: Client, topic: str, partition: int | None, start: Start, options: FetchOptions, *, to_end: bool
+) -> AsyncGenerator[Record]:
+    """Yield records, in the order of their offsets in each partition. See `Client.consume`."""
+    there = sorted((await client.existing_topic(topic)).partitions)
+    if partition is not None and partition not in there:
+        raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {len(there) - 1}")
+    chosen = there if partition is None else [partition]
+    parts: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue(_WAITING * len(chosen))
+    # A broker answers the requests of a connection in turn: none of them may hold up the others for long.
+    waiting = FetchOptions(
+        committed=options.committed, max_wait_ms=max(_WAIT_MS // len(chosen), _LEAST_WAIT_MS), ahead=to_end
+    )
+
+    async def read(index: int) -> None:
+        try:
+            first, end = await bounds(client, topic, index)
+            begin = start if isinstance(start, int) else first if start == "earliest" else end
+            found = read_records(client, topic, index, begin, end if to_end else None, waiting)
+            async with contextlib.aclosing(found) as all_columns:
+                async for columns in all_columns:
+                    await parts.put([each._replace(topic=topic, partition=index) for each in columns])
+            await parts.put(None)
+        except Exception as error:  # noqa: BLE001 (whoever iterates is to get it)
+            await parts.put(error)
+
+    tasks = [asyncio.create_task(read(each)) for each in chosen]
+    try:
+        running = len(tasks)
+        while running:
+            part = await parts.get()
+            if isinstance(part, Exception):
+                raise part
+            if part is None:
+                running -= 1
+                continue
+            for record in part:
+                yield record
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

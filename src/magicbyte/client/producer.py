@@ -1,0 +1,173 @@
+"""A producer of single records: it collects them into batches, by partition, and sends these in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self
+
+from magicbyte.client.groups import TopicPartition
+from magicbyte.client.partitioning import partition_of
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.client.transactions import TransactionalProducer
+from magicbyte.codecs import Codec
+from magicbyte.errors import MagicbyteError
+from magicbyte.records.columns import Record
+from magicbyte.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from magicbyte.client.client import Client
+
+BUFFERED_BYTES: Final = 32 << 20
+"""Bytes of records that wait to be sent. `send` waits while there are more."""
+_OVERHEAD: Final = 16  # bytes of a record beside its key, value and headers, about
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The records that wait for one partition, and the task that sends them, one batch after the other."""
+
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
+    is_full: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+class RecordProducer:
+    """Sends records to any topics, in batches: `async with client.producer() as producer`.
+
+    The end of the block sends what waits. With a transactional id it also commits; an exception aborts instead, and
+    records of the transaction are never seen by readers of committed ones. Records of a partition keep the order of
+    the calls. Without an id they are stored at least once. A failure is raised by the next `send`, `flush` or
+    `commit`, or at the end of the block; records that wait are then dropped.
+    """
+
+    def __init__(self, client: Client, transactional_id: str | None, codec: Codec, linger_ms: int) -> None:
+        self._client = client
+        self._transactional_id = transactional_id
+        self._transactions: TransactionalProducer | None = None
+        self._options = ProduceOptions(codec)
+        self._linger_s = linger_ms / 1000
+        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._counts: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
+        self._size = 0
+        self._has_room = asyncio.Event()
+        self._failure: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._transactional_id is not None:
+            self._transactions = await TransactionalProducer.begin(self._client, self._transactional_id)
+        return self
+
+    async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if error is None:
+            await (self.flush() if self._transactions is None else self.commit())
+        elif self._transactions is not None:
+            with contextlib.suppress(MagicbyteError):  # the coordinator aborts it after its timeout
+                await self.abort()
+        elif isinstance(error, Exception):
+            with contextlib.suppress(MagicbyteError):  # the first failure is the one to be raised
+                await self.flush()
+        else:
+            await self._drop()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = (),
+        partition: int | None = None,
+        timestamp: int = NO_TIMESTAMP,
+    ) -> None:
+        """Add a record to the batch of a partition: a given one, that of the key, or any.
+
+        Returns before the batch is sent. `timestamp`: ms; by default the time at which the batch is sent. Raises
+        UnknownTopicError, and the failure of an earlier batch.
+        """
+        self._check()
+        count = self._counts.get(topic)
+        if count is None:
+            count = self._counts[topic] = len((await self._client.existing_topic(topic)).partitions)
+        if partition is None:
+            partition = self._turns.get(topic, 0) % count if key is None else partition_of(key, count)
+        record = Record(0, timestamp, 0, key, value, tuple(headers))
+        size = _OVERHEAD + len(key or b"") + len(value or b"")
+        size += sum(len(name) + len(each or b"") for name, each in record.headers)
+        lane = self._lanes.setdefault((topic, partition), _Lane())
+        lane.records.append(record)
+        lane.size += size
+        self._size += size
+        if lane.task is None:
+            lane.is_full.clear()
+            lane.task = asyncio.create_task(self._send_all(topic, partition, lane))
+        if lane.size >= self._options.batch_bytes:
+            lane.is_full.set()
+        while self._size > BUFFERED_BYTES:
+            self._has_room.clear()
+            self._hurry()
+            await self._has_room.wait()
+            self._check()
+
+    def _hurry(self) -> None:
+        """Let no batch wait for more records."""
+        for lane in self._lanes.values():
+            lane.is_full.set()
+
+    async def flush(self) -> None:
+        """Send all records that wait, and return when brokers have stored them. Raises BrokerError, NetworkError."""
+        self._hurry()
+        await asyncio.gather(*(lane.task for lane in self._lanes.values() if lane.task is not None))
+        self._check()
+
+    async def commit(self) -> None:
+        """Commit the transaction with all records so far. The next `send` begins another. Raises what `flush` does."""
+        assert self._transactions is not None, "a producer with a transactional id commits"
+        await self.flush()
+        await self._transactions.commit()
+
+    async def abort(self) -> None:
+        """Abort the transaction: none of its records becomes visible. The next `send` begins another."""
+        assert self._transactions is not None, "a producer with a transactional id aborts"
+        await self._drop()
+        self._failure = None
+        await self._transactions.abort()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    async def _drop(self) -> None:
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._lanes.clear()
+        self._size = 0
+        self._has_room.set()
+
+    async def _send_all(self, topic: str, partition: int, lane: _Lane) -> None:
+        """Send the batches of a partition, the first one when it is full or has waited, until none waits."""
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(lane.is_full.wait(), self._linger_s)
+            while lane.records and self._failure is None:
+                records, size = lane.records, lane.size
+                lane.records, lane.size = [], 0
+                lane.is_full.clear()
+                self._turns[topic] = partition + 1  # records without a key go on with the next partition
+                if self._transactions is None:
+                    await send(self._client, topic, partition, records, self._options)
+                else:
+                    await self._transactions.send(topic, partition, records, self._options)
+                self._size -= size
+                self._has_room.set()
+        except Exception as error:  # noqa: BLE001 (any of them, also a bug's, belongs to the caller of send)
+            self._failure = self._failure or error
+            self._has_room.set()
+        finally:
+            lane.task = None

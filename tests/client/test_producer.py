@@ -1,0 +1,161 @@
+"""The producer of single records and the iterator over a topic, beside brokers of ours."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+import magicbyte
+from magicbyte.client import admin
+from magicbyte.client import producer as module
+from magicbyte.client.partitioning import partition_of
+from magicbyte.errors import ErrorCode
+from magicbyte.testing import Broker
+
+Work = Callable[[magicbyte.Client], Coroutine[Any, Any, Any]]
+
+
+@pytest.fixture
+def broker() -> Any:
+    with Broker() as found:
+        yield found
+
+
+def run(broker: Broker, work: Work, partitions: int = 3) -> Any:
+    async def inside() -> Any:
+        async with magicbyte.Client(broker.bootstrap_servers, retry_ms=2000) as client:
+            if "orders" not in await client.topics():
+                await admin.create_topic(client, admin.NewTopic("orders", partitions))
+            return await work(client)
+
+    return asyncio.run(asyncio.wait_for(inside(), 60))
+
+
+async def all_of(client: magicbyte.Client, **options: Any) -> list[magicbyte.Record]:
+    return [each async for each in client.consume("orders", stop_at_end=True, **options)]
+
+
+def test_records_are_sent_in_batches_and_read_back_in_order(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+        async with client.producer(codec=magicbyte.Codec.GZIP) as producer:
+            for number in range(1000):
+                key = f"{number % 7}".encode()
+                await producer.send("orders", f"{number}".encode(), key=key, headers=[("n", b"1")])
+        return await all_of(client)
+
+    found = run(broker, work)
+    assert sorted(int(each.value) for each in found) == list(range(1000))
+    by_partition: dict[int, list[magicbyte.Record]] = {}
+    for each in found:
+        assert (each.topic, each.headers, each.partition) == ("orders", (("n", b"1"),), partition_of(each.key, 3))
+        by_partition.setdefault(each.partition, []).append(each)
+    for records in by_partition.values():
+        assert [each.offset for each in records] == list(range(len(records)))
+        assert [int(each.value) for each in records] == sorted(int(each.value) for each in records)
+
+
+def test_a_partition_and_a_time_can_be_given_and_records_without_a_key_share_batches(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+        async with client.producer() as producer:
+            await producer.send("orders", None, key=b"gone", partition=2, timestamp=1_700_000_000_000)
+            for number in range(20):
+                await producer.send("orders", b"%d" % number)
+        return await all_of(client)
+
+    found = run(broker, work)
+    (given,) = [each for each in found if each.key]
+    assert (given.partition, given.timestamp, given.value) == (2, 1_700_000_000_000, None)
+    assert len({each.partition for each in found if each.key is None}) == 1
+
+
+def test_a_full_batch_goes_at_once_and_flush_sends_the_rest(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUFFERED_BYTES", 100_000)  # beyond it `send` waits for a batch to be stored
+
+    async def work(client: magicbyte.Client) -> tuple[int, int]:
+        async with client.producer(linger_ms=3_600_000) as producer:
+            for _ in range(300):
+                await producer.send("orders", bytes(10_000), partition=0)
+            before = len(await all_of(client))
+            await producer.flush()
+            return before, len(await all_of(client))
+
+    before, after = run(broker, work)
+    assert before > 0
+    assert after == 300
+
+
+def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker) -> None:
+    async def leave(client: magicbyte.Client) -> None:
+        async with client.producer(transactional_id="t") as producer:
+            await producer.send("orders", b"fourth")
+            await producer.flush()
+            raise RuntimeError("left")
+
+    async def work(client: magicbyte.Client) -> list[bytes | None]:
+        async with client.producer(transactional_id="t") as producer:
+            await producer.send("orders", b"first")
+            await producer.commit()
+            await producer.send("orders", b"second")
+            await producer.flush()
+            await producer.abort()
+            await producer.send("orders", b"third")
+        with pytest.raises(RuntimeError, match="left"):
+            await leave(client)
+        return [each.value for each in await all_of(client, isolation="read_committed")]
+
+    assert sorted(run(broker, work)) == [b"first", b"third"]
+
+
+def test_a_failure_is_raised_at_the_next_call(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> None:
+        async with client.producer() as producer:
+            await producer.send("orders", b"value", partition=0)
+            with pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await producer.flush()
+            with pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await producer.send("orders", b"value", partition=0)
+            with pytest.raises(magicbyte.UnknownTopicError):
+                async with client.producer() as other:
+                    await other.send("none", b"value")
+
+    refusing = broker.fault("Produce", times=None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    with refusing, pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        run(broker, work)
+
+
+def test_consuming_waits_for_more_from_the_end_or_an_offset_and_stops_when_it_is_left(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> tuple[list[bytes | None], list[bytes | None]]:
+        async with client.producer() as producer:
+            for number in range(5):
+                await producer.send("orders", b"%d" % number, partition=1)
+        middle = [each.value for each in await all_of(client, partition=1, start=3)]
+        seen: list[bytes | None] = []
+        async with aclosing(client.consume("orders", start="latest")) as records:
+            waiting = asyncio.ensure_future(first(records))
+            while not waiting.done():
+                async with client.producer() as producer:
+                    await producer.send("orders", b"later", partition=0)
+                await asyncio.sleep(0.05)
+            seen.append((await waiting).value)
+        return middle, seen
+
+    async def first(records: AsyncIterator[magicbyte.Record]) -> magicbyte.Record:
+        return await anext(records)
+
+    assert run(broker, work) == ([b"3", b"4"], [b"later"])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"partition": 9}, magicbyte.UnknownTopicError, "expected one of 0 to 2"),
+        ({"isolation": "none"}, ValueError, "expected 'read_uncommitted' or 'read_committed'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    broker: Broker, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        run(broker, lambda client: all_of(client, **options))
