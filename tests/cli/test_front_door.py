@@ -130,3 +130,37 @@ def test_a_setting_that_only_resembles_another_is_warned_of(name: str, tmp_path:
     assert result.exit_code != 0
     assert f"warning: {name}: unknown, or without effect here" in result.stderr
     assert "did you mean" not in result.stderr
+
+
+SEVERAL_MEANINGS = {
+    "--to": "where a range ends, a format, a release, a target: what a command leads to",
+    "--from": "where a range begins, or a source: what a command begins at",
+    "-o": "a file, but kcat's offset in consume",
+    "--brokers": "how many to start, or which ones",
+    "--http": "an address, or the port of the first of several brokers",
+    "--values": "how values are shown, or a file of them",
+    "--wait": "for as long as it takes, or so long at most",
+    "--zookeeper": "an address, or that offsets are kept there",
+    "--codec": "of new sets; convert can keep each its own",
+    "--format": "of the output; what there is depends on what is printed",
+}
+"""Flags that do not take the same kind of value everywhere, with what they have in common."""
+
+
+def kind_of(option: click.Option) -> str:
+    """Return what kind of value an option takes."""
+    if option.is_flag:
+        return "flag"
+    choices = f" {'|'.join(option.type.choices)}" if isinstance(option.type, click.Choice) else ""
+    return "path" if isinstance(option.type, click.Path) else f"{option.type.name}{choices}"
+
+
+def test_a_flag_takes_the_same_kind_of_value_in_every_command() -> None:
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for name, command in commands():
+        for each in command.params:
+            if isinstance(each, click.Option) and not each.hidden:
+                for flag in (*each.opts, *each.secondary_opts):
+                    kinds.setdefault(flag, {}).setdefault(kind_of(each), []).append(name)
+    several = {flag: found for flag, found in kinds.items() if len(found) > 1}
+    assert several.keys() == SEVERAL_MEANINGS.keys(), several
