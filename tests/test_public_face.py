@@ -412,7 +412,7 @@ def test_a_topic_of_a_secured_cluster_is_read_with_settings_of_a_client_and_not_
         assert magicbyte.diff(topic, topic, client_settings=known).same
         with pytest.raises(magicbyte.NetworkError, match=r"security\.protocol"):
             magicbyte.open_log(topic)
-        with pytest.raises(magicbyte.MagicbyteError, match=r"login by .* is refused|Authentication failed") as refused:
+        with pytest.raises(magicbyte.MagicbyteError, match=r"login was refused|Authentication failed") as refused:
             magicbyte.open_log(topic, client_settings=known | {"sasl.password": "hunter2"})
         assert "hunter2" not in str(refused.value)
         with pytest.raises(magicbyte.MagicbyteError, match=r"sasl\.pasword"):

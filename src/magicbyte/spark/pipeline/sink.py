@@ -178,7 +178,7 @@ class Sink:
     def seen(cls, path: Path, *, tables: bool) -> Sink:
         """Return the sink as it is, neither locked nor made: to be looked at.
 
-        Raises LogDirectoryError when it is no folder, or holds what no pipeline made.
+        Raises LogDirectoryError if it is not a folder, or holds files of no pipeline.
         """
         _has_work(path)
         manifests = sorted(each.name for each in path.glob("pipeline-*.json") if _MANIFEST.fullmatch(each.name))
