@@ -141,15 +141,27 @@ async def create_topics(services: TopicServices, request: Request[CreateTopicsRe
         message.timeout_ms,
     )
     for topic, result in made:
-        if not _has_leaders(services, topic.name, topic.partitions):
-            result.error_code = ErrorCode.REQUEST_TIMED_OUT
-            result.error_message = f"topic {topic.name} was made, and has no leaders yet"
-            continue
-        fault = await _make_logs(services, topic.name, range(topic.partitions))
-        if fault is not None:
-            result.error_code = fault.code
-            result.error_message = f"topic {topic.name} was made, its logs could not be: {fault}"
+        await _finish(services, topic, topic.partitions, result, f"topic {topic.name} was created")
     return CreateTopicsResponse(topics=results)
+
+
+async def _finish(
+    services: TopicServices,
+    topic: ServedTopic,
+    partitions: int,
+    result: CreatableTopicResult | CreatePartitionsTopicResult,
+    done: str,
+) -> None:
+    """Create the logs of a topic with new partitions; set the error of `result` if that, or a leader, is missing.
+
+    `done` is the change that was made nevertheless, for the message.
+    """
+    if not _has_leaders(services, topic.name, partitions):
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        result.error_message = f"{done}, but not all partitions have a leader yet"
+    elif (fault := await _make_logs(services, topic.name, range(topic.partitions))) is not None:
+        result.error_code = fault.code
+        result.error_message = f"{done}, but logs could not be created: {fault}"
 
 
 def _create(services: TopicServices, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
@@ -245,14 +257,8 @@ async def create_partitions(
             topic = services.topics.get(result.name)
             if topic is None or result.error_code:
                 continue
-            if not _has_leaders(services, topic.name, counts[topic.name]):
-                result.error_code = ErrorCode.REQUEST_TIMED_OUT
-                result.error_message = f"partitions were added to {topic.name}, and have no leaders yet"
-                continue
-            fault = await _make_logs(services, topic.name, range(topic.partitions))
-            if fault is not None:
-                result.error_code = fault.code
-                result.error_message = f"partitions were added to {topic.name}, their logs could not be made: {fault}"
+            done = f"partitions were added to {topic.name}"
+            await _finish(services, topic, counts[topic.name], result, done)
     return CreatePartitionsResponse(results=results)
 
 
