@@ -414,7 +414,7 @@ def test_every_version_that_is_served_is_answered(tmp_path: Path) -> None:
                 for version in broker.runtime.offer.answered[request.API_KEY]:
                     asked = request
                     if isinstance(request, AddPartitionsToTxnRequest) and version >= FIRST_OF_BROKERS:
-                        asked = AddPartitionsToTxnRequest(transactions=answers.asked(request))
+                        asked = AddPartitionsToTxnRequest(transactions=list(answers.transactions_of(request)))
                     await peer.ask(asked, version, APIS[request.API_KEY].response)
             find = FindCoordinatorRequest(key_type=1, coordinator_keys=["x", "y"])
             told = await peer.ask(find, 6, FindCoordinatorResponse)
