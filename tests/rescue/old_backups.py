@@ -135,12 +135,20 @@ def _damage(segment: Path, batch: dict[str, Any], kind: str, drawn: random.Rando
         begin = drawn.randrange(_UNDER_CHECKSUM)
         data[start + begin : start + size] = bytes(size - begin)
     elif kind == "length":
-        data[start + drawn.randrange(8, _BASE_OFFSET_AND_LENGTH)] ^= 1 << drawn.randrange(8)
+        data[start + 8 : start + _BASE_OFFSET_AND_LENGTH] = _wrong_length(bytes(data), start, drawn)
     else:
         del data[start + drawn.randrange(1, size) :]
         gone = [each for each in case.batches() if each["segment"] == segment.name and each["position"] >= start]
     segment.write_bytes(data)
     return [(each["baseOffset"], each["lastOffset"]) for each in gone]
+
+
+def _wrong_length(data: bytes, start: int, drawn: random.Random) -> bytes:
+    """Return a length with one bit changed that stays in the segment; beyond it salvage sees a torn tail."""
+    length = int.from_bytes(data[start + 8 : start + _BASE_OFFSET_AND_LENGTH], "big")
+    changed = [length ^ (1 << bit) for bit in range(31)]
+    inside = [each for each in changed if start + _BASE_OFFSET_AND_LENGTH + each <= len(data)]
+    return drawn.choice(inside).to_bytes(4, "big")
 
 
 # ---- packing
