@@ -538,6 +538,7 @@ def test_a_broker_that_stops_follows_nothing_more_and_ends_each_fetcher_once(fol
             await until(lambda: len(members.isr("t")) == 2)
             leader = members.leader("t")
             follower = members.brokers[3 - leader.node_id]
+            await until(lambda: members.replica(follower, "t") is not None)
             partition = members.replica(follower, "t")
             assert partition is not None
             replicas = follower.replicas

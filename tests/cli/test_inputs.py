@@ -26,7 +26,7 @@ CASES = ("0.8.2.2/basic-gzip", "0.9.0.1/compact-snappy.before", "0.10.2.2/crash-
 SCHEMAS = Path(__file__).parents[2] / "schemas/messages"
 
 LINES: dict[str, list[str]] = {
-    "tour": ["LOGS --no-spark"],
+    "tour": ["LOGS"],
     "inventory": ["LOGS", "LOGS --deep", "SEGMENT", "file://LOGS"],
     "cat": ["LOGS", "DAMAGED --on-damage skip --format jsonl", "PARTITION --format csv -o OUT/records.csv"],
     "dump": ["SEGMENT", "SEGMENT --deep", "SEGMENT --anatomy --at 0", "--files SEGMENT --verify-index-only"],
@@ -61,7 +61,10 @@ LINES: dict[str, list[str]] = {
     "configs describe": ["-b BROKER --config CLIENT -t t"],
     "configs set": ["-b BROKER --config CLIENT -t t retention.ms=-1"],
     "configs unset": ["-b BROKER --config CLIENT -t t retention.ms"],
-    "mirror": ["--from SOUND --to BROKER --topics .* --prefix copy.", "--from SOUND --to OUT/mirror --topics .*"],
+    "mirror": [
+        "--from SOUND --to BROKER --topics .* --prefix copy. --yes",
+        "--from SOUND --to OUT/mirror --topics .* --yes",
+    ],
     "plan": ["--dir LOGS"],
     "migrate check": ["--request-log REQUESTS"],
     "migrate status": ["-b BROKER --config CLIENT --dir LOGS --request-log REQUESTS --rehearse 0"],

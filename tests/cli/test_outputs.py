@@ -125,7 +125,7 @@ def test_every_output_has_the_type_that_refuses_urls_of_stores() -> None:
 
 
 def test_the_outputs_of_a_pipeline_are_known() -> None:
-    assert set(config._SINK) == {"path", "bootstrap", "group", "scratch"}
+    assert set(config._SINK) == {"path", "bootstrap", "transactional-id", "group", "scratch"}
     assert set(config._TOP) == {"on-damage", "report", "max-batch-bytes", "now", "source", "stage", "sink", "spark"}
     paths = {name for options in config.STAGES.values() for name in options if "path" in options[name].expected}
     assert paths == {"with"}

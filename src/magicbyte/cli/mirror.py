@@ -272,7 +272,9 @@ async def _ask(address: str, target: Client, planned: list[TopicMirrorPlan]) -> 
         return
     to = f"to {address}, cluster {target.cluster.cluster_id or 'without an ID'}, {many(len(wanted), 'topic')}"
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{to}: this mirror has not written there before: --yes begins, --explain shows how")
+        raise click.UsageError(
+            f"{to}: this mirror has never written to this target: start it with --yes, or see its plan with --explain"
+        )
     await asyncio.to_thread(click.confirm, f"{printable(to)}: begin to write?", abort=True, err=True)
 
 

@@ -75,6 +75,15 @@ def say(*lines: str, err: bool = False) -> None:
         click.echo("\n".join(map(_shown, lines)), err=err)
 
 
+def pause(prompt: str) -> str:
+    """Wait for a line of stdin behind a prompt, which is erased then; return it, empty at the end of the input."""
+    click.echo(click.style(prompt, dim=True), nl=False)
+    sys.stdout.flush()
+    answer = sys.stdin.readline()
+    click.echo("\x1b[A\x1b[K", nl=False, color=True)  # up to the prompt's line, and clear it
+    return answer
+
+
 def _shown(line: str) -> str:
     text = printable(line)
     return click.style(text, fg=line.color) if isinstance(line, Colored) else text

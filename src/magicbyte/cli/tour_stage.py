@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import click
 
-from magicbyte.cli.output import prints_in_color, say_styled
+from magicbyte.cli.output import pause, prints_in_color, say_styled
 
 WIDEST = 100  # columns
 _ESCAPE = re.compile(r"(\x1b\[[0-9;]*m)")
@@ -89,10 +89,7 @@ class TourStage:
         """Wait for Enter where somebody reads along. Raises TourEndedError for q and at the end of the input."""
         if self._rows is None:
             return
-        click.echo(click.style("-- Enter: go on; q: end --", dim=True), nl=False)
-        sys.stdout.flush()
-        answer = sys.stdin.readline()
-        click.echo("\x1b[A\x1b[K", nl=False, color=True)  # over the line of the question
+        answer = pause("-- Enter: go on; q: end --")
         self._shown = 0
         if not answer or answer.strip().lower() == "q":
             raise TourEndedError
