@@ -84,7 +84,9 @@ def test_it_names_the_target_and_asks_before_the_first_write_and_only_then(pair:
     refused = command("mirror", *arguments)
     assert (refused.exit_code, refused.stdout, topics()) == (2, "", set())
     named = rf"to {re.escape(pair.addresses[1])}, cluster [\w-]{{22}}, 1 topic"
-    assert re.match(rf"magicbyte: {named}: this mirror has never written to this target: start it with --yes", refused.stderr)
+    assert re.match(
+        rf"magicbyte: {named}: this mirror has never written to this target: start it with --yes", refused.stderr
+    )
     for answer, status, made in (("n\n", 130, set[str]()), ("y\n", 0, {"topic"})):
         shown, status_found = typed(["mirror", *arguments], answer)
         assert re.search(rf"{named}: begin to write\? \[y/N\]: ", shown)
@@ -94,7 +96,7 @@ def test_it_names_the_target_and_asks_before_the_first_write_and_only_then(pair:
     assert (again.exit_code, again.stderr) == (0, "")
     assert again.stdout.splitlines()[-1] == "copied: 0 records of 1 topic"
     other = command("mirror", *arguments, "--group", "another", "--merge")
-    assert (other.exit_code, "--yes begins" in other.stderr) == (2, True)
+    assert (other.exit_code, "start it with --yes" in other.stderr) == (2, True)
 
 
 def typed(arguments: list[str], answer: str) -> tuple[str, int]:
