@@ -389,7 +389,11 @@ def test_the_command_copies_into_a_folder_or_a_cluster(pair: Pair, tmp_path: Pat
     assert not Path(folder).exists()
     done = command(*arguments, "--to", folder, "--until-caught-up")
     assert done.exit_code == 0, done.stderr
-    assert re.fullmatch(r"topic: [\d.]+ KiB closed in 12 sets, 0 B opened in 0, .*, 0 offsets behind\n", done.stdout)
+    copied, said = done.stdout.splitlines()
+    assert re.fullmatch(r"topic: [\d.]+ KiB closed in 12 sets, 0 B opened in 0, .*, 0 offsets behind", copied)
+    batches = [log for log in LOG if log[16] == 2 and not log[22] & 0x20]
+    records = 3 + sum(int.from_bytes(batch[57:61], "big") for batch in batches)  # 3: the messages without a wrapper
+    assert said == f"copied: {records} records and those of 2 compressed sets of 1 topic"
     assert logs(tmp_path / "copy") == b"".join(LOG)
     assert command(*arguments, "--to", pair.addresses[1], "--identical", "--until-caught-up").exit_code == 0
     assert pair.run(lambda _, there: stored_bytes(there)) == b"".join(LOG)

@@ -237,4 +237,6 @@ def test_the_command_says_what_was_put_aside_and_where(pair: Pair, tmp_path: Pat
     assert "go together" in pair.command(*arguments).stderr
     result = pair.command(*arguments, "--park", str(tmp_path / "parked"))
     assert result.exit_code == 0, result.stderr
-    assert result.stdout.rstrip().endswith("0 offsets behind, 1 put aside")
+    copied, total = result.stdout.splitlines()[-2:]
+    assert copied.endswith("0 offsets behind, 1 put aside")
+    assert total == "copied: 105 records of 1 topic"

@@ -192,7 +192,7 @@ def test_damage_is_not_given_a_new_checksum(target: Format) -> None:
 def test_records_that_are_there_already_are_skipped() -> None:
     (closed,) = parts(stored(Format.V2, Codec.GZIP))
     assert forward(closed, V2, OURS, 10).records == 10
-    with pytest.raises(UnsupportedForMessageFormatError, match="of which 4 are there"):
+    with pytest.raises(UnsupportedForMessageFormatError, match="of which the target has 4"):
         forward(closed, V2, OURS, 4)
     (converted,) = parts(*(encode_records(some(at, 1), Format.V1) for at in range(10)))
     made = forward(converted, V2, OURS, 4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def test_killed_when_the_directory_has_its_name_it_ends_the_work_and_the_receipt
     def dies(*_: object, **__: object) -> None:
         raise CrashError
 
-    with monkeypatch.conbase64_text() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(steps, at, dies)
         with pytest.raises(CrashError):
             steps.rescue_into(backup, out, work, steps.RescueOptions(no_steps))
@@ -106,3 +107,29 @@ def test_killed_when_the_directory_has_its_name_it_ends_the_work_and_the_receipt
     assert not work.exists()
     assert not list(out.glob("*.jsonl"))
     assert run("rescue", backup, "--to", out, "--work", work).exit_code == 2  # a directory in use, from here on
+
+
+@pytest.mark.parametrize("removal", [1, 2, 3])
+def test_killed_while_its_work_is_removed_it_is_run_again_and_nothing_comes_twice(
+    removal: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, work, left = backup_of(OLD, tmp_path / "backup"), tmp_path / "work", [removal]
+    remove = shutil.rmtree
+
+    def dies(path: Path) -> None:
+        left[0] -= 1
+        if left[0]:
+            return remove(path)
+        next(each for each in sorted(path.rglob("*")) if each.is_file()).unlink()
+        raise CrashError
+
+    with Broker(KEEP_ALL) as broker:
+        arguments = (backup, "--to", broker.bootstrap_servers, "--work", work)
+        target = steps.ClusterTarget(broker.bootstrap_servers, lambda: Client(broker.bootstrap_servers))
+        with monkeypatch.context() as patch:
+            patch.setattr(shutil, "rmtree", dies)
+            with pytest.raises(CrashError):
+                steps.rescue_into(backup, target, work, steps.RescueOptions(no_steps))
+        again = receipt_of(*arguments, status=1)
+        assert again == receipt_of(*arguments, status=1)
+    assert not work.exists()

@@ -25,6 +25,8 @@ from magicbyte.mirror.plan import Choice, TopicMirrorPlan, make_topics, plan, pl
 from magicbyte.mirror.progress import Book, Lane, MirrorPlace
 from magicbyte.mirror.rewrite import behind_all
 from magicbyte.mirror.rounds import Copy, HasCopied, Rounds
+from magicbyte.records.layout import CONTROL_BIT, ENRICHED_CONTROL_BIT, Dialect
+from magicbyte.records.scan import BatchTable
 
 SAVE_BYTES: Final = 64 << 20  # copied between two syncs
 
@@ -138,6 +140,19 @@ class TopicReplica:
         await self._book.save(self._target, MirrorPlace(end, {self.partition: Lane(end)}, self.wanted.origin))
 
 
+def count_sets(copied: Copied, table: BatchTable, size: int) -> None:
+    """Count copied entries of `size` bytes and their records, control records left out."""
+    copied.closed_sets += len(table)
+    copied.closed_bytes += size
+    bit = ENRICHED_CONTROL_BIT if table.dialect is Dialect.ENRICHED else 0
+    for row in range(len(table)):
+        records = int(table.count[row])
+        if records < 0:
+            copied.uncounted += 1
+        elif not table.attributes[row] & (CONTROL_BIT if table.magic[row] == 2 else bit):
+            copied.records += records
+
+
 class IdenticalCopier:
     """Copy a partition in rounds; `copied` grows meanwhile. Setting `stop` ends it after the current sets."""
 
@@ -179,8 +194,7 @@ class IdenticalCopier:
             if is_first and start:
                 await self.replica.start_at(start)
             is_first, unsaved = False, unsaved + len(found.data)
-            self.copied.closed_sets += len(found.table)
-            self.copied.closed_bytes += len(found.data)
+            count_sets(self.copied, found.table, len(found.data))
             self.copied.lag = max(end - behind_all(found), 0)
             if unsaved >= SAVE_BYTES:
                 await self.replica.keep()

@@ -41,6 +41,7 @@ STATE: Final = "rescue.json"
 LOCK: Final = ".lock"
 PLACED: Final = "placed"  # in STATE, from before the directory has its name
 UNPACKED, SALVAGED, CONVERTED = "unpacked", "salvaged", "converted"
+REMOVED: Final = ".removed"  # behind the name of a folder of these that is being removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,17 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
 
 
 def _remove(work: Path) -> None:
-    """Remove the working folder, its state last: after a crash on the way the same call still knows its work."""
+    """Remove the working folder, so that the same call is understood after a crash at any point.
+
+    The state is removed last. A folder loses its name first: half of one would be taken for the work of a stage. Each
+    stage is removed before the stage that it was made from, which it is compared with.
+    """
+    for name in (CONVERTED, SALVAGED, UNPACKED):
+        if (work / name).exists():
+            (work / name).rename(work / f"{name}{REMOVED}")
+            shutil.rmtree(work / f"{name}{REMOVED}")
     for each in work.iterdir():
-        if each.is_dir():
-            shutil.rmtree(each)
-        elif each.name != STATE:
+        if each.name != STATE:
             each.unlink()
     shutil.rmtree(work)
 
@@ -174,6 +181,8 @@ class _RescueStage:
                     f"{self.work}: the work of another rescue, or of a backup that has changed since: remove it, "
                     "or give another folder with --work"
                 )
+            for each in self.work.glob(f"*{REMOVED}"):
+                shutil.rmtree(each)
             return
         if others := {each.name for each in self.work.iterdir()} - {LOCK, f"{STATE}.tmp"}:
             raise LogDirectoryError(
