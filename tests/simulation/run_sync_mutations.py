@@ -108,9 +108,6 @@ CANNOT_BE_MISSED = {
     "outputs.whole_folder: each.rename(target / each.name) [loop reversed]": (
         "a folder that was there already gets its files one by one, in no order that anything hangs on"
     ),
-    "writer.PartitionWriter.adopt: made.rename(self._path(base, suffix)) [loop reversed]": (
-        "the files of a segment are moved into a folder that has no name yet"
-    ),
     "index_file.IndexFile._used: if size > SMALL_FILE_LIMIT: [taken out]": (
         "it bounds memory: tests/log/test_damaged_directories.py starts with indexes of a tebibyte"
     ),
