@@ -1,7 +1,8 @@
-"""Leaves records out of a log by time, offset and key. Offsets stay: what went is a hole; the log ends where it did.
+"""Remove records from a log by timestamp, offset and key. Offsets are kept: removed records leave gaps in them.
 
-A set that loses nothing is copied as it is, one that loses all goes, others are written anew with the same codec and
-header. Transaction markers and other control records stay, whatever the limits say.
+The log end offset is also kept. A set that loses no record is copied unchanged, one that loses all records is dropped,
+and others are encoded anew with the same codec and header. Transaction markers and other control records are kept
+whatever the limits are.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ _MAX_OFFSET = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Which records stay: those that meet all of the limits. Times in ms, from `since` to below `until`.
+    """Select the records to keep: those within all limits. Timestamps in ms, from `since` to below `until`.
 
-    Offsets from `first` to below `end`. `keys`: one of these; `prefix`: a key that begins so. A record without a time,
-    as all of v0, meets no limit of time, and one without a key none of the key.
+    Offsets from `first` to below `end`. `keys`: the key is one of these; `prefix`: the key starts with it. A record
+    without a timestamp (all of v0) is outside every limit of time, and one without a key outside both limits of keys.
     """
 
     since: int | None = None
@@ -65,7 +66,7 @@ class RecordFilter:
     prefix: bytes | None = None
 
     def mask(self, columns: RecordColumns) -> Array:
-        """Return for each record whether it stays. Shape: (n,) bool."""
+        """Return whether each record is kept. Shape: (n,) bool."""
         offset, time = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
         found: Array = (offset >= self.first) & (offset < self.end)
         if self.since is not None:
@@ -84,7 +85,7 @@ class RecordFilter:
 
 @dataclass(slots=True)
 class FilterReport:
-    """How many records there were and how many stayed, control records apart; sets by what became of them."""
+    """Number of records read and kept, without control records, and of sets copied, rewritten and dropped."""
 
     records: int = 0
     kept: int = 0
@@ -101,15 +102,15 @@ def filter_partition(
     *,
     limit: int = DEFAULT_MAX_BATCH_BYTES,
 ) -> FilterReport:
-    """Write a new log directory `out` with the wanted records of one partition, in segments that begin where they did.
+    """Write a new log directory `out` with the wanted records of one partition. Segments keep their base offsets.
 
-    Checksums are verified. Raises CorruptRecordError for damage, OSError where it cannot be written.
+    Checksums are verified. Raises CorruptRecordError for damage, OSError if `out` cannot be written.
     """
     report = FilterReport()
     directory = LogDirectoryWriter(out, recognise(source) or LATEST_RULES)
     with _writer(source, name, directory) as to:
         next_offset = _write(source, to, wanted, limit, report)
-        if next_offset > to.end_offset:  # the last records went: their offsets are not given again
+        if next_offset > to.end_offset:  # the last records were removed: their offsets must not be assigned again
             to.roll(next_offset)
         _finish(source, to)
     directory.finish(meta_properties([source]), {name: log_start_offset(source)})
@@ -117,7 +118,7 @@ def filter_partition(
 
 
 class FilteredPart(NamedTuple):
-    """Neighbouring segments that are filtered, for `join_filtered`; `next_offset`: behind the last record, 0: none."""
+    """Adjacent filtered segments, for `join_filtered`. `next_offset`: last offset of their source + 1, 0 if empty."""
 
     segments: list[WrittenSegment]
     report: FilterReport
@@ -127,9 +128,9 @@ class FilteredPart(NamedTuple):
 def filter_part(
     part: PartitionDirectory, name: TopicPartition, out: Path, wanted: RecordFilter, *, rules: IndexRules, limit: int
 ) -> FilteredPart:
-    """Do what `filter_partition` does with some neighbouring segments, in a folder of their own. Raises as that does.
+    """Filter some adjacent segments as `filter_partition` does, into a folder of their own. Raises the same errors.
 
-    `rules` are those of the files of the whole partition.
+    `rules` are those of the index files of the whole partition.
     """
     report, alone = FilterReport(), replace(part, texts={}, snapshots={})
     directory = LogDirectoryWriter(out, rules)
@@ -142,9 +143,9 @@ def filter_part(
 def join_filtered(
     source: PartitionDirectory, name: TopicPartition, out: Path, parts: Sequence[FilteredPart], *, rules: IndexRules
 ) -> FilterReport:
-    """Make the new log directory `out` of all parts of one partition, in order, as `filter_partition` makes it.
+    """Combine all parts of one partition, in order, into the new log directory `out`, as `filter_partition` writes it.
 
-    No part has offsets of the next one. The parts must be on the same file system.
+    Parts do not overlap in offsets. The parts must be on the same file system as `out`.
     """
     report, segments = FilterReport(), [segment for part in parts for segment in part.segments]
     for part in parts:
@@ -180,7 +181,7 @@ def _writer(
 def _write(
     source: PartitionDirectory, to: PartitionWriter, wanted: RecordFilter, limit: int, report: FilterReport
 ) -> int:
-    """Write what stays of all segments; return the offset behind the last record that there was, 0 without any."""
+    """Write the kept records of all segments. Return the last offset of the source + 1, 0 for an empty log."""
     next_offset = 0
     kernel.expect(source.size)
     for segment in source.segments:
@@ -206,14 +207,14 @@ def _end(chunk: Chunk) -> int:
 
 
 def _kept(table: BatchTable, wanted: RecordFilter, limit: int, report: FilterReport) -> Iterator[memoryview]:
-    """Yield what stays of the sets of an unmerged table, in their order."""
+    """Yield the kept sets and the rewritten ones of an unmerged table, in order."""
     magic = np.asarray(table.magic, np.int64)
     bits = np.asarray(table.attributes, np.int64)
     is_enriched = table.dialect is Dialect.ENRICHED
     control = (bits & ENRICHED_CONTROL_BIT != 0) if is_enriched else (magic == 2) & (bits & CONTROL_BIT != 0)
     options = DecodeOptions(control=True, limit=limit)
     for same in np.split(np.arange(len(table)), np.flatnonzero(np.diff(magic) != 0) + 1):
-        held = same[np.asarray(table.count, np.int64)[same] != 0]  # a cleaner leaves empty batches: they go
+        held = same[np.asarray(table.count, np.int64)[same] != 0]  # the cleaner leaves empty batches: they are dropped
         report.dropped += len(same) - len(held)
         for rows, counts, columns in decode_entries(table, held.tolist(), options):
             yield from _sets(table, rows, np.asarray(counts, np.int64), columns, control, wanted, report)
@@ -228,7 +229,7 @@ def _sets(
     wanted: RecordFilter,
     report: FilterReport,
 ) -> Iterator[memoryview]:
-    """Yield what stays of decoded sets."""
+    """Yield decoded sets: unchanged, with fewer records, or not at all."""
     is_control = np.repeat(control[rows], counts)
     keep = wanted.mask(columns) | is_control
     report.records += int(np.count_nonzero(~is_control))
@@ -248,7 +249,7 @@ def _sets(
 
 
 def _rewritten(table: BatchTable, row: int, columns: RecordColumns) -> memoryview:
-    """Return a set with fewer records."""
+    """Return a set encoded with only the given records."""
     is_enriched = table.dialect is Dialect.ENRICHED
     target = Format.ENRICHED if is_enriched else Format(str(int(table.magic[row])))
     header = DEFAULT_HEADER
@@ -261,7 +262,7 @@ def _rewritten(table: BatchTable, row: int, columns: RecordColumns) -> memoryvie
 
 
 def _header_of(table: BatchTable, row: int) -> BatchHeader:
-    """Return what the header of a v2 batch says besides its records."""
+    """Return the header fields of a v2 batch that do not depend on its records."""
     base, _, epoch, _, _, bits, delta, base_timestamp, latest, producer, producer_epoch, sequence, _ = (
         HEADER.unpack_from(table.buffer, int(table.position[row]))
     )

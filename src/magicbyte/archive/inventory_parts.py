@@ -1,4 +1,4 @@
-"""The inventory of one partition by several workers, each of some of its segments."""
+"""Take the inventory of one partition with several workers, each of some of its segments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CountedSegments(NamedTuple):
-    """What was counted in neighbouring segments, with the damage of their logs and of their indexes. May be pickled."""
+    """The counts of adjacent segments, with the damage found in their logs and in their indexes. Picklable."""
 
     counter: EntryCounter
     damage: list[CorruptRecordError]
@@ -21,7 +21,7 @@ class CountedSegments(NamedTuple):
 
 
 def count_segments(part: PartitionDirectory, *, deep: bool, limit: int) -> CountedSegments:
-    """Count the entries of a part of a partition."""
+    """Count the entries of some segments of a partition."""
     counted = CountedSegments(EntryCounter(part.dialect, deep=deep, is_part=True), [], [])
     CompanionCheck(part, counted.index_damage).indexes()
     count_log(part, counted.counter, limit, 1, part.size, counted.damage.append)
@@ -29,7 +29,7 @@ def count_segments(part: PartitionDirectory, *, deep: bool, limit: int) -> Count
 
 
 def join_counts(partition: PartitionDirectory, parts: Iterable[CountedSegments], *, deep: bool) -> PartitionInventory:
-    """Return what `take_inventory` does, of a partition of which all segments are counted in `parts`, in order."""
+    """Return the result of `take_inventory` for a partition whose segments are all counted in `parts`, in order."""
     counter = EntryCounter(partition.dialect, deep=deep)
     result = PartitionInventory(partition, counter.dialect, 0, counter.tally, [], [])
     check = CompanionCheck(partition, result.index_damage)

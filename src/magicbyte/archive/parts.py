@@ -1,7 +1,8 @@
-"""A partition that several workers write, each some of its segments: what the rest of a log has to know of a segment.
+"""Describe written segments, so that several workers can write one partition, each some of its segments.
 
-Index files of offsets and times are a segment's own. Transactions and producers, leader epochs and where the log ends
-are not: whoever puts the parts together goes through the few entries that tell of them, and reads no log.
+Offset and time indexes depend on their segment alone. Transactions, producers, leader epochs and the log end offset
+depend on earlier segments. They are computed when the parts are joined, from the few entries that affect them, without
+reading the logs again.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class WrittenSegment(NamedTuple):
-    """A segment that is written, with its indexes, in `folder`. May be pickled.
+    """A written segment with its indexes, in `folder`. Picklable.
 
-    `size`: bytes of its log. `has_batches`: its last entry is of magic 2; None where it has no entry. `producers`: the
-    entries, in order, without which the producers behind it would be others: whole markers, headers of data batches.
+    `size`: bytes of its log. `has_batches`: whether its last entry is of magic 2; None if it has no entry. `producers`:
+    the entries that change the state of producers, in order: whole markers, and headers of data batches.
     """
 
     folder: Path
@@ -38,14 +39,14 @@ class WrittenSegment(NamedTuple):
 
 
 def written_in(folder: Path, rules: IndexRules) -> list[WrittenSegment]:
-    """Return what there is to know of the segments in a partition folder that was just written by `rules`."""
+    """Describe the segments of a partition folder that was just written by `rules`."""
     (written,) = discover([str(folder)])
     of_dialect = rules.of_dialect(written.dialect)
     return [look_at(written, segment, folder, of_dialect) for segment in written.segments]
 
 
 def look_at(partition: PartitionDirectory, segment: SegmentFiles, folder: Path, rules: IndexRules) -> WrittenSegment:
-    """Return what there is to know of a segment in `folder` that was just written. Raises CorruptRecordError."""
+    """Describe a segment in `folder` that was just written. Raises CorruptRecordError."""
     end, has_batches = segment.base_offset, None
     producers: list[bytes] = []
     epochs = LeaderEpochs(ends_with_older=rules.release.ends_epochs_with_older)

@@ -1,4 +1,4 @@
-"""Cuts a log's segments smaller, or puts them together: the same entries in other files. Nothing is decompressed."""
+"""Split a log's segments, or join them: the same entries in other files. Nothing is decompressed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def resegment(
 ) -> None:
     """Write a new log directory `out` with the entries of one partition, in segments of at most `segment_bytes`.
 
-    `joins`: neighbouring segments become one, as far as they fit; else each begins where it did. The last one, if it is
-    empty, stays: its base is where the log ends. Index files are those of the Kafka version whose files are there.
-    Raises CorruptRecordError for damage, OSError where it cannot be written.
+    `joins`: adjacent segments are joined as far as they fit; otherwise each keeps its base offset. An empty last
+    segment is kept, because its base is the log end offset. Index files are those of the Kafka version that wrote the
+    source. Raises CorruptRecordError for damage, OSError if `out` cannot be written.
     """
     directory = LogDirectoryWriter(out, recognise(source) or LATEST_RULES)
     with _writer(source, name, directory, segment_bytes) as to:
@@ -53,9 +53,9 @@ def split_part(
     rules: IndexRules,
     limit: int = DEFAULT_MAX_BATCH_BYTES,
 ) -> list[WrittenSegment]:
-    """Do what `resegment` does, without joining, with some neighbouring segments, in a folder of their own.
+    """Split some adjacent segments as `resegment` does, without joining, into a folder of their own.
 
-    `rules` are those of the files of the whole partition.
+    `rules` are those of the index files of the whole partition.
     """
     with _writer(part, name, LogDirectoryWriter(out, rules), segment_bytes) as to:
         _copy(part, to, joins=False, limit=limit)
@@ -72,9 +72,9 @@ def join_split(
     *,
     rules: IndexRules,
 ) -> None:
-    """Make the new log directory `out` of the segments of all parts of one partition, in order, as `resegment` does.
+    """Combine the segments of all parts of a partition, in order, into a log directory `out`, as `resegment` does.
 
-    No part has offsets of the next one. The parts must be on the same file system.
+    Parts do not overlap in offsets. The parts must be on the same file system as `out`.
     """
     directory = LogDirectoryWriter(out, rules)
     with _writer(source, name, directory, segment_bytes) as to:

@@ -1,6 +1,6 @@
-"""Salvage of one partition by several workers, each some of its segments.
+"""Salvage one partition with several workers, each some of its segments.
 
-A segment is judged by its own bytes and by the base offset of the next one, so no part has to know another.
+A segment is judged by its own bytes and by the base offset of the next segment, so parts are independent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SalvagedPart(NamedTuple):
-    """What is sound in some neighbouring segments, for `join_salvaged`. May be pickled."""
+    """The sound entries of some adjacent segments, for `join_salvaged`. Picklable."""
 
     segments: list[WrittenSegment]
     report: SalvageReport
@@ -34,9 +34,9 @@ def salvage_part(
     out: Path,
     options: SalvageOptions,
 ) -> SalvagedPart:
-    """Salvage some neighbouring segments into a folder of their own. Raises as `salvage_logs` does.
+    """Salvage some adjacent segments into a folder of their own. Raises as `salvage_logs` does.
 
-    `following` is the segment behind them, None at the end of the partition.
+    `following` is the segment after them, None at the end of the partition.
     """
     whole = part if following is None else replace(part, segments=(*part.segments, following))
     directory = LogDirectoryWriter(out, options.rules)
@@ -44,7 +44,7 @@ def salvage_part(
         report = salvage_segments(whole, part.segments, to, options)
         folder = to.finish().folder
     segments = written_in(folder, options.rules)
-    if following is not None and not report.bytes:  # of a part without a sound entry there is nothing in the log
+    if following is not None and not report.bytes:  # a part without a sound entry adds nothing to the log
         segments = []
     return SalvagedPart(segments, report)
 
@@ -56,9 +56,9 @@ def join_salvaged(
     options: SalvageOptions,
     parts: Sequence[SalvagedPart],
 ) -> SalvageReport:
-    """Make the new log directory `out` of all parts of a partition, in order, as `salvage_logs` makes it.
+    """Combine all parts of a partition, in order, into the new log directory `out`, as `salvage_logs` writes it.
 
-    No part has offsets of the next one. The parts must be on the same file system.
+    Parts do not overlap in offsets. The parts must be on the same file system as `out`.
     """
     report = SalvageReport(source.path)
     directory = LogDirectoryWriter(out, options.rules)
@@ -73,6 +73,6 @@ def join_salvaged(
 
 
 def _add(report: SalvageReport, later: SalvageReport) -> None:
-    """Add the result of the segments behind those of `report`."""
+    """Add the result of the segments after those of `report`."""
     for name in ("segments", "entries", "bytes", "moved", "ended_transactions", "lost", "aside"):
         setattr(report, name, getattr(report, name) + getattr(later, name))
