@@ -1,7 +1,8 @@
-"""Writes partition folders and log directories that a real broker opens as if it had closed them itself.
+"""Write partition folders and log directories that a broker opens like its own after a clean shutdown.
 
-Everything is built beside its final name and made durable before it gets that name, so a crash or a full disk leaves
-either nothing under the name or all of it. Memory: one segment's index entries, the producers, the leader epochs.
+Each folder is built next to its final name and made durable before it is renamed, so a crash or a full disk leaves
+under that name either nothing or the whole folder. Memory: the index entries of one segment, the producers, the leader
+epochs.
 """
 
 from __future__ import annotations
@@ -55,42 +56,45 @@ _ROW_COLUMNS = ("position", "size", "magic", "attributes", "offset", "count")
 
 
 class WrittenPartition(NamedTuple):
-    """What a PartitionWriter made. `end_offset` is one behind the last offset, or the base of an empty last segment."""
+    """The result of a PartitionWriter. `end_offset` is the last offset + 1, or the base of an empty last segment."""
 
     folder: Path
     first_offset: int  # base of the first segment
     end_offset: int
     segments: int
     size: int  # bytes of all `.log` files
-    ended_transactions: int = 0  # that were open, in a log for a new cluster
+    ended_transactions: int = 0  # open at the end of a log for a new cluster
 
 
 def temporary_name(folder: Path) -> Path:
-    """Return where a folder is built before it gets its name."""
+    """Return the path at which a folder is built before it is renamed."""
     return folder.with_name(f".{folder.name}.part")
 
 
 def give_name(folder: Path) -> None:
-    """Give a folder that is complete under its temporary name its own, durably."""
+    """Rename a complete folder from its temporary to its final name, durably."""
     temporary_name(folder).rename(folder)
     sync_directory(folder.parent)
 
 
 class PartitionWriter:
-    """Writes one partition folder: segments, indexes, snapshots, leader epochs, as Kafka `rules.version` does.
+    """Write one partition folder: segments, indexes, snapshots, leader epochs, as Kafka `rules.version` does.
 
-    `segment_bytes` and the rules' limits roll segments as Kafka does; `topic_id` goes into `partition.metadata`. With
-    `rules.recovering()` time indexes are what Kafka itself makes of a log that it finds, and no record is looked at;
-    without, of versions 0.11 to 3.7, what a leader writes, which needs some batches decoded. What a former run left
-    under the temporary name is replaced; or continued, if that run's `checkpoint` said that its segments below base
-    `resume_at` are complete: that is where to roll to, then. Raises LogDirectoryError when `folder` exists.
+    Segments are rolled by `segment_bytes` and the rules' limits, as in Kafka; `topic_id` goes into
+    `partition.metadata`. With `rules.recovering()` time indexes are those that Kafka builds when it recovers a log, and
+    no record is read. Without it, in versions 0.11 to 3.7, they are those of a leader, for which some batches are
+    decoded.
 
-    `new_cluster`: entries become what they are in a cluster that knows nothing of their leaders and producers (see
-    new_cluster.py); snapshots are empty, and transactions that are open at the end are ended there, by ABORT markers in
-    a segment of their own, unless the log `is_part` of one.
+    A temporary folder of an earlier run is replaced. With `resume_at` it is continued: `checkpoint` of that run must
+    have made the segments below base `resume_at` durable, and the caller rolls to this base first. Raises
+    LogDirectoryError if `folder` exists.
 
-    A context manager: leaving it without `finish`, for an error or not, leaves the temporary folder, which nobody but
-    the next PartitionWriter of this folder looks at.
+    `new_cluster`: entries are rewritten for a cluster without state of their leaders and producers (see
+    new_cluster.py). Snapshots are empty, and transactions that are open at the end are aborted by markers in an
+    additional segment, unless the log `is_part` of one.
+
+    A context manager. Leaving it without `finish`, for an error or not, leaves the temporary folder for the next
+    PartitionWriter of this folder.
     """
 
     def __init__(
@@ -141,7 +145,7 @@ class PartitionWriter:
 
     @property
     def end_offset(self) -> int:
-        """One behind the last offset written."""
+        """The last offset written + 1."""
         return self._end_offset
 
     def __enter__(self) -> Self:
@@ -155,11 +159,11 @@ class PartitionWriter:
             self._log = None
 
     def append(self, data: Buffer) -> None:
-        """Write whole entries whose offsets follow those before. A call costs about 0.1 ms: join small pieces.
+        """Write whole entries whose offsets follow those already written. A call costs about 0.1 ms: join small pieces.
 
-        Raises CorruptRecordError, with the position in `data`, for an entry that is cut, not an entry or not behind
-        the one before it, and for a marker or wrapper whose inside is needed and cannot be read. Bytes in front of
-        the error may have been written: the partition is not to be finished then.
+        Raises CorruptRecordError, with the position in `data`, for a truncated or invalid entry, for one whose offsets
+        do not follow those before it, and for a marker or wrapper whose content is needed and unreadable. The entries
+        before the error may have been written: do not finish the partition then.
         """
         view = memoryview(data).toreadonly().cast("B")
         kernel.expect(self._whole_size + len(view))
@@ -177,10 +181,10 @@ class PartitionWriter:
             self._append(table)
 
     def roll(self, base_offset: int, *, keep_empty: bool = False) -> None:
-        """Begin a segment at `base_offset`, which is not below what was written so far.
+        """Begin a segment at `base_offset`, which is not below the log end offset.
 
-        An open segment that is still empty is given up for it, unless it has that base already, or `keep_empty`: logs
-        that the cleaner went through have such segments.
+        An empty open segment is removed first, unless it has that base already, or `keep_empty`: compacted logs have
+        empty segments.
         """
         assert base_offset >= self._end_offset, (base_offset, self._end_offset)
         if self._bases and self._segment_size == 0 and base_offset == self._base:
@@ -200,22 +204,22 @@ class PartitionWriter:
         self._open_segment()
 
     def _open_segment(self) -> None:
-        """Open the log of the last segment, which is empty."""
+        """Open the log file of the last segment, which is empty."""
         self._indexer = SegmentIndexer(self._base, self._rules, dialect=self._dialect, producers=self._producers)
         with self._named_errors():
-            self._log = self._path(self._base, LOG).open("wb", buffering=0)  # closing it writes nothing more
+            self._log = self._path(self._base, LOG).open("wb", buffering=0)  # unbuffered: closing it writes nothing
 
     def checkpoint(self) -> int:
-        """Make the segments in front of the open one last, for `resume_at` of its base; return the bytes of their logs.
+        """Make the segments before the open one durable, for `resume_at` of its base. Return the bytes of their logs.
 
-        To be called when the open segment, which `roll` began, is empty.
+        Call it while the open segment, which `roll` began, is empty.
         """
         assert self._segment_size == 0, self._segment_size
         sync_directory(self._temporary)
         return self._whole_size
 
     def _resume(self, base_offset: int) -> None:
-        """Take over the segments that begin below `base_offset`, of which nothing is written again."""
+        """Reuse the durable segments below `base_offset`, and delete the files of later ones."""
         for path in self._temporary.iterdir():
             if not path.stem.isdecimal() or int(path.stem) >= base_offset:
                 path.unlink()
@@ -231,7 +235,7 @@ class PartitionWriter:
         self._snapshots = sorted(found.snapshots)
 
     def _take_over(self, table: BatchTable) -> None:
-        """Move the state behind entries that are written already."""
+        """Apply entries that are already written to the state of producers, epochs and offsets."""
         self._has_batches = bool(self._rules.has_producers and table.magic[len(table) - 1] == 2)
         if self._rules.has_producers:
             self._producers.append(table)
@@ -241,8 +245,8 @@ class PartitionWriter:
     def adopt(self, segment: WrittenSegment) -> None:
         """Take in a segment that another writer made, with the same rules, on this file system.
 
-        It lies behind what was written so far. Its log is linked, its indexes are copied: if this process dies, another
-        one can do the same again.
+        Its offsets follow those already written. Its log is linked and its indexes are copied, so another process can
+        adopt it again if this one dies.
         """
         assert segment.base_offset >= self._end_offset, (segment.base_offset, self._end_offset)
         self._close_segment()
@@ -253,7 +257,7 @@ class PartitionWriter:
         log = segment.folder / f"{base:020}{LOG}"
         if segment.size:
             self._path(base, LOG).hardlink_to(log)
-        else:  # this writer may write to it
+        else:  # this writer may append to it, so no link
             clone_file(log, self._path(base, LOG))
         for suffix in INDEXES:
             made = segment.folder / f"{base:020}{suffix}"
@@ -269,15 +273,15 @@ class PartitionWriter:
         self._whole_size += segment.size
 
     def note_epoch(self, epoch: int) -> None:
-        """Note the epoch of a leader that has written nothing so far, if it is above those of the batches.
+        """Record the epoch of a leader that has written nothing yet, if it is above those of the batches.
 
-        A new cluster has had no leader but the first.
+        Does nothing for a new cluster, whose only leader epoch is the first.
         """
         if self._epochs.entries and not self._new_cluster:
             self._epochs.assign(epoch, self._end_offset)
 
     def complete(self) -> int:
-        """Write all that the folder lacks and make it durable, under its temporary name: nothing is appended then.
+        """Write the remaining files and make the folder durable under its temporary name. No append may follow.
 
         Returns the bytes of the logs.
         """
@@ -293,7 +297,7 @@ class PartitionWriter:
         return self._whole_size
 
     def _end_transactions(self) -> None:
-        """End the transactions that are open, so that readers of committed records and new producers go on."""
+        """Abort the open transactions, which would otherwise hold back the last stable offset and new producers."""
         markers = closing_markers(self._producers.snapshot(), self._end_offset)
         if markers:
             self.roll(self._end_offset)
@@ -303,7 +307,7 @@ class PartitionWriter:
             self._ended_transactions = len(markers) // MARKER_BYTES
 
     def finish(self) -> WrittenPartition:
-        """Complete the folder, unless that was done, and give it its name."""
+        """Complete the folder, if `complete` was not called, and rename it to its final name."""
         if not self._is_complete:
             self.complete()
         give_name(self.folder)
@@ -336,7 +340,7 @@ class PartitionWriter:
             self._write(part, int(last[end - 1]))
 
     def _spans(self, table: BatchTable, first: Int64Array, last: Int64Array) -> Iterator[tuple[int, int]]:
-        """Yield the rows, first and end, that go into one segment each, rolling in front of all but the first."""
+        """Yield ranges of rows, first and end, for one segment each. Rolls before each range but the first."""
         ends = np.asarray(table.position, np.int64) + np.asarray(table.size, np.int64)
         start = 0
         while start < len(table):
@@ -349,12 +353,15 @@ class PartitionWriter:
             if not self._bases or (end <= start and (self._segment_size or last[start] - self._base > MAX_RELATIVE)):
                 self.roll(self._next_base(table, start, first, last))
                 continue
-            end = max(end, start + 1)  # an entry larger than a segment has one to itself
+            end = max(end, start + 1)  # an entry larger than a segment gets its own
             yield start, end
             start = end
 
     def _next_base(self, table: BatchTable, row: int, first: Int64Array, last: Int64Array) -> int:
-        """Return the base of a segment that begins with `row`; what a wrapper begins with is not known."""
+        """Return the base of a segment that begins with `row`.
+
+        Wrappers have no first offset: the lowest possible one.
+        """
         wrapper = int(table.count[row]) < 0 and self._dialect is Dialect.KAFKA
         return max(self._end_offset, int(last[row]) - MAX_RELATIVE if wrapper else int(first[row]))
 
@@ -376,7 +383,7 @@ class PartitionWriter:
         self._end_offset = last_offset + 1
 
     def _close_segment(self, *, keep: bool = True) -> None:
-        """Make the open segment durable, with its indexes; or take it back, if it is not to be kept."""
+        """Make the open segment durable, with its indexes; or remove it, without `keep`."""
         if self._log is None or self._indexer is None:
             return
         if keep:
@@ -391,7 +398,7 @@ class PartitionWriter:
             self._bases.pop()
 
     def _write_snapshot(self, offset: int, second_newest: int) -> None:
-        """Write the producers as they are at `offset`; remove what a broker up to 2.7 would have removed by now."""
+        """Write the producers' state at `offset`. Delete the snapshots that a broker up to 2.7 would have deleted."""
         if not self._rules.has_producers:
             return
         known = ProducerSnapshot(()) if self._new_cluster else self._producers.snapshot()
@@ -401,7 +408,7 @@ class PartitionWriter:
             self._path(self._snapshots.pop(0), SNAPSHOT).unlink()
 
     def _write_texts(self) -> None:
-        """Write what lies beside the segments."""
+        """Write the files beside the segments: leader epochs, partition.metadata, dialect."""
         if self._has_batches or self._epochs.entries:
             self._put(
                 self._temporary / checkpoints.LEADER_EPOCHS, checkpoints.format_leader_epochs(self._epochs.entries)
@@ -423,7 +430,7 @@ class PartitionWriter:
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Say of a failed write, which may be a full disk, where it was and how far this partition had come."""
+        """Add to an OSError of a write, such as a full disk, the folder and how far the partition was written."""
         try:
             yield
         except OSError as error:
@@ -435,9 +442,9 @@ class PartitionWriter:
 
 
 class LogDirectoryWriter:
-    """Writes a whole log directory below `out`: partitions one after another or side by side, then what lies beside.
+    """Write a log directory `out`: partitions in any order or in parallel, then the checkpoints.
 
-    A run that was interrupted is continued by another one: partitions that are finished have their names and stay.
+    After an interruption, another run continues: finished partitions have their final names and are kept.
     """
 
     def __init__(self, out: Path, rules: IndexRules = LATEST_RULES) -> None:
@@ -446,7 +453,7 @@ class LogDirectoryWriter:
         make_directory(out)
 
     def is_finished(self, topic: str, partition: int) -> bool:
-        """Whether the partition has been written, in this run or a former one."""
+        """Return whether the partition has been written, in this run or an earlier one."""
         return self._folder(topic, partition).exists()
 
     def partition(
@@ -461,7 +468,7 @@ class LogDirectoryWriter:
         new_cluster: bool = False,
         is_part: bool = False,
     ) -> PartitionWriter:
-        """Return the writer of a partition that is not finished. What is not said here: as in PartitionWriter."""
+        """Return the writer of an unfinished partition. Parameters as in PartitionWriter."""
         return PartitionWriter(
             self._folder(topic, partition),
             rules=self._rules,
@@ -478,10 +485,10 @@ class LogDirectoryWriter:
         meta_properties: bytes | None = None,
         log_start_offsets: Mapping[TopicPartition, int] | None = None,
     ) -> dict[TopicPartition, int]:
-        """Write the checkpoints of all partitions in `out`, and at last the mark of a clean shutdown.
+        """Write the checkpoints of all partitions in `out`, and last the clean shutdown marker.
 
-        `meta_properties`: the content of that file; None to let the broker make its own. `log_start_offsets`: of the
-        partitions whose records begin behind the base of their first segment. Returns the end offsets.
+        `meta_properties`: the content of that file; None if the broker creates its own. `log_start_offsets`: those
+        above the base of the first segment. Returns the end offsets.
         """
         ends, starts = {}, {}
         for found in discover([str(self.out)]) if any(self.out.iterdir()) else []:
@@ -505,9 +512,9 @@ def write_checkpoints(
     starts: Mapping[TopicPartition, int],
     meta_properties: bytes | None = None,
 ) -> None:
-    """Write what lies beside partitions that end at `ends`, and at last the mark of a clean shutdown.
+    """Write the checkpoints of partitions that end at `ends`, and last the clean shutdown marker.
 
-    `starts`: where records begin, of those that begin behind the base of their first segment.
+    `starts`: log start offsets above the base of the first segment.
     """
     texts = {checkpoints.RECOVERY_POINT: ends, checkpoints.HIGH_WATERMARK: ends}
     if rules.has_producers:
@@ -521,9 +528,9 @@ def write_checkpoints(
 
 
 def end_offset(partition: PartitionDirectory) -> int:
-    """Return the offset behind the last entry of a sound log, by its last segment that holds one.
+    """Return the log end offset of a sound log, from its last segment that has entries.
 
-    Raises CorruptRecordError where the walk to it meets damage.
+    Raises CorruptRecordError for damage in that segment.
     """
     for segment in reversed(partition.segments):
         if not segment.log.size:

@@ -24,14 +24,14 @@ _TRACE = "Traceback (most recent call last):"
 
 
 class SparkUnavailableError(MagicbyteError):
-    """Spark cannot run here; the message says what is missing and how to get it."""
+    """Raised if Spark cannot run here. The message says what is missing and how to install it."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("magicbyte")` known to a session, and set what the source needs in it.
+    """Register `spark.read.format("magicbyte")` with a session, and configure the session for it.
 
-    That is push-down of filters to sources written in Python, and workers that can import magicbyte: on a local master
-    they become processes of this interpreter, unless PYSPARK_PYTHON names another. On a cluster, install magicbyte.
+    Enables filter push-down to sources written in Python. On a local master, workers run in this interpreter, unless
+    PYSPARK_PYTHON names another, so they can import magicbyte. On a cluster, install magicbyte on the workers.
     """
     from magicbyte.spark.source import MagicbyteSource
 
@@ -45,8 +45,8 @@ def local_session(
 ) -> SparkSession:
     """Start a Spark session on this machine, loopback only, with the source registered.
 
-    `conf` overrules any setting. Raises SparkUnavailableError, in one line, when Java or PySpark is missing, or Spark
-    does not start.
+    `conf` overrides any setting. Raises SparkUnavailableError, in one line, if Java or PySpark is missing or Spark does
+    not start.
     """
     check_installed()
     from py4j.protocol import Py4JError
@@ -64,23 +64,23 @@ def local_session(
 
 
 def use_this_python(context: SparkContext) -> None:
-    """Let workers on this machine be processes of this interpreter, unless PYSPARK_PYTHON names another.
+    """Run workers on this machine with this interpreter, unless PYSPARK_PYTHON names another.
 
-    Raises SparkUnavailableError when that is no program.
+    Raises SparkUnavailableError if PYSPARK_PYTHON is not an executable.
     """
     master = context.master or ""
     chosen = os.environ.get("PYSPARK_PYTHON")
     if chosen and master.startswith("local") and not shutil.which(chosen):
         raise SparkUnavailableError(f"PYSPARK_PYTHON names {chosen}, expected a Python that workers can run")
     if master.startswith(("local", "spark://127.")) and not chosen:
-        context.pythonExec = sys.executable  # else the python3 of PATH, which may know nothing of us
+        context.pythonExec = sys.executable  # the default is python3 of PATH, where magicbyte may not be installed
         above = str(Path(__file__).parents[2])
         known = context.environment.get("PYTHONPATH", "")
         context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [above, known]))
 
 
 def check_installed() -> None:
-    """Raise SparkUnavailableError, in one line, when Java or PySpark is missing."""
+    """Raise SparkUnavailableError, in one line, if Java or PySpark is missing."""
     home = os.environ.get("JAVA_HOME")
     if home and not shutil.which("java", path=f"{home}/bin"):
         raise SparkUnavailableError(f"Spark needs Java 17 or later, but JAVA_HOME, {home}, contains no bin/java")
@@ -93,7 +93,7 @@ def check_installed() -> None:
 
 
 def not_started(error: Exception, master: str) -> SparkUnavailableError:
-    """Return what to say when Spark does not start."""
+    """Return the error for a failed start of Spark."""
     why = first_line(error)
     if "JAVA_GATEWAY_EXITED" in why:
         why = "Java ended at once, and says above why. It has to be 17 or later"
@@ -101,7 +101,7 @@ def not_started(error: Exception, master: str) -> SparkUnavailableError:
 
 
 def first_line(error: Exception) -> str:
-    """Return what Spark says of an error, in a line, without where in Java or in a worker's Python that was."""
+    """Return the message of a Spark error in one line, without the Java or Python stack trace."""
     java = getattr(error, "java_exception", None)
     text = str(error) if java is None else str(java.getMessage())
     raised = text.partition(_TRACE)[2].splitlines()[1:]
@@ -111,9 +111,9 @@ def first_line(error: Exception) -> str:
 
 
 def local_settings() -> dict[str, str]:
-    """Return the settings of a quiet session on this machine that listens on the loopback interface alone."""
+    """Return the settings of a local session with errors-only logging that listens on the loopback interface alone."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    quiet = Path(__file__).resolve().with_name("log4j2.properties")  # errors only, from the first line on
+    quiet = Path(__file__).resolve().with_name("log4j2.properties")  # errors only, from start-up on
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

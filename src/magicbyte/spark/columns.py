@@ -1,4 +1,4 @@
-"""Rows that Spark hands to a writer, as columns of records by partition."""
+"""Convert rows that Spark passes to a writer into columns of records by partition."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ TYPES = {
     "offset": ("bigint",),
     "timestampType": ("int",),
 }
-"""The columns that a writer takes. The last two are there so that what was read can be written; they do not count."""
+"""The columns that a writer accepts. It ignores the last two, which allow rows to be written as they were read."""
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raise OptionError for rows that cannot be records."""
+    """Raise OptionError unless the rows can be converted to records."""
     names = [field.name for field in schema.fields]
     for field in schema.fields:
         found = field.dataType.simpleString()
@@ -50,12 +50,12 @@ def check_columns(schema: StructType, topic: str | None) -> None:
 def by_partition(
     rows: pa.RecordBatch, topic: str | None, partitions: Callable[[str], int], turn: int
 ) -> Iterator[tuple[TopicPartition, RecordColumns]]:
-    """Yield the records of some rows by the partition that they go to, in their order.
+    """Yield the records of some rows by target partition, in order.
 
-    `topic`: of all rows, whatever they say. `partitions` tells how many a topic has: where no row says which, the key
-    decides as in Kafka's producers, and rows without a key go to the one whose `turn` it is. A partition of -1 is none,
-    as is a time of -1 ms. Raises MagicbyteError for a row without a topic, or with one of these below -1, and
-    InvalidTopicError for a name that no topic can have: it would be that of a folder.
+    `topic` overrides the column `topic`. `partitions` returns the number of partitions of a topic. A row without a
+    partition (null or -1) is partitioned by its key as in Kafka's producers, and without a key goes to partition `turn`
+    modulo their number. A timestamp of -1 ms means none. Raises MagicbyteError for a row without a topic, and for a
+    partition or timestamp below -1; InvalidTopicError for an invalid topic name, because it becomes a folder name.
     """
     import numpy as np
 
@@ -95,7 +95,7 @@ def _by_topic(
 
 
 def _columns(rows: pa.RecordBatch) -> RecordColumns:
-    """Return rows as records; those without a time get the present one."""
+    """Return rows as records. A row without a timestamp gets the current time."""
     import numpy as np
 
     count, names = rows.num_rows, rows.schema.names
@@ -118,7 +118,7 @@ def _columns(rows: pa.RecordBatch) -> RecordColumns:
 
 
 def _cells(array: pa.Array) -> BytesColumn:
-    """Return an array of bytes or texts as a column over its own buffer."""
+    """Return an array of bytes or strings as a column over its own buffer."""
     import numpy as np
     import pyarrow as pa
 
@@ -143,7 +143,7 @@ def _no_headers(count: int) -> HeaderColumns:
 
 
 def _headers(array: pa.Array) -> HeaderColumns:
-    """Return a column of headers. Raises MagicbyteError for one without a name."""
+    """Return a column of headers. Raises MagicbyteError for a header without a name."""
     pairs = array.flatten()
     counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     keys, values = pairs.flatten()
@@ -153,7 +153,7 @@ def _headers(array: pa.Array) -> HeaderColumns:
 
 
 def topics_of(found: Sequence[TopicPartition]) -> dict[str, int]:
-    """Return how many partitions each topic has among those found."""
+    """Return the number of partitions of each topic: the highest partition found + 1."""
     counts: dict[str, int] = {}
     for topic, number in found:
         counts[topic] = max(counts.get(topic, 0), number + 1)

@@ -1,4 +1,4 @@
-"""Logs in files that grow while they are followed: how far each is whole, and the tasks that read what is new."""
+"""Follow logs in growing files: find the end of their complete entries, and plan tasks that read the new ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from magicbyte.spark.plan import (
 
 
 class _Whole(NamedTuple):
-    """How far a partition's last segment is whole: a position in it, and the offset behind."""
+    """The complete part of a partition's last segment: its end position in bytes, and the last offset in it + 1."""
 
     path: str
     position: int
@@ -39,20 +39,21 @@ class _Whole(NamedTuple):
 
 @dataclass(slots=True)
 class GrowingLogs:
-    """The partitions that a stream's options mean. What was found whole is not looked at again."""
+    """The partitions selected by a stream's options. Entries known to be complete are not scanned again."""
 
     options: SourceOptions
     _found: dict[TopicPartition, PartitionDirectory] = field(default_factory=dict)
     _whole: dict[TopicPartition, _Whole] = field(default_factory=dict)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no file is kept open."""
 
     def spans(self, begun: Mapping[TopicPartition, int] | None) -> Ranges:
-        """Look at the files, and return what each partition has that is whole, up to its last stable offset if asked.
+        """Scan the files, and return the offsets of complete entries of each partition.
 
-        `begun`: where reading goes on, so that nothing before is looked at; None: last stable offsets do not matter.
-        Raises UnknownTopicError, LogDirectoryError, OptionError; CorruptRecordError for an entry that makes no sense.
+        `begun`: the offsets from which reading continues; with `read_committed` the ranges then end at the last stable
+        offset. None: last stable offsets are ignored. Raises UnknownTopicError, LogDirectoryError, OptionError;
+        CorruptRecordError for an invalid entry.
         """
         found = {_key(each): each for each in chosen_partitions(self.options)}
         self._found = found
@@ -74,7 +75,7 @@ class GrowingLogs:
         return spans
 
     def _end(self, key: TopicPartition, partition: PartitionDirectory) -> int:
-        """Return the offset behind the last entry that is there as a whole."""
+        """Return the last offset of complete entries + 1."""
         if not partition.segments:
             return 0
         segment, known = partition.segments[-1], self._whole.get(key)
@@ -86,13 +87,13 @@ class GrowingLogs:
             known = known._replace(position=headers.end)
             if dialect is not Dialect.ENRICHED:
                 known = known._replace(offset=int(headers.last_offset[-1]) + 1)
-        if dialect is Dialect.ENRICHED:  # its wrappers do not tell
+        if dialect is Dialect.ENRICHED:  # headers of its wrappers have no last offset
             known = known._replace(offset=self._decoded_end(partition, known.offset))
         self._whole[key] = known
         return known.offset
 
     def _headers(self, partition: PartitionDirectory, segment: SegmentFiles, position: int) -> Iterator[Headers]:
-        """Yield the headers of whole entries from a position on; what is not whole yet is somebody's who writes."""
+        """Yield the headers of complete entries from a position on. An incomplete last entry is still being written."""
         with partition.files.open(segment.log.path) as file:
             for headers in read_headers(
                 file,
@@ -113,19 +114,19 @@ class GrowingLogs:
         return max((int(columns.offset[-1]) + 1 for columns in records), default=start)
 
     def _stable(self, partition: PartitionDirectory, begun: int, end: int) -> int:
-        """Return the last stable offset. `begun` is not behind it."""
+        """Return the last stable offset. `begun` must not be above it."""
         if begun == end:
             return end
         reader = SegmentReader(partition, self.options.dialect)
         return min(reader.transactions(first=begun, limit=self.options.max_batch_bytes).last_stable_offset, end)
 
     def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
-        """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none."""
-        passing = replace(self.options, fail_on_data_loss=False)  # what is not whole yet
+        """Return the offset of the first record with a timestamp (ms) or a later one, None if there is none."""
+        passing = replace(self.options, fail_on_data_loss=False)  # the last entry may still be incomplete
         return timestamp_offset(passing, SegmentReader(self._found[key], self.options.dialect), timestamp)
 
     def within_bytes(self, ranges: Ranges, most: int) -> Ranges:
-        """Return the ranges cut to about `most` bytes in all, by each one's share; of each at least one entry."""
+        """Return the ranges cut in proportion to about `most` bytes in total, each to at least one entry."""
         sizes = {key: self._bytes(key, *each) for key, each in ranges.items()}
         total = sum(sizes.values())
         if total <= most:
@@ -136,7 +137,7 @@ class GrowingLogs:
         }
 
     def _bytes(self, key: TopicPartition, first: int, end: int) -> int:
-        """Return how many bytes a range has, about, by names, sizes and indexes."""
+        """Return the approximate size of a range in bytes, from file names, file sizes and indexes."""
         reader = SegmentReader(self._found[key], self.options.dialect)
         segments = [each for each in reader.segments_from(first) if each.base_offset < end]
         if not segments or first >= end:
@@ -146,7 +147,7 @@ class GrowingLogs:
         return whole - (segments[-1].log.size - behind if behind else 0)
 
     def _end_within(self, key: TopicPartition, first: int, end: int, most: int) -> int:
-        """Return the end of the entries from offset `first` on that have `most` bytes together, or of the first one."""
+        """Return the end of the entries from offset `first` on that fit into `most` bytes, at least of one entry."""
         partition, taken = self._found[key], 0
         reader, at = SegmentReader(partition, self.options.dialect), first
         for segment in reader.segments_from(first):
@@ -165,7 +166,7 @@ class GrowingLogs:
         return end
 
     def tasks(self, ranges: Ranges) -> list[SparkTask]:
-        """Return tasks that read the ranges. Raises MagicbyteError for offsets that are gone."""
+        """Return tasks that read the ranges. Raises MagicbyteError for offsets that were deleted."""
         options = self.options
         found = [each for key, each in self._found.items() if key in ranges]
         asked = replace(
@@ -179,7 +180,7 @@ class GrowingLogs:
 
 
 def _closed(piece: SegmentSlice | TopicSlice, whole: Mapping[str, int]) -> SegmentSlice:
-    """Return a slice that does not go on behind what is whole."""
+    """Return a slice that ends at the last complete entry."""
     assert isinstance(piece, SegmentSlice), "planned from files"
     return replace(piece, end=min(piece.end, whole.get(piece.path, piece.end)))
 

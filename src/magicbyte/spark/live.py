@@ -1,4 +1,4 @@
-"""Topics of a live cluster: looked up and planned on the driver, fetched by the workers as closed sets."""
+"""Read topics of a running cluster: look-up and plan on the driver, fetches of closed sets in the workers."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SMALLEST_SLICE = 100_000  # offsets of a task
+SMALLEST_SLICE = 100_000  # offsets per task
 _ASKED_AT_ONCE = 64
 _log = logger("magicbyte.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
-    """A partition of a cluster, with the offsets that it had when it was looked up."""
+    """A partition of a cluster, with its first and end offsets at the time of the look-up."""
 
     topic: str
     partition: int
@@ -53,17 +53,17 @@ class LivePartition:
 
     @property
     def name(self) -> str:
-        """Both, for people."""
+        """Topic and partition, for messages."""
         return f"{self.topic}-{self.partition}"
 
     @property
     def key(self) -> TopicPartition:
-        """The partition's name."""
+        """Topic and partition, as a key."""
         return TopicPartition(self.topic, self.partition)
 
 
 class LiveCluster:
-    """A cluster, asked from code that is not asynchronous. It is connected to at the first question."""
+    """A blocking client of a cluster. It connects at the first request."""
 
     def __init__(self, options: SourceOptions) -> None:
         assert options.bootstrap is not None
@@ -80,15 +80,16 @@ class LiveCluster:
         self._runner.close()
 
     def partitions(self) -> list[LivePartition]:
-        """Return the partitions that the options mean, with their offsets; the end of committed ones, if so asked.
+        """Return the partitions selected by the options, with their offsets.
 
-        Raises UnknownTopicError, OptionError, BrokerError and NetworkError.
+        With `read_committed` they end at the last stable offset. Raises UnknownTopicError, OptionError, BrokerError and
+        NetworkError.
         """
         found = meant(self._ask(self._topics), self.options)
         return self._ask(lambda client: _at_once(self._looked_up(client, each) for each in found))
 
     async def _topics(self, client: Client) -> list[LivePartition]:
-        # All there are: brokers of old make those that are asked for by name.
+        # All topics: old brokers create topics that are requested by name.
         found = await client.retried(client.topics)
         return [
             LivePartition(topic.name, number)
@@ -106,9 +107,9 @@ class LiveCluster:
         return replace(each, first=first, end=end)
 
     def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
-        """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none.
+        """Return the offset of the first record with a timestamp (ms) or a later one, None if there is none.
 
-        Raises OptionError where brokers do not know the times of records: before 0.10.1.
+        Raises OptionError for brokers before 0.10.1, which have no index of timestamps.
         """
 
         def ask(client: Client) -> Awaitable[ListedOffset]:
@@ -128,15 +129,15 @@ class LiveCluster:
         return self._runner.run(answer())
 
     def spans(self, _begun: Mapping[TopicPartition, int] | None) -> Ranges:
-        """Return the offsets that each partition has. Raises what `partitions` does."""
+        """Return the offsets of each partition. Raises the errors of `partitions`."""
         return {each.key: OffsetSpan(each.first, each.end) for each in self.partitions()}
 
     def within_bytes(self, ranges: Ranges, _most: int) -> Ranges:
-        """Return the ranges: how many bytes they have is not known before they are fetched."""
+        """Return the ranges unchanged: their size in bytes is unknown before they are fetched."""
         return ranges
 
     def tasks(self, ranges: Ranges, limits: RecordLimits = NO_LIMITS) -> list[SparkTask]:
-        """Return tasks that read the ranges, of what `limits` leave."""
+        """Return tasks that read the ranges within `limits`."""
         options, cores = self.options, os.cpu_count() or 1
         total = sum(end - first for first, end in ranges.values())
         least = 1 if options.min_partitions else SMALLEST_SLICE
@@ -155,7 +156,7 @@ class LiveCluster:
 
 
 def _pieces(first: int, end: int, target: int) -> Iterator[tuple[int, int]]:
-    """Yield a range as pieces of one size, of about `target` or less."""
+    """Yield a range in pieces of equal size, of at most about `target`."""
     count = max(-(-(end - first) // target), 1) if end > first else 0
     for piece in range(count):
         yield first + (end - first) * piece // count, first + (end - first) * (piece + 1) // count
@@ -172,7 +173,7 @@ async def _at_once(questions: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def plan_live(options: SourceOptions, wanted: Callable[[LivePartition], bool], limits: RecordLimits) -> list[SparkTask]:
-    """Return the tasks of a query. `wanted`: whether filters leave a partition."""
+    """Return the tasks of a query. `wanted`: whether filters select a partition."""
     cluster = LiveCluster(options)
     with contextlib.closing(cluster):
         ranges = {}
@@ -188,7 +189,7 @@ def plan_live(options: SourceOptions, wanted: Callable[[LivePartition], bool], l
 
 
 def _since(cluster: LiveCluster, each: LivePartition, since: int) -> int | None:
-    """Return an offset below which no record has the timestamp or a later one, None where brokers cannot tell."""
+    """Return an offset below which no record has the timestamp or a later one, None if brokers cannot tell."""
     try:
         found = cluster.offset_from(each.key, since)
     except OptionError:
@@ -197,7 +198,7 @@ def _since(cluster: LiveCluster, each: LivePartition, since: int) -> int | None:
 
 
 def bounded(cluster: LiveCluster, each: LivePartition) -> tuple[int, int]:
-    """Return where a query begins and ends in a partition. Raises MagicbyteError for what is not there any more."""
+    """Return the first and end offset of a query in a partition. Raises MagicbyteError for deleted offsets."""
     options = cluster.options
     start, stop = options.starts.get(each.key, options.start), options.ends.get(each.key, options.end)
     first, end = _offset(cluster, each, start), _offset(cluster, each, stop)
@@ -222,7 +223,7 @@ def _offset(cluster: LiveCluster, each: LivePartition, bound: Bound) -> int | No
 def fetched_chunks(
     piece: TopicSlice, options: SourceOptions
 ) -> Iterator[tuple[Chunk, CommittedFilter | None, Selection]]:
-    """Yield the closed sets of a slice, what tells the committed ones, if those alone are wanted, and the records."""
+    """Yield closed sets of a slice, the filter of committed records for `read_committed`, and the records to select."""
     is_committed, position = piece.selection.isolation is Isolation.READ_COMMITTED, 0
     for found, first in _fetched(piece, options):
         committed = CommittedFilter(found.aborted, found.last_stable_offset) if is_committed else None
@@ -240,9 +241,9 @@ def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Heade
 
 
 def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[ClosedSets, int]]:
-    """Yield the closed sets of a slice, with the offset that they were asked for by.
+    """Yield the closed sets of a slice, each with the offset from which it was fetched.
 
-    Raises OffsetOutOfRangeError where some are gone, unless that is let pass.
+    Raises OffsetOutOfRangeError for deleted offsets, unless `failOnDataLoss` is false.
     """
     asked = FetchOptions(
         committed=piece.selection.isolation is Isolation.READ_COMMITTED,

@@ -1,8 +1,8 @@
-"""A log directory that batches of rows are appended to, each once. docs/decisions/0010-writing-rows.md.
+"""Append batches of rows to a log directory, exactly once. See docs/decisions/0010-writing-rows.md.
 
-Workers stage closed sets under names that nobody else gives; a manifest, put once, says which offsets they get: that is
-the commit. Then they are appended at these offsets: what a crash left undone in there, the next commit does first, and
-a set that is there already is left out by its offset.
+Workers stage closed sets in files with unique names. A manifest, created exclusively, assigns their offsets and is the
+commit. Then the sets are appended at these offsets. The next commit first completes an append that a crash interrupted,
+and skips the sets that are already in the log.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 WORK: Final = ".spark"
-"""The folder of what is staged."""
+"""The folder of staged files."""
 FORM: Final = 1
 LOCK_SECONDS: Final = 30.0
-"""How long a commit waits for another one to the same log directory."""
+"""How long a commit waits for another commit to the same log directory."""
 _LOCK_POLL_SECONDS: Final = 0.02
 _MANIFEST: Final = re.compile(r"spark-([0-9]{8})\.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The sets of one partition that a task wrote, in order. `path` is that of a file in WORK."""
+    """The sets of one partition that a task wrote, in order. `path`: a file in the folder WORK."""
 
     topic: str
     partition: int
@@ -55,7 +55,7 @@ class Staged:
 
 
 def stage(folder: Path, sets: Iterable[tuple[TopicPartition, memoryview, int]]) -> Iterator[Staged]:
-    """Write sets, each with the number of its records, to a file for each partition; yield what there is, durable."""
+    """Write sets, each with its number of records, to a file per partition, durably. Yield the staged files."""
     with contextlib.ExitStack() as stack:
         files: dict[TopicPartition, Any] = {}
         records: dict[TopicPartition, int] = {}
@@ -75,28 +75,28 @@ def stage(folder: Path, sets: Iterable[tuple[TopicPartition, memoryview, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class LogSink:
-    """The log directory. Nothing is held between two calls. `partitions`: of a topic that it does not have yet."""
+    """A log directory as a sink; it is opened for each commit. `partitions`: the number for a new topic."""
 
     path: Path
     partitions: int = 1
 
     def folder(self, writer: str) -> Path:
-        """Return where a writer's tasks stage what they write."""
+        """Return the folder in which a writer's tasks stage their output."""
         return self.path / WORK / writer
 
     def give_up(self, writer: str) -> None:
-        """Remove what the tasks of a writer staged."""
+        """Delete the staged output of a writer's tasks."""
         shutil.rmtree(self.folder(writer), ignore_errors=True)
-        with contextlib.suppress(OSError):  # others are at work
-            (self.path / WORK).rmdir()  # brokers wonder at folders that are no partitions
+        with contextlib.suppress(OSError):  # other writers have folders in it
+            (self.path / WORK).rmdir()  # brokers warn about folders that are not partitions
 
     def commit(self, writer: str, batch: int | None, staged: Sequence[Staged]) -> None:
-        """Append what was staged, unless this batch of the writer was. Batches of a writer come in ascending order.
+        """Append staged sets, unless this batch of the writer is committed already. Batches of a writer ascend.
 
-        `batch` None: nobody will ask for it again. A commit whose query was killed may still be on its way when the
-        next one comes: whichever is second finds the batch committed, and touches nothing but its own files. Raises
-        LogDirectoryError when somebody else has the log directory, or has changed what was being appended to, and for
-        staged files that are gone.
+        `batch` None: the commit is not repeated. A commit whose query was killed may still run when its successor
+        begins. The second of the two finds the batch committed, and deletes only its own files. Raises
+        LogDirectoryError if another process holds the log directory or has appended to the same logs, and for missing
+        staged files.
         """
         with self._opened() as target:
             number, manifest = self._last()
@@ -118,7 +118,7 @@ class LogSink:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[LogTarget]:
-        """Open the log directory, when nobody else has it. Raises LogDirectoryError when that takes too long."""
+        """Open the log directory and hold its lock. Raises LogDirectoryError if it is locked for LOCK_SECONDS."""
         from magicbyte.mirror.log_target import LogTarget
 
         deadline = time.monotonic() + LOCK_SECONDS
@@ -134,18 +134,18 @@ class LogSink:
             yield target
 
     def _last(self) -> tuple[int, Json | None]:
-        """Return the last manifest and its number; 0 and None before the first one."""
+        """Return the number of the last manifest and the manifest, or 0 and None before the first one."""
         found = sorted(each.name for each in self.path.iterdir() if _MANIFEST.fullmatch(each.name))
         if not found:
             return 0, None
         manifest = json.loads((self.path / found[-1]).read_bytes())
         assert isinstance(manifest, dict)
-        for name in found[:-1]:  # a crash left it
+        for name in found[:-1]:  # left by a crash
             (self.path / name).unlink()
         return int(found[-1][6:14]), manifest
 
     def _placed(self, target: LogTarget, staged: Sequence[Staged]) -> list[Json]:
-        """Return what is appended where: each partition's sets behind its end, in the order of the tasks."""
+        """Assign offsets to staged sets: after the end of each partition, in the order of the tasks."""
         self._make_topics(target, {each.topic for each in staged})
         ends: dict[TopicPartition, int] = {}
         appends = []
@@ -157,7 +157,7 @@ class LogSink:
         return appends
 
     def _make_topics(self, target: LogTarget, topics: set[str]) -> None:
-        """Make all partitions of new topics, the last one first: how many there are says where later keys go."""
+        """Create all partitions of new topics, the last one first: partitioning by key depends on their number."""
         for topic in sorted(topics - {topic for topic, _ in partitions_there(self.path)}):
             for number in reversed(range(self.partitions if self.partitions > 1 else 0)):
                 target.log(topic, number)
@@ -171,7 +171,10 @@ class LogSink:
             )
 
     def _settle(self, target: LogTarget, manifest: Json) -> None:
-        """Append what a manifest says, as far as it is not there. What is durable is not staged any more."""
+        """Append the sets of a manifest that are not in the log yet.
+
+        Staged files are deleted once their sets are durable.
+        """
         due = [each for each in manifest["appends"] if (self.path / each["path"]).exists()]
         for each in due:
             self._append(target, each)
@@ -181,7 +184,7 @@ class LogSink:
             (self.path / each["path"]).unlink()
 
     def _append(self, target: LogTarget, each: Json) -> None:
-        """Append the sets of one file. Raises LogDirectoryError where others are at their offsets."""
+        """Append the sets of one file. Raises LogDirectoryError if their offsets hold other records."""
         log, offset = target.log(each["topic"], each["partition"]), int(each["offset"])
         with LocalFile(str(self.path / each["path"])) as file:
             for chunk in read_chunks(file):
@@ -197,7 +200,7 @@ class LogSink:
 
 
 def partitions_there(folder: Path) -> list[TopicPartition]:
-    """Return the partitions that a log directory has, by its folders; not those being deleted or copied."""
+    """Return the partitions of a log directory, from its folder names, without those being deleted or copied."""
     if not folder.is_dir():
         return []
     names = (folder_name(str(each)) for each in folder.iterdir() if each.is_dir())
@@ -205,7 +208,7 @@ def partitions_there(folder: Path) -> list[TopicPartition]:
 
 
 def check_staged(staged: Sequence[Staged]) -> None:
-    """Raise LogDirectoryError unless all that was staged is there."""
+    """Raise LogDirectoryError unless all staged files exist in full."""
     for each in staged:
         path = Path(each.path)
         if not path.exists() or path.stat().st_size != each.size:
@@ -213,13 +216,13 @@ def check_staged(staged: Sequence[Staged]) -> None:
 
 
 def remove_staged(staged: Sequence[Staged]) -> None:
-    """Remove what was staged, with the folders of the tasks."""
+    """Delete staged files, with the folders of their tasks."""
     for folder in {Path(each.path).parent for each in staged}:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _bytes_between(log: PartitionLog, first: int, end: int) -> bytes:
-    """Return the sets of a log from one offset to another, at which sets begin."""
+    """Return the sets of a log from one offset to another. Both must be the first offset of a set, or the end."""
     found = []
     while first < end and (part := log.read(first, CHUNK_BYTES)) is not None:
         table = scan(memoryview(part.read()))
@@ -232,7 +235,10 @@ def _bytes_between(log: PartitionLog, first: int, end: int) -> bytes:
 
 
 def stamped(table: BatchTable, offset: int) -> tuple[memoryview, int]:
-    """Return a copy of batches, numbered from `offset` on, and the offset behind. No checksum covers an offset."""
+    """Return a copy of batches with offsets from `offset` on, and the next offset.
+
+    No checksum covers the base offset.
+    """
     data = bytearray(table.buffer[: table.end])
     for row in range(len(table)):
         at = int(table.position[row])

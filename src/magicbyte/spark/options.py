@@ -1,4 +1,4 @@
-"""The options of the data source. Names and meanings are those of Spark's Kafka source, wherever it has them."""
+"""Parse the options of the data source. Names and meanings are those of Spark's Kafka source where it has them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import Dialect
 from magicbyte.security.settings import SETTINGS, ClientSecurity
 
-EARLIEST, LATEST = -2, -1  # as in the JSON forms
+EARLIEST, LATEST = -2, -1  # as in the JSON of Spark's Kafka source
 MODES = ("deep", "shallow")
 _KNOWN = (
     "path", "paths", "mode", "columns", "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets",
@@ -35,12 +35,12 @@ _OF_CLIENT = "kafka."
 
 
 class OptionError(MagicbyteError):
-    """An option of the data source that is unknown, or whose value cannot be; says what was expected."""
+    """Raised for an unknown option of the data source, or an invalid value; says what was expected."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading starts or ends: an offset, EARLIEST or LATEST, or the first record from a timestamp (ms) on."""
+    """Where reading starts or ends: an offset, EARLIEST, LATEST, or the first record from a timestamp (ms) on."""
 
     offset: int | None = None
     timestamp: int | None = None
@@ -48,10 +48,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What the user asked for. `starts` and `ends` are by partition; without an entry the `start` and `end` hold.
+    """The parsed options of a query or stream. `starts` and `ends` are per partition, and default to `start` and `end`.
 
-    Either `paths` or `bootstrap`, the brokers of a cluster, who are reached by the client settings `security`. The last
-    three are a stream's.
+    Either `paths` or `bootstrap`, the brokers of a cluster, with the client settings `security`. The last three are for
+    streams only.
     """
 
     paths: tuple[str, ...]
@@ -132,7 +132,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOp
 def of_security(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the other options, and the client settings of a secured cluster, whose names begin with `kafka.`.
 
-    References to secrets, such as ${env:NAME}, stay what they are: whoever connects, resolves them.
+    References to secrets, such as ${env:NAME}, are not resolved here, but when a client connects.
     """
     others, security = {}, {}
     for name, value in given.items():
@@ -145,18 +145,18 @@ def of_security(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
 
 
 def check_has_use(security: Mapping[str, str], bootstrap: str | None) -> None:
-    """Raise OptionError for settings of a secured cluster where there is none."""
+    """Raise OptionError for settings of a secured cluster without a cluster."""
     if security and bootstrap is None:
         raise OptionError(f"option {_OF_CLIENT}{next(iter(security))}: for a cluster only, not for logs in files")
 
 
 def credentials_of(security: Mapping[str, str]) -> ClientSecurity | None:
-    """Return what a client connects with. Reads files. Raises InvalidConfigError."""
+    """Return the security settings of a client. Reads files. Raises InvalidConfigError."""
     return ClientSecurity.of(security) if security else None
 
 
 def known_options(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return the options by the names that we write. Raises OptionError for others."""
+    """Return the options with the canonical spelling of their names. Raises OptionError for unknown ones."""
     known = {name.lower(): name for name in names}
     unknown = [name for name in given if name.lower() not in known]
     if unknown:
@@ -195,7 +195,7 @@ def _refuse(name: str, expected: str, found: object) -> NoReturn:
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     text = options.get("path", "")
-    if "paths" in options:  # what load([...]) gives
+    if "paths" in options:  # from load([...])
         paths = tuple(json.loads(options["paths"]))
     else:
         paths = tuple(map(str, _json("path", text, list))) if text.startswith("[") else _names(text)
@@ -205,7 +205,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def whole_path(path: str) -> str:
-    """Return a path of this machine with its folders from the root on: workers have other current folders."""
+    """Return a local path as an absolute one: workers have other current folders."""
     return path if "://" in path or path.startswith("file:") else str(Path(path).absolute())
 
 
@@ -230,7 +230,7 @@ def _number(options: Mapping[str, str], name: str, default: int, least: int = 0)
 
 
 def _some(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    """Return the names in an option, None where it is not given: an empty list would mean all, or nothing."""
+    """Return the names in an option, None if it is not given. An empty list is refused as ambiguous."""
     if name not in options:
         return None
     return _names(options[name]) or _refuse(name, "some names, separated by commas", options[name])
@@ -265,9 +265,9 @@ def _assign(text: str) -> frozenset[TopicPartition]:
 def _bounds(
     options: Mapping[str, str], offsets: str, timestamp: str, by_timestamp: str, default: int, *, stream: bool = False
 ) -> tuple[Bound, dict[TopicPartition, Bound]]:
-    """Return the bound of all partitions, and those of single ones. A timestamp for all wins, then one by partition.
+    """Return the bound of all partitions, and those of single ones. A timestamp for all has precedence, then one each.
 
-    A stream may start at the latest offset, and does so by default, as Spark's Kafka source does.
+    A stream may start at the latest offset, and does so by default, as in Spark's Kafka source.
     """
     if timestamp in options:
         return Bound(timestamp=_number(options, timestamp, 0)), {}

@@ -1,4 +1,4 @@
-"""What each Spark task reads: slices of segments, planned from names, sizes and indexes, without reading records."""
+"""Plan the slices that each Spark task reads, from names, sizes and indexes, without reading records."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from magicbyte.log.files.indexes import OffsetIndex
 
-LARGEST_SLICE = 256 << 20  # bytes of a task; each costs 25 ms of CPU, in which 100,000 small records become rows
+LARGEST_SLICE = 256 << 20  # bytes per task; each task costs 25 ms of CPU, in which 100,000 small records become rows
 SMALLEST_SLICE = 8 << 20
-HEADERS_SLICE = 1 << 30  # bytes of a task that reads headers alone
+HEADERS_SLICE = 1 << 30  # bytes per task that reads only headers
 _MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class RecordLimits:
-    """Which records filters and options leave. Bounds as in Selection; timestamps in ms."""
+    """The limits of filters and options on records. Bounds as in Selection; timestamps in ms."""
 
     first: int = 0
     end: int = _MAX_OFFSET
@@ -43,11 +43,11 @@ class RecordLimits:
     until: int | None = None
 
     def narrowed(self, *, first: int = 0, end: int = _MAX_OFFSET) -> RecordLimits:
-        """Return the limits with offsets below `first` and from `end` on left out, too."""
+        """Return the limits restricted to offsets from `first` to below `end`."""
         return replace(self, first=max(self.first, first), end=min(self.end, end))
 
     def within(self, *, since: int | None = None, until: int | None = None) -> RecordLimits:
-        """Return the limits with timestamps below `since` and from `until` on left out, too."""
+        """Return the limits restricted to timestamps from `since` to below `until`."""
         lows = [each for each in (self.since, since) if each is not None]
         highs = [each for each in (self.until, until) if each is not None]
         return replace(self, since=max(lows, default=None), until=min(highs, default=None))
@@ -73,7 +73,7 @@ class SegmentSlice:
 
 @dataclass(frozen=True)
 class TopicSlice:
-    """Offsets of one partition of a live cluster, by `selection`. `size`: how many, as their bytes are unknown."""
+    """Offsets of one partition of a running cluster. `size`: a number of offsets, as their bytes are unknown."""
 
     bootstrap: str
     topic: str
@@ -84,7 +84,7 @@ class TopicSlice:
 
     @property
     def path(self) -> str:
-        """Where it is, for messages."""
+        """Its address, for messages."""
         return f"kafka://{self.bootstrap}/{self.topic}-{self.partition}"
 
 
@@ -108,7 +108,7 @@ class SparkTask(InputPartition):
 
 
 def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
-    """Return the partitions that the options mean. Raises UnknownTopicError, LogDirectoryError, OptionError."""
+    """Return the partitions selected by the options. Raises UnknownTopicError, LogDirectoryError, OptionError."""
     named = parse_topic_partition(options.as_) if options.as_ else None
     with requests_at_once() as many:
         found = in_use(discover(options.paths, named, many=many))
@@ -116,7 +116,7 @@ def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
 
 
 def meant(found: list[P], options: SourceOptions) -> list[P]:
-    """Return those of the partitions that the options mean. Raises UnknownTopicError, OptionError."""
+    """Return the given partitions that the options select. Raises UnknownTopicError, OptionError."""
     if options.subscribe is not None:
         found = choose(found, sorted(options.subscribe))
     elif options.pattern is not None:
@@ -148,7 +148,7 @@ def _by_name(partitions: list[P]) -> dict[TopicPartition, P]:
 
 
 def no_record(name: str, bound: Bound) -> MagicbyteError:
-    """Return the error for a start by a timestamp that no record has."""
+    """Return the error for a start timestamp that no record has or exceeds."""
     return MagicbyteError(
         f"{name}: no record from timestamp {bound.timestamp} on; the option "
         "startingOffsetsByTimestampStrategy=latest reads nothing then"
@@ -156,7 +156,7 @@ def no_record(name: str, bound: Bound) -> MagicbyteError:
 
 
 def lost(name: str, expected: int, found: int) -> MagicbyteError:
-    """Return the error for a log that begins behind the offset that was to be read first."""
+    """Return the error for a log that begins above the first requested offset."""
     return MagicbyteError(
         f"{name}: expected offset {expected}, found none before {found}; the option failOnDataLoss=false begins there"
     )
@@ -171,10 +171,10 @@ def plan(
     headers_only: bool = False,
     follows: bool = False,
 ) -> list[SparkTask]:
-    """Return the tasks that read `partitions`: enough to feed all cores, none much larger than LARGEST_SLICE.
+    """Return the tasks that read `partitions`: enough for all cores, and none much larger than LARGEST_SLICE.
 
-    `headers_only`: of local files they read the headers of entries alone, which is little work. `follows`: reading
-    begins at or before a last stable offset, so that no transaction that matters has all its records before.
+    `headers_only`: tasks read only headers, which of local files is little work. `follows`: reading continues at or
+    below a former last stable offset, so aborted transactions are searched only from there on.
     """
     total = sum(each.size for each in partitions)
     wanted = max(options.min_partitions, 2 * cores)
@@ -187,7 +187,7 @@ def plan(
 
 
 def bundled(pieces: Iterable[S], target: int) -> list[SparkTask]:
-    """Return slices as tasks of up to `target` together; a larger one is a task of its own."""
+    """Return slices as tasks of up to `target` in total. A larger slice is a task of its own."""
     tasks: list[SparkTask] = []
     pending: list[S] = []
     size = 0
@@ -224,7 +224,7 @@ def _slices(
             continue
         index = _offset_index(partition, segment)
         start, stop = reader.start_position(segment, first), _stop_position(index, selection.end)
-        stop = segment.log.size if stop is None else stop  # what is appended from now on, no attempt of a task reads
+        stop = segment.log.size if stop is None else stop  # entries appended later are read by no attempt of the task
         cuts = [start, *_cuts(partition, segment, dialect, index, start, stop, target), stop]
         for begin, end in pairwise(cuts):
             yield SegmentSlice(
@@ -236,12 +236,12 @@ def _slices(
 def _offset_index(partition: PartitionDirectory, segment: SegmentFiles) -> OffsetIndex | None:
     try:
         return partition.offset_index(segment)
-    except CorruptRecordError:  # the log itself is the truth
+    except CorruptRecordError:  # ignore a damaged index: the log has the offsets
         return None
 
 
 def _first_since(partition: PartitionDirectory, segment: SegmentFiles, since: int | None) -> int:
-    """Return an offset below which the segment has no record from timestamp `since` (ms) on: by its time index."""
+    """Return an offset, from the time index, below which no record has timestamp `since` (ms) or a later one."""
     if since is None:
         return 0
     try:
@@ -253,10 +253,10 @@ def _first_since(partition: PartitionDirectory, segment: SegmentFiles, since: in
 
 
 def _stop_position(index: OffsetIndex | None, end: int) -> int | None:
-    """Return a position from which on no entry has offsets below `end`, None where the index tells of none."""
+    """Return a position from which on all offsets are `end` or above, None if the index has no such position."""
     if index is None:
         return None
-    behind = int(index.offsets.searchsorted(end)) + 1  # the entry before may hold lower offsets than the one named
+    behind = int(index.offsets.searchsorted(end)) + 1  # the found entry may begin below `end`
     return int(index.positions[behind]) if behind < len(index) else None
 
 
@@ -289,7 +289,7 @@ def _entry_positions(
     start: int,
     target: int,
 ) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield positions of entries behind `start`: from the offset index, by a shallow walk where that has none."""
+    """Yield positions of entries after `start`, from the offset index, and beyond its last entry by a shallow walk."""
     from magicbyte.log.files.headers import read_headers
 
     at = start
@@ -331,18 +331,18 @@ def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: RecordLi
 
 
 def _offset(options: SourceOptions, reader: SegmentReader, bound: Bound, open_value: int) -> int | None:
-    """Return the offset that a bound means in the reader's partition, None where no record has its timestamp."""
+    """Return the offset of a bound in the reader's partition, None if no record has its timestamp."""
     if bound.timestamp is None:
         return open_value if bound.offset is None else bound.offset
     return timestamp_offset(options, reader, bound.timestamp)
 
 
 def timestamp_offset(options: SourceOptions, reader: SegmentReader, timestamp: int) -> int | None:
-    """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none."""
+    """Return the offset of the first record with a timestamp (ms) or a later one, None if there is none."""
 
     def on_damage(error: CorruptRecordError) -> None:
         if not (options.skip_damage or (isinstance(error, TruncatedLogError) and not options.fail_on_data_loss)):
-            raise error  # else the workers tell of it
+            raise error  # otherwise the workers report it
 
     first, segments = 0, reader.partition.segments
     for segment, behind in pairwise(segments):

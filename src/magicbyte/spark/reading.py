@@ -1,4 +1,4 @@
-"""What a worker does with a task: its slices, of files or of what brokers send, become Arrow batches."""
+"""Read the slices of a task in a worker, from files or brokers, and yield Arrow batches."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ if TYPE_CHECKING:
 
     from magicbyte.log.files.headers import Headers
 
-BATCH_BYTES = 3 << 18  # of an Arrow batch: 1 to 10 MB, or about 10,000 rows, cross into the JVM best; this much is
-BATCH_ROWS = 10_000  # what the decoder gives at a time, so that large batches are not copied once more
+BATCH_BYTES = 3 << 18  # per Arrow batch: 1 to 10 MB, or about 10,000 rows, cross into the JVM fastest; this is
+BATCH_ROWS = 10_000  # the decoder's output size, so that large batches are not copied again
 _log = logger("magicbyte.spark")
 
 Slice: TypeAlias = SegmentSlice | TopicSlice
 
 
 def reads_headers_only(options: SourceOptions, columns: pa.Schema) -> bool:
-    """Whether no entry is wanted whole."""
+    """Return whether only headers of entries are needed."""
     return options.mode == "shallow" and "batch" not in columns.names
 
 
 def read_task(task: InputPartition | None, options: SourceOptions, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield what a task reads, and settle behind it. An empty plan is one task that is none, with nothing in it."""
+    """Yield the batches of a task, then call `settle`.
+
+    Spark turns an empty plan into one task of None: yield nothing.
+    """
     if not isinstance(task, SparkTask):
         return iter(())
     reader = _TaskReader(options, columns)
@@ -93,7 +96,7 @@ class _TaskReader:
                 return
 
     def _chunks(self, piece: Slice) -> Iterator[tuple[Chunk, CommittedFilter | None, Selection]]:
-        """Yield the entries of a slice, what tells the committed ones, if those alone are wanted, and the records."""
+        """Yield entries of a slice, the filter of committed records for `read_committed`, and the records to select."""
         if isinstance(piece, TopicSlice):
             from magicbyte.spark.live import fetched_chunks  # it loads the client
 
@@ -146,13 +149,13 @@ class _TaskReader:
 
 
 def _settled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches, and settle behind them."""
+    """Yield the batches, then call `settle`."""
     yield from batches
     settle()
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small batches: each crosses into the JVM at a cost of its own. Large ones come in the size of a group."""
+    """Concatenate small batches, because each costs time on its way into the JVM."""
     import pyarrow as pa
 
     pending: list[pa.RecordBatch] = []

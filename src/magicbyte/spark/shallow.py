@@ -1,4 +1,4 @@
-"""Shallow mode: one row per message, wrapper or batch, from its header alone, with its bytes unopened."""
+"""Shallow mode: one row per message, wrapper or batch, from its header, without decompression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def shallow_schema() -> pa.Schema:
-    """Return the columns. What a header does not tell is null: base offset and count of a v0 or v1 wrapper, say."""
+    """Return the columns. Fields that a header lacks are null, such as base offset and count of a v0 or v1 wrapper."""
     import pyarrow as pa
 
     instant = pa.timestamp("us", tz="UTC")
@@ -71,9 +71,9 @@ def shallow_batch(
 
 
 def rows_within(headers: Headers, first: int, end: int) -> tuple[np.ndarray[Any, Any], bool]:
-    """Return the rows that may hold offsets from `first` to below `end`, and whether later entries may, too.
+    """Return the rows that may hold offsets from `first` to below `end`, and whether later entries may hold some, too.
 
-    A v0 or v1 wrapper tells its last offset alone, and none of an enriched log is left out.
+    Headers of v0 and v1 wrappers have only the last offset. No row of an enriched log is left out.
     """
     import numpy as np
 
@@ -90,7 +90,10 @@ def rows_within(headers: Headers, first: int, end: int) -> tuple[np.ndarray[Any,
 
 
 class _Facts:
-    """Header fields of some rows, as Arrow arrays. Each method gives the column of its name; what it means: docs."""
+    """Header fields of some rows as Arrow arrays: one method per column.
+
+    Their meanings are in docs/spark/dataframes.md.
+    """
 
     def __init__(self, headers: Headers, rows: np.ndarray[Any, Any]) -> None:
         self.headers, self.rows = headers, rows
@@ -194,7 +197,7 @@ class _Facts:
         return pa.array(self.headers.is_control[self.rows])
 
     def _batch(self) -> pa.Array:
-        """Return the bytes of each row, without a copy where the rows are neighbours."""
+        """Return the bytes of each row, without a copy if the rows are adjacent."""
         import numpy as np
         import pyarrow as pa
 

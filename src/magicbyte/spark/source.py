@@ -49,7 +49,7 @@ class MagicbyteSource(DataSource):
         return "magicbyte"
 
     def schema(self) -> StructType:
-        """Return the columns: those of Spark's Kafka source, or of shallow mode; only the chosen ones, if so asked."""
+        """Return the columns of Spark's Kafka source, or of shallow mode; those of the option `columns`, if given."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         options = self._parsed()
@@ -59,12 +59,12 @@ class MagicbyteSource(DataSource):
         return from_arrow_schema(_chosen(whole, options.columns, "columns"))
 
     def _parsed(self) -> SourceOptions:
-        """Return the options of a query or of a stream: which of them is not known when columns are asked for."""
+        """Return the options of a query or of a stream: Spark asks for columns before it is known which one it is."""
         names = {name.lower() for name in self.options}
         return parse_options(self.options, stream=names.isdisjoint(name.lower() for name in NOT_OF_STREAMS))
 
     def reader(self, schema: StructType) -> LogReader:
-        """Return the reader of `schema`, which a user may have given: other columns are not even decoded."""
+        """Return the reader of `schema`, which may be given by the user. Other columns are not decoded."""
         options = parse_options(self.options)
         kind = PruningReader if options.push_filters else LogReader
         return kind(options, _wanted_columns(options, schema))
@@ -83,14 +83,14 @@ class MagicbyteSource(DataSource):
         return LogWriter.of(parse_write_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LogStreamWriter:  # noqa: N802
-        """Return the writer of a stream's rows of `schema`. `overwrite`: each batch would be all there is."""
+        """Return the writer of a stream's rows of `schema`. `overwrite` is refused: records are never replaced."""
         from magicbyte.spark.writing import LogStreamWriter, parse_write_options
 
         return LogStreamWriter.of(parse_write_options(self.options), schema, overwrite=overwrite)
 
 
 def _wanted_columns(options: SourceOptions, schema: StructType) -> pa.Schema:
-    """Return the columns of `schema`. Raises OptionError for others than ours."""
+    """Return the columns of `schema`. Raises OptionError for unknown columns or types."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     wanted = _chosen(_full_schema(options), [field.name for field in schema.fields], "schema")
@@ -122,7 +122,7 @@ def _chosen(whole: pa.Schema, names: Iterable[str], option: str) -> pa.Schema:
 
 @dataclass
 class LogReader(DataSourceReader):
-    """Plans on the driver, reads in the workers. What filters say is kept in `limits` and the three others."""
+    """Plan on the driver, read in the workers. Filters are stored in `limits` and the three fields after it."""
 
     options: SourceOptions
     columns: pa.Schema
@@ -138,11 +138,11 @@ class LogReader(DataSourceReader):
         if not all(topic is not None and topic.startswith(prefix) for prefix in self.prefixes):
             return False
         if number is None and self.options.mode == "deep":
-            number = -1  # what the column says then; in shallow mode it is null, for which no comparison holds
+            number = -1  # the value of the column; in shallow mode it is null, which satisfies no comparison
         return all(number is not None and _compare(kind, number, value) for kind, value in self.numbers)
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks: on the driver, from names, sizes and indexes. Runs in a process of its own there."""
+        """Plan the tasks on the driver, from names, sizes and indexes. Spark runs this in a separate Python process."""
         settle()
         if self.options.bootstrap is not None:
             from magicbyte.spark.live import plan_live  # it loads the client
@@ -159,15 +159,15 @@ class LogReader(DataSourceReader):
 
 @dataclass
 class PruningReader(LogReader):
-    """A reader that takes over a query's filters.
+    """A reader that evaluates a query's filters.
 
-    Spark 4.3.0 keeps what the reader planned for the latest query with filters of a DataFrame, and gives it to
-    a query of the same DataFrame without filters, too, and to the other side of a join with itself: rows are missing
-    there. So this is asked for, for a DataFrame of one query.
+    Spark 4.3.0 stores the reader's plan for the latest filtered query of a DataFrame, and reuses it for unfiltered
+    queries of this DataFrame and for the other side of a self-join, where rows are then missing. So it is an option
+    (`pushFilters`), for DataFrames that are queried once.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Take the filters that can be applied exactly; give back all others."""
+        """Store the filters that can be applied exactly. Return all others, which Spark applies."""
         return [each for each in filters if not self._take(each)]
 
     def _take(self, each: Filter) -> bool:
@@ -188,7 +188,7 @@ class PruningReader(LogReader):
                 self.limits = _offsets(self.limits, each, value)
             case "offset", In() if None not in value and value:
                 self.limits = self.limits.narrowed(first=min(value), end=max(value) + 1)
-                return False  # Spark picks those in between
+                return False  # Spark removes the offsets between them
             case "timestamp", EqualTo() | LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
                 self.limits = _timestamps(self.limits, each, value)
             case _:
@@ -213,7 +213,7 @@ def _offsets(limits: RecordLimits, each: Filter, value: int) -> RecordLimits:
 
 
 def _timestamps(limits: RecordLimits, each: Filter, value: datetime) -> RecordLimits:
-    """Narrow by a timestamp of whole microseconds; records have whole milliseconds."""
+    """Narrow by a timestamp of whole microseconds. Records have whole milliseconds."""
     micros = (value - _EPOCH) // timedelta(microseconds=1)
     up, behind = -(-micros // 1000), micros // 1000 + 1
     match each:

@@ -1,8 +1,8 @@
-"""Streams: log directories that grow, and live clusters, followed by Spark from batch to batch.
+"""Streams: follow growing log directories and running clusters batch by batch.
 
-What Spark keeps of a place is JSON, as of its Kafka source: {"orders": {"0": 23}}, the offsets behind what was read. A
-place that is the first one of some partitions also says where these were begun, under "began at": a batch that is run
-again after a kill reads the same, whatever has come since.
+Spark stores a stream's position as JSON, as of its Kafka source: {"orders": {"0": 23}} has the offsets after the last
+ones read. The first position that includes a partition also has its starting offset, under "began at". So a batch that
+is repeated after a crash reads the same records, even if others have been appended since.
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 BEGAN = "began at"
-"""No topic can have this name."""
+"""Not a valid topic name."""
 
 
 class Logs(Protocol):
-    """What is followed: `GrowingLogs` in files, or a `LiveCluster`."""
+    """The source of a stream: `GrowingLogs` in files, or a `LiveCluster`."""
 
     def spans(self, begun: Mapping[TopicPartition, int] | None, /) -> Ranges:
-        """Return what each partition has now. `begun`: where reading goes on; None: open transactions do not matter."""
+        """Return the current offsets of each partition.
+
+        `begun`: the offsets read so far; None: ignore open transactions.
+        """
 
     def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
-        """Return the offset of the first record with a timestamp (ms) or a later one, None where there is none."""
+        """Return the offset of the first record with a timestamp (ms) or a later one, None if there is none."""
 
     def within_bytes(self, ranges: Ranges, most: int, /) -> Ranges:
-        """Return ranges that have about so many bytes together."""
+        """Return the ranges cut to about `most` bytes in total."""
 
     def tasks(self, ranges: Ranges) -> list[SparkTask]:
-        """Return tasks that read ranges."""
+        """Return tasks that read the ranges."""
 
     def close(self) -> None:
-        """Let go what is held."""
+        """Release connections."""
 
 
 def logs_of(options: SourceOptions) -> Logs:
-    """Return what the options mean, wherever it is begun."""
+    """Return the source of a stream. Starting offsets are not applied to it; `LogStream` applies them."""
     if options.bootstrap is not None:
         from magicbyte.spark.live import LiveCluster  # it loads the client
 
@@ -60,7 +63,7 @@ def logs_of(options: SourceOptions) -> Logs:
 
 @dataclass
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans the batches on the driver, in a process of its own that lives as long as the stream; reads in workers."""
+    """Plan batches on the driver, in a process that lives as long as the stream; read them in workers."""
 
     options: SourceOptions
     columns: pa.Schema
@@ -70,28 +73,28 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def logs(self) -> Logs:
-        """What is followed. It is there on the driver alone."""
+        """The source of the stream, created at first use, on the driver only."""
         if self._logs is None:
             self._logs = logs_of(self.options)
         return self._logs
 
     def initialOffset(self) -> Json:  # noqa: N802 (Spark's name)
-        """Return the place in front of all. Where that is, the first place behind it says."""
+        """Return the empty position. The first `latestOffset` after it adds the starting offsets."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return whether batches are limited; `latestOffset` knows how."""
+        """Return whether batches are limited. `latestOffset` applies the limits."""
         limits = [each for each in (self.options.max_offsets, self.options.max_bytes) if each]
         return ReadMaxRows(limits[0]) if limits else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Let the stream end where the logs end now."""
+        """End the stream at the current end offsets."""
         self._target = {key: span.end for key, span in self.logs.spans(None).items()}
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Return where the next batch ends: `start` itself, if nothing has come.
+        """Return the position at which the next batch ends: `start` itself, if there are no new records.
 
-        Raises MagicbyteError for what is gone since it was promised, unless failOnDataLoss=false lets that pass.
+        Raises MagicbyteError for partitions or offsets that were read before and are gone, unless failOnDataLoss=false.
         """
         begun = _offsets(start)
         spans = self._seen = self.logs.spans(begun)
@@ -130,7 +133,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _first(self, key: TopicPartition, span: OffsetSpan, *, is_first: bool) -> int:
-        """Return where a partition is begun: as asked for, or, when it came later, at its start."""
+        """Return the starting offset of a partition: that of the options, or its first offset if it was added later."""
         if not is_first:
             return span.first
         options = self.options
@@ -155,7 +158,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(max(bound.offset, span.first), span.end)
 
     def _limited(self, ranges: Ranges) -> Ranges:
-        """Return the ranges cut to what one batch may have, each by its share of what there is."""
+        """Return the ranges cut to the limits of one batch, in proportion to their size."""
         most, total = self.options.max_offsets, sum(end - first for first, end in ranges.values())
         if most and total > most:
             ranges = {
@@ -165,11 +168,11 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.logs.within_bytes(ranges, self.options.max_bytes) if self.options.max_bytes else ranges
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802
-        """Return where the logs ended when they were last looked at: Spark tells it in a stream's progress."""
+        """Return the end offsets of the last look-up, which Spark reports in a stream's progress."""
         return None if self._seen is None else _json({key: span.end for key, span in self._seen.items()})
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        """Plan a batch. Raises MagicbyteError for what is gone, unless that is let pass."""
+        """Plan a batch. Raises MagicbyteError for deleted partitions or offsets, unless failOnDataLoss=false."""
         begun = _offsets(start) | _offsets(end.get(BEGAN, {}))
         ranges = {
             key: OffsetSpan(begun[key], offset)
@@ -196,7 +199,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(partition, self.options, self.columns)
 
     def stop(self) -> None:
-        """Let go what is held."""
+        """Release connections."""
         if self._logs is not None:
             self._logs.close()
             self._logs = None

@@ -1,7 +1,7 @@
-"""A cluster that batches of rows are written to, each once: in one transaction with the batch's number.
+"""Write batches of rows to a cluster, exactly once: each in one transaction together with the batch's number.
 
-Workers stage closed sets; the driver sends them in a transaction that also commits the number, as the offset of a group
-of the writer's own. A batch whose number is committed is left out. docs/decisions/0010-writing-rows.md.
+Workers stage closed sets. The driver sends them in a transaction that also commits the number, as the offset of a group
+that belongs to the writer. A batch with a committed number is skipped. See docs/decisions/0010-writing-rows.md.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from magicbyte.records.encode import BatchHeader
 
 _AT_ONCE: Final = 16
-"""Partitions that are sent to at the same time, a chunk of a file in memory for each."""
+"""Partitions that are sent to in parallel, each with a chunk of a file in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionSink:
-    """The cluster. Nothing is held between two calls. `staging`: a folder that all workers and the driver share.
+    """A cluster as a sink; it connects for each commit. `staging`: a folder shared by all workers and the driver.
 
     `security`: client settings of a secured cluster.
     """
@@ -45,21 +45,21 @@ class TransactionSink:
     security: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def folder(self, writer: str) -> Path:
-        """Return where a writer's tasks stage what they write."""
+        """Return the folder in which a writer's tasks stage their output."""
         return self.staging / WORK / writer
 
     def give_up(self, writer: str) -> None:
-        """Remove what the tasks of a writer staged."""
+        """Delete the staged output of a writer's tasks."""
         shutil.rmtree(self.folder(writer), ignore_errors=True)
-        with contextlib.suppress(OSError):  # others are at work
+        with contextlib.suppress(OSError):  # other writers have folders in it
             (self.staging / WORK).rmdir()
 
     def group(self, writer: str) -> str:
-        """Return the group whose offset is the number of a writer's next batch."""
+        """Return the group whose committed offset is the number of a writer's next batch."""
         return f"{self.transactional_id}-{writer}"
 
     def partitions_of(self, topic: str) -> int:
-        """Return how many partitions a topic has. Raises UnknownTopicError, NetworkError."""
+        """Return the number of partitions of a topic. Raises UnknownTopicError, NetworkError."""
 
         async def ask() -> int:
             from magicbyte.client import Client
@@ -70,20 +70,20 @@ class TransactionSink:
         return asyncio.run(ask())
 
     def commit(self, writer: str, batch: int | None, staged: Sequence[Staged]) -> None:
-        """Send what was staged in one transaction, unless this batch of the writer was committed.
+        """Send staged sets in one transaction, unless this batch of the writer is committed already.
 
-        `batch` None: nobody will ask for it again. A commit whose query was killed is fenced: it is over, with all of
-        its records or none, before it is decided whether the batch is there. Raises BrokerError, NetworkError,
-        UnknownOutcomeError, UnsupportedVersionError of brokers before 2.5, and LogDirectoryError for staged files that
-        are gone.
+        `batch` None: the commit is not repeated. The transaction of a commit whose query was killed is fenced first, so
+        it is committed or aborted before the batch number is read. Raises BrokerError, NetworkError,
+        UnknownOutcomeError, UnsupportedVersionError for brokers before 2.5, and LogDirectoryError for missing staged
+        files.
         """
         if not staged or asyncio.run(self._commit(writer, batch, staged)):
             self.give_up(writer)
         else:
-            remove_staged(staged)  # and nothing of the attempt that committed it, which may be at the next batch
+            remove_staged(staged)  # keep those of the attempt that committed it: it may be at the next batch
 
     async def _commit(self, writer: str, batch: int | None, staged: Sequence[Staged]) -> bool:
-        """Return whether the batch was committed here, and not before."""
+        """Return whether this call committed the batch; False if it was committed before."""
         from magicbyte.client import Client
         from magicbyte.client.groups import Committed
         from magicbyte.client.transactions import TransactionalProducer
@@ -109,7 +109,7 @@ async def _is_committed(client: Client, group: str, batch: int) -> bool:
 
 
 async def _send(producer: TransactionalProducer, staged: Sequence[Staged]) -> None:
-    """Send all files: those of a partition one after the other, in their order."""
+    """Send all files, those of a partition in order."""
     from magicbyte.mirror.rounds import first_of
 
     files: dict[TopicPartition, list[Staged]] = {}

@@ -1,4 +1,4 @@
-"""What functions that run in Spark's Python workers do before and after their work: kernels, descriptors, garbage."""
+"""Prepare Spark's Python workers before and after their work: kernels, file descriptors, garbage collection."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _so_far = 0
 
 
 def so_far() -> int:
-    """Return how many bytes of records were announced in this worker process, in all its tasks."""
+    """Return the bytes of records announced in this worker process so far, over all its tasks."""
     return _so_far
 
 
 def expect_bytes(size: int) -> None:
-    """Have this worker ready for `size` bytes of records: before each piece of work.
+    """Prepare this worker for `size` bytes of records. Call it before each piece of work.
 
-    The kernels are loaded if that is much, or it had as much in small pieces. Its limit of descriptors is raised.
+    Loads the kernels once the total of all pieces is large enough, and raises the limit of open files.
     """
     global _so_far
     raise_limit()
@@ -26,14 +26,14 @@ def expect_bytes(size: int) -> None:
     kernel.expect(_so_far)
 
 
-_frozen: bool | None = None  # whether kernels were loaded when it was done last
+_frozen: bool | None = None  # whether the kernels were loaded at the last freeze
 
 
 def settle() -> None:
-    """Put all that is loaded now out of the garbage collector's sight: once in a process, and again with the kernels.
+    """Hide all loaded objects from the garbage collector: once per process, and again once the kernels are loaded.
 
-    For the end of functions that read logs in Spark's Python workers; the data source does it itself. A worker collects
-    garbage after each task, and with all of Numba in sight that takes 20 to 100 ms, as long as reading 100 MB.
+    Call it at the end of functions that read logs in Spark's Python workers; the data source does so itself. A worker
+    collects garbage after each task, and with Numba's objects that takes 20 to 100 ms, as long as reading 100 MB.
     """
     global _frozen
     loaded = kernel.worth_compiling(kernel.WORTH_CALLING)

@@ -1,6 +1,6 @@
-"""Writes rows to log directories, and to clusters in transactions, exactly once; to clusters without, at least once.
+"""Write rows to log directories and, in transactions, to clusters, exactly once; without them, at least once.
 
-docs/decisions/0010-writing-rows.md has the reasons.
+See docs/decisions/0010-writing-rows.md for the reasons.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ _KNOWN: Final = (
     "kafka.transactional.id", "kafka.transaction.timeout.ms", "stagingLocation",
 )  # fmt: skip
 _TIMEOUT_MS: Final = 60_000
-"""Default of `kafka.transaction.timeout.ms`, as of Kafka's producers."""
+"""Default of `kafka.transaction.timeout.ms`, as in Kafka's producers."""
 _LONGEST_TIMEOUT_MS: Final = (1 << 31) - 1
 BATCH_BYTES: Final = 512 << 10
-"""Of the records of one set, before compression."""
+"""Size of the records of one set, before compression."""
 LARGEST_RECORD: Final = DEFAULT_MAX_BATCH_BYTES - (1 << 20)
-"""Key, value and headers together: the set around them is one that readers take."""
+"""Limit of key, value and headers together: readers accept a set with one such record."""
 _HEADER: Final = BatchHeader(partition_leader_epoch=0)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows go: `path`, a log directory of this machine or one that all share, or `bootstrap`, a cluster.
+    """Where rows go: `path`, a log directory on this machine or shared by all, or `bootstrap`, a cluster.
 
-    `topic`: of all rows. `partitions`: of a topic that the log directory does not have yet. `job`: names a write, which
-    is done once. `checkpoint`: the folder of a stream. `transactional_id`: of a cluster, whose transactions end after
-    `timeout_ms` by themselves; rows are staged in `staging`.
+    `topic`: of all rows. `partitions`: the number for a new topic of a log directory. `job`: identifies a write that
+    must happen once. `checkpoint`: the folder of a stream. `transactional_id`: for clusters. Its transactions time out
+    after `timeout_ms`, and rows are staged in `staging`.
     """
 
     path: str | None
@@ -81,7 +81,7 @@ class WriteOptions:
 
     @property
     def sink(self) -> LogSink | TransactionSink | None:
-        """What batches are committed to; None: tasks produce to the cluster by themselves."""
+        """The sink of batches; None if tasks produce to the cluster without transactions."""
         if self.path is not None:
             return LogSink(Path(self.path), self.partitions)
         if self.transactional_id is None:
@@ -127,7 +127,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def _transactions(options: Mapping[str, str]) -> tuple[str | None, int, str | None]:
-    """Return transactional id, timeout in ms and the folder for what is staged. Raises OptionError."""
+    """Return transactional id, timeout in ms and the staging folder. Raises OptionError."""
     name, given = options.get("kafka.transactional.id"), options.get("kafka.transaction.timeout.ms", str(_TIMEOUT_MS))
     if name is None:
         for each in ("kafka.transaction.timeout.ms", "stagingLocation"):
@@ -153,13 +153,13 @@ def _transactions(options: Mapping[str, str]) -> tuple[str | None, int, str | No
 
 @dataclass
 class TaskOutput(WriterCommitMessage):
-    """What a task staged: to be committed. A cluster without transactions has it already."""
+    """The staged output of a task, to be committed. Empty if the task produced to a cluster without transactions."""
 
     staged: tuple[Staged, ...] = ()
 
 
 def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: str) -> TaskOutput:
-    """Write the rows of a task of a writer; return what is to be committed. Runs in a worker."""
+    """Write the rows of one task. Return the staged output. Runs in a worker."""
     sink = options.sink
     if sink is None:
         asyncio.run(_send(rows, options))
@@ -180,18 +180,18 @@ def write_rows(rows: Iterator[pa.RecordBatch], options: WriteOptions, writer: st
 
 
 def _log_counter(sink: LogSink) -> Callable[[str], int]:
-    """Return a function that tells how many partitions a topic has, or will have."""
+    """Return a function from a topic's name to its number of partitions, existing or to be created."""
     counts = topics_of(partitions_there(sink.path))
     return lambda name: counts.get(name, sink.partitions)
 
 
 def _cluster_counter(sink: TransactionSink) -> Callable[[str], int]:
-    """Return a function that tells how many partitions a topic has; the cluster is asked once for each."""
+    """Return a function from a topic's name to its number of partitions. The cluster is asked once per topic."""
     return cache(sink.partitions_of)
 
 
 def _check_sizes(key: TopicPartition, records: RecordColumns) -> None:
-    """Raise MagicbyteError for a record that readers would not take: what is committed has to be appended."""
+    """Raise MagicbyteError for a record that readers would refuse, since a committed batch must be appended."""
     assert records.headers is not None
     assert records.value is not None
     counts, parts = np.asarray(records.headers.count), (records.headers.key, records.headers.value)
@@ -230,7 +230,7 @@ def _topics(rows: pa.RecordBatch, topic: str | None) -> list[str]:
 
 @dataclass
 class LogWriter(DataSourceArrowWriter):
-    """A write. It is done once, also when its commit is killed and done again by whoever opens the sink next."""
+    """A batch write. It happens once: the next commit to the sink completes one that was interrupted."""
 
     options: WriteOptions
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -248,19 +248,19 @@ class LogWriter(DataSourceArrowWriter):
         return write_rows(iterator, self.options, self.name)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make what the tasks staged part of the log, or of the topics. Raises MagicbyteError."""
+        """Commit the staged output of all tasks to the log directory or the cluster. Raises MagicbyteError."""
         if self.options.sink is not None:
             self.options.sink.commit(self.name, 0 if self.options.job is not None else None, _staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (Spark's)
-        """Remove what the tasks staged; a cluster without transactions keeps what it has."""
+        """Delete the staged output. Records produced without transactions remain in the cluster."""
         if self.options.sink is not None:
             self.options.sink.give_up(self.name)
 
 
 @dataclass
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """A stream's writer. `name` is its query's id: a batch of it that was committed is not committed again."""
+    """A stream's writer. `name` is the id of its query; a committed batch is not committed again."""
 
     options: WriteOptions
     name: str
@@ -278,12 +278,12 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self.options, self.name)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
-        """Make what the tasks staged part of the log, or of the topics, unless the batch is. Raises MagicbyteError."""
+        """Commit the staged output of all tasks, unless the batch is committed already. Raises MagicbyteError."""
         if self.options.sink is not None:
             self.options.sink.commit(self.name, batchId, _staged(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """Remove what the tasks staged; a cluster without transactions keeps what it has."""
+        """Delete the staged output. Records produced without transactions remain in the cluster."""
         if self.options.sink is not None:
             self.options.sink.give_up(self.name)
 
@@ -297,7 +297,7 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 
 def _query_id(checkpoint: str | None) -> str:
-    """Return the id that Spark gave a stream, kept with its checkpoint. Raises OptionError, LogDirectoryError."""
+    """Return the id of a stream's query, from the checkpoint's metadata. Raises OptionError, LogDirectoryError."""
     if checkpoint is None:
         raise OptionError("checkpointLocation: expected as an option of the stream: it identifies the batches")
     files, path = file_system(checkpoint)
