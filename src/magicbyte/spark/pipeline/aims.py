@@ -1,4 +1,4 @@
-"""Where the partitions of a pipeline go whose target is a live cluster, found on the driver."""
+"""Find the target partitions of a pipeline that writes to a running cluster. Runs on the driver."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from magicbyte.spark.pipeline.units import Unit
 
 
 def aims(units: Sequence[Unit], target: PipelineTarget) -> Mapping[str, Aim]:
-    """Return where each unit goes, by its name; topics that the target lacks are made.
+    """Return the target of each unit, by the unit's name, and create missing topics.
 
-    Raises MirrorError where keys would have to decide over partitions, BrokerError, NetworkError.
+    Raises MirrorError for topics that would be partitioned by key, BrokerError, NetworkError.
     """
     return asyncio.run(_aims(units, target))
 

@@ -1,6 +1,6 @@
-"""A standalone Spark cluster on this machine, from the installed PySpark: a master and workers as real processes.
+"""Run a standalone Spark cluster on this machine from the installed PySpark: a master and workers as processes.
 
-For trying a pipeline as it will run on many machines, and for tests. Loopback only.
+For tests, and to try a pipeline before it runs on many machines. Loopback only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REGISTERED = re.compile(r"Successfully registered with master (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """A running cluster: `url` is the master to give to `pipeline run`; `pids` those of the master and its workers."""
+    """A running cluster. `url`: the master for `pipeline run`. `pids`: of the master and its workers."""
 
     url: str
     pids: tuple[int, ...]
@@ -34,9 +34,9 @@ class SparkCluster:
 
 @contextlib.contextmanager
 def cluster(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Iterator[SparkCluster]:
-    """Start a master and so many workers, with `cores` and `memory` each for executors; stop all of it at the end.
+    """Start a master and `workers` workers, with `cores` and `memory` each for executors; stop them at the end.
 
-    Raises SparkUnavailableError, with what the process said last, when one does not start.
+    Raises SparkUnavailableError, with the last output of the process, if one does not start.
     """
     check_installed()
     with tempfile.TemporaryDirectory(prefix="magicbyte-cluster-") as folder, contextlib.ExitStack() as stack:
@@ -50,7 +50,7 @@ def cluster(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Iterator
 
 @contextlib.contextmanager
 def worker(home: Path, number: int, url: str, *, cores: int = 1, memory: str = "1g") -> Iterator[int]:
-    """Start one more worker for the master at `url`, its files in `home`; give its pid. Errors: as `cluster`."""
+    """Start another worker for the master at `url`, with files in `home`; yield its pid. Raises as `cluster` does."""
     share = ["--cores", str(cores), "--memory", memory, "--work-dir", str(home / f"work-{number}"), url]
     with _process(home, f"worker-{number}", [_WORKER, *_LISTEN, *share], _REGISTERED) as (process, _):
         yield process.pid
@@ -60,7 +60,7 @@ def worker(home: Path, number: int, url: str, *, cores: int = 1, memory: str = "
 def _process(
     home: Path, name: str, arguments: list[str], sign: re.Pattern[str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Start one of Spark's daemons, wait until it says `sign`, and stop it at the end."""
+    """Start one of Spark's daemons, wait until its output matches `sign`, and stop it at the end."""
     import pyspark
 
     spark = Path(pyspark.__file__).parent
@@ -88,7 +88,7 @@ def _process(
 
 
 def _wait_for(process: subprocess.Popen[bytes], said: Path, sign: re.Pattern[str], name: str) -> str:
-    """Return what the process said in answer to `sign`. Raises SparkUnavailableError."""
+    """Wait until the output matches `sign`, and return the match's group. Raises SparkUnavailableError."""
     deadline = time.monotonic() + _START_SECONDS
     while True:
         text = said.read_text(errors="replace")

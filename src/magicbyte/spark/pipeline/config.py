@@ -1,4 +1,4 @@
-"""What a pipeline is: sources, stages, a sink; read from a TOML file and checked before anything runs.
+"""Read a pipeline (sources, stages, a sink) from a TOML file, and check it before anything runs.
 
 `docs/spark/pipeline.md` has the table of stages and their options.
 """
@@ -29,22 +29,22 @@ ON_DAMAGE = ("stop", "skip", "salvage")
 WRITERS = frozenset({"salvage", "convert", "compact", "retain", "split", "merge", "filter", "mirror"})
 """Stages that write a new log; all others only read."""
 _ABOVE = ("part-above", "shuffle-above")
-"""Options that decide who does the work, and not what comes out."""
+"""Options that decide which workers do the work, but not the output."""
 _REMOVERS = frozenset({"salvage", "compact", "retain", "filter"})
-"""Stages behind which records may be missing."""
+"""Stages that may remove records."""
 
 DEFAULT_GROUP = "magicbyte-mirror"
-"""The mirror's own, so that a mirror goes on where a pipeline stopped."""
+"""The group of `magicbyte mirror`, so that a mirror continues from a pipeline's progress."""
 
 Key = tuple[str | int, ...]
 
 
 class PipelineError(MagicbyteError):
-    """A pipeline that cannot be run as it is written; says where, what was expected and what was found."""
+    """Raised for an invalid pipeline; says where, what was expected and what was found."""
 
 
 class Option(NamedTuple):
-    """An option of a stage: what its value may be, in words, and what becomes of it; None for a value it may not be."""
+    """An option of a stage: the expected values in words, and a parser that returns None for an invalid value."""
 
     expected: str
     read: Callable[[Any], Any]
@@ -54,7 +54,7 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PipelineSource:
-    """Log directories to read, or a cluster. `topics` are patterns such as `orders-*`; none means all."""
+    """Log directories to read, or a cluster. `topics`: patterns such as `orders-*`, empty for all topics."""
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()
@@ -65,9 +65,10 @@ class PipelineSource:
 
 @dataclass(frozen=True, slots=True)
 class PipelineTarget:
-    """A cluster to write to. `group` keeps there how far each partition is, as a mirror's.
+    """A cluster to write to. Its consumer group `group` stores the progress of each partition, as of a mirror.
 
-    `transactional_id`: the beginning of the ids of transactions with records and progress; None: there are none.
+    `transactional_id`: the prefix of the transactional ids under which records and progress are written together; None:
+    no transactions.
     """
 
     bootstrap: str
@@ -77,34 +78,34 @@ class PipelineTarget:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step. `options` has all options of its kind, those that were not given with their defaults."""
+    """One step. `options` has all options of its kind, with defaults where none were given."""
 
     do: str
     options: Mapping[str, Any]
     topics: tuple[str, ...] = ()
 
     def applies_to(self, topic: str | None) -> bool:
-        """Whether partitions of a topic go through it."""
+        """Return whether partitions of a topic go through this stage."""
         return not self.topics or matches(topic, self.topics)
 
     def identity(self) -> dict[str, Any]:
-        """Return what decides over the output, as JSON."""
+        """Return the properties that determine the output, as JSON."""
         values = {name: _steady(value) for name, value in sorted(self.options.items()) if name not in _ABOVE}
         return {"do": self.do, **values}
 
 
 def _steady(value: Any) -> str:
-    """Return a value as a text that is the same in each process."""
+    """Return a value as a string that is the same in every process."""
     return str(sorted(value)) if isinstance(value, frozenset) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A whole pipeline. `sink` is a folder of this machine (or one that all have), or the URL of a store of objects;
-    None where nothing is written. `scratch`: where what goes to a store is made, else in each machine's own folder.
-    `target`: a cluster in place of a sink.
+    """A whole pipeline, with a sink, a target cluster, or neither if nothing is written.
 
-    `now_ms` is the time that ages count from; None for the time at which a run starts.
+    `sink`: a folder on this machine or shared by all, or the URL of an object store. `scratch`: the folder in which
+    output for a store is built; None: a temporary folder on each machine. `target`: a cluster instead of a sink.
+    `now_ms`: the time from which ages are computed; None: the start of the run.
     """
 
     sources: tuple[PipelineSource, ...]
@@ -121,12 +122,12 @@ class Pipeline:
 
     @property
     def writes_tables(self) -> bool:
-        """Whether what comes out are Parquet files."""
+        """Return whether the output is Parquet files."""
         return any(stage.do == "records" for stage in self.stages)
 
 
 def matches(topic: str | None, patterns: Sequence[str]) -> bool:
-    """Whether a topic's name is one of the patterns'."""
+    """Return whether a topic's name matches one of the patterns."""
     return topic is not None and any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
@@ -240,13 +241,13 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
     "compare": {"with": Option("the path of a log directory", _text), "part-above": _size(1 << 30)},
     "records": {"codec": _one_of(TABLE_CODECS, "zstd"), "part-above": _size(1 << 30)},
 }
-"""The stages there are, and their options besides `do` and `topics`."""
+"""All stages, with their options besides `do` and `topics`."""
 
 _LIMITS: Mapping[str, Sequence[str]] = {
     "retain": ("older-than", "bytes", "before-offset"),
     "filter": tuple(name for name in STAGES["filter"] if name not in _ABOVE),
 }
-"""Stages that need one of these options at least."""
+"""Stages that need at least one of these options."""
 _RANGES = (("from-offset", "to-offset"), ("since", "until"))
 
 _TOP = ("on-damage", "report", "max-batch-bytes", "now", "source", "stage", "sink", "spark")
@@ -271,9 +272,9 @@ _SOURCE = {
 
 
 def load(path: Path) -> Pipeline:
-    """Return the pipeline that a file describes; paths in it are relative to its folder.
+    """Return the pipeline that a file describes. Paths in it are relative to its folder.
 
-    Raises PipelineError, with the line, for anything that is unknown, impossible or missing; OSError.
+    Raises PipelineError, with the line, for unknown, invalid or missing settings; OSError.
     """
     try:
         text = path.read_bytes().decode()
@@ -284,15 +285,15 @@ def load(path: Path) -> Pipeline:
 
 
 def line_of(text: str, key: Key) -> int | None:
-    """Return the line on which the statement ends that gives `key` its first value; None for a key that is not there.
+    """Return the line at which the first value of `key` is complete, None for a missing key.
 
-    It is the last one of the shortest run of lines from the start that is TOML and has the key.
+    It is the last line of the shortest prefix of the text that is valid TOML and has the key.
     """
     lines = text.split("\n")
     for count in range(1, len(lines) + 1):
         try:
             found: Any = tomllib.loads("\n".join(lines[:count]))
-        except tomllib.TOMLDecodeError:  # inside of a value of several lines
+        except tomllib.TOMLDecodeError:  # in the middle of a multi-line value
             continue
         for part in key:
             known = isinstance(found, dict) and part in found
@@ -312,23 +313,23 @@ class _File:
 
     @property
     def home(self) -> Path:
-        """The file's folder, by its whole path: workers have other current folders."""
+        """The absolute path of the file's folder: workers have other current folders."""
         return self.path.absolute().parent
 
     def whole(self, path: str) -> str:
-        """Return a path by its whole name, or the URL that it is."""
+        """Return the absolute path of a local path; a URL is returned unchanged."""
         inside = local_path(path)
         return path if inside is None else str(self.home / inside)
 
     def refuse(self, key: Key, expected: str, found: object) -> NoReturn:
-        """Raise PipelineError about `key`, or what is to hold it where it is missing."""
+        """Raise PipelineError with the line of `key`, or of its table if the key is missing."""
         line = next((at for end in range(len(key), 0, -1) if (at := line_of(self.text, key[:end]))), None)
         where = f"{self.path}:{line}" if line is not None else str(self.path)
         name = next((part for part in reversed(key) if isinstance(part, str)), "")
         raise PipelineError(f"{where}: {name}: expected {expected}, found {found}")
 
     def pipeline(self) -> Pipeline:
-        """Return what it describes."""
+        """Return the described pipeline."""
         given = self.given
         for name in given:
             if name not in _TOP:
@@ -367,7 +368,7 @@ class _File:
         )
 
     def tables(self, name: str) -> list[tuple[Key, Mapping[str, Any]]]:
-        """Return the tables of a name, with their keys: of [name], or of each [[name]]."""
+        """Return the tables of [name] or [[name]], with their keys."""
         found = self.given.get(name, [])
         if isinstance(found, dict):
             return [((name,), found)]
@@ -376,7 +377,7 @@ class _File:
         return [((name, at), each) for at, each in enumerate(found)]
 
     def read(self, key: Key, known: Mapping[str, Option]) -> dict[str, Any]:
-        """Return the options in the one table of a name."""
+        """Return the options of a table that must occur once."""
         found = self.given[str(key[0])]
         if not isinstance(found, dict):
             self.refuse(key, f"one table [{key[0]}]", f"{len(found)}" if isinstance(found, list) else repr(found))
@@ -400,7 +401,7 @@ class _File:
         return values
 
     def source(self, key: Key, given: Mapping[str, Any]) -> PipelineSource:
-        """Return one source."""
+        """Parse one source."""
         values = self.options(key, given, _SOURCE)
         paths = tuple(self.whole(path) for path in values["path"])
         dialect = None if values["dialect"] is None else Dialect(values["dialect"])
@@ -409,7 +410,7 @@ class _File:
         return PipelineSource(paths, values["topics"], values["partitions"], dialect, values["bootstrap"])
 
     def stage(self, key: Key, given: Mapping[str, Any]) -> Stage:
-        """Return one stage."""
+        """Parse one stage."""
         do = given.get("do")
         if not isinstance(do, str) or do not in STAGES:
             self.refuse((*key, "do"), f"one of {', '.join(STAGES)}", "nothing" if do is None else repr(do))
@@ -433,7 +434,7 @@ class _File:
         return stage
 
     def check(self, stages: Sequence[Stage], sink: Path | str | None) -> None:
-        """Refuse what cannot go together."""
+        """Refuse stages that contradict each other or the sink."""
         removed: str | None = None
         for at, stage in enumerate(stages):
             key = ("stage", at, "do")
@@ -451,7 +452,7 @@ class _File:
     def check_clusters(
         self, sources: Sequence[PipelineSource], stages: Sequence[Stage], target: PipelineTarget | None
     ) -> None:
-        """Refuse what does not go with clusters."""
+        """Refuse combinations that do not work with clusters."""
         is_live = any(source.bootstrap is not None for source in sources)
         if is_live and "sink" not in self.given:
             self.refuse(("source",), "a [sink] for what is fetched from a cluster", "none")
@@ -464,7 +465,7 @@ class _File:
                 self.refuse(("stage", at, "do"), "`mirror` of all topics as the last stage", "another")
 
     def sink(self) -> tuple[Path | str | None, Path | None, PipelineTarget | None]:
-        """Return the sink, and where what goes into it is made first; or the cluster in its place."""
+        """Return the sink and its scratch folder, or the target cluster."""
         given = self.read(("sink",), _SINK)
         path, scratch, bootstrap, group = (given[name] for name in ("path", "scratch", "bootstrap", "group"))
         if (path is None) == (bootstrap is None):
@@ -486,7 +487,7 @@ class _File:
         return self.home / inside, None, None
 
     def settings(self) -> dict[str, str]:
-        """Return what the table [spark] says."""
+        """Return the settings in the table [spark]."""
         found = self.given.get("spark", {})
         if not isinstance(found, dict):
             self.refuse(("spark",), "a table [spark]", repr(found))
@@ -501,7 +502,7 @@ class _File:
 
 
 def convert_options(stage: Stage, *, dialect: Dialect | None = None, limit: int = 1 << 26) -> ConvertOptions:
-    """Return how a `convert` stage converts."""
+    """Return the conversion options of a `convert` stage."""
     from magicbyte.codecs import Codec
 
     given = stage.options

@@ -1,4 +1,4 @@
-"""Runs a pipeline: plans, has Spark do what is due, commits, and says what became of each partition."""
+"""Run a pipeline: plan, run the due tasks in Spark, commit, and return the outcome of each partition."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Progress = Callable[[str, int, int], None]
-"""Takes a stage's name ("" for the whole run), and bytes of sources and partitions done since it was called."""
+"""Called with a stage's name ("" for the whole run), and source bytes and partitions finished since the last call."""
 
 _ATTEMPTS = 4
 _SMALLEST_TASK, _LARGEST_TASK = 8 << 20, 256 << 20
@@ -55,14 +55,18 @@ _MASTER = re.compile(rf"local(?:\[{_CORES}(?:,[1-9][0-9]*)?\])?|local-cluster\[.
 
 
 class RunFailedError(MagicbyteError):
-    """Spark gave up, as when a worker died several times; what was finished stays, and --resume continues it."""
+    """Raised if Spark gives up, for instance after several deaths of a worker.
+
+    --resume keeps the finished partitions.
+    """
 
 
 @dataclass(slots=True)
 class PipelineRun:
-    """What a run did. `units`: of each partition what there is to say, the largest first; `master`: of Spark.
+    """The result of a run. `units`: a record per partition, the largest first. `master`: of Spark.
 
-    `kept`: how many of them earlier runs had done. `manifest`: the sink's, None where nothing is written.
+    `kept`: the number of partitions that earlier runs had finished. `manifest`: of the sink, None if nothing is
+    written.
     """
 
     pipeline: Pipeline
@@ -75,7 +79,7 @@ class PipelineRun:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 all done, 1 damage or a difference stopped a partition, 2 something failed."""
+        """The exit status: 0 success, 1 damage or a difference stopped a partition, 2 a partition failed."""
         outcomes = {unit["outcome"] for unit in self.units}
         if outcomes & {TaskOutcome.FAILED, TaskOutcome.CHANGED}:
             return 2
@@ -85,13 +89,16 @@ class PipelineRun:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What a run would do: `due` has the units in the order of their start, `done` the records of the others."""
+    """The plan of a run. `due`: units in the order of their start.
+
+    `done`: records of units that are finished already.
+    """
 
     due: list[Unit]
     done: list[Json]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte pipeline run --dry-run --format json` prints."""
+        """Return the output of `magicbyte pipeline run --dry-run --format json`."""
         return {
             "due": [
                 {
@@ -115,18 +122,18 @@ def run(
     context: SparkContext | None = None,
     progress: Progress = lambda _stage, _bytes, _units: None,
 ) -> PipelineRun:
-    """Run a pipeline, and return what became of each partition.
+    """Run a pipeline, and return the outcome of each partition.
 
-    `context`: to be used, else one is started at `master` if there is something to do, and stopped. `resume`: go on
-    with what earlier runs left in the sink. `progress` is told of each stage what is done since it was told last.
-    Raises LogDirectoryError for a sink that is in use or holds something else, RunFailedError, OSError,
-    SparkUnavailableError, PipelineError for a master that is none.
+    `context`: an existing context; by default one is started at `master`, if there is work, and stopped. `resume`:
+    continue from the output of earlier runs in the sink. `progress` receives, per stage, the work done since its last
+    call. Raises LogDirectoryError for a sink that is in use or holds other files, RunFailedError, OSError,
+    SparkUnavailableError, PipelineError for an invalid master.
     """
     begun = time.monotonic()
     started = SystemClock().now_ms()
     if context is None:
         _check_master(master)
-    units = find(pipeline, started)  # first: a source that is not there leaves no sink behind
+    units = find(pipeline, started)  # before the sink is created, so that a missing source leaves none behind
     with _held(pipeline, resume=resume) as sink:
         now = pipeline.now_ms
         if now is None:
@@ -155,9 +162,9 @@ def run(
 
 
 def plan(pipeline: Pipeline) -> RunPlan:
-    """Return what a run would do now; nothing is changed.
+    """Return the plan of a run, without changing anything.
 
-    Raises as `run` does, also LogDirectoryError for a folder that a run could not write to.
+    Raises as `run` does, and LogDirectoryError for a folder that a run could not write to.
     """
     units = find(pipeline, SystemClock().now_ms())
     for folder in (pipeline.sink, pipeline.report, pipeline.scratch):
@@ -185,7 +192,7 @@ def _held(pipeline: Pipeline, *, resume: bool) -> contextlib.AbstractContextMana
 
 
 def _plan(units: Sequence[Unit], sink: Sink | StoreSink | None) -> RunPlan:
-    """Part the units into those that are due and those that earlier runs did."""
+    """Divide the units into due and finished ones."""
     due, done = [], []
     for unit in units:
         record = None if sink is None else sink.known(unit.name, unit.fingerprint)
@@ -213,13 +220,13 @@ def _do(
 
 
 def goes_through_shuffle(unit: Unit) -> bool:
-    """Whether a partition is too large for a worker to compact it alone."""
+    """Return whether a partition is too large for one worker to compact."""
     above = [stage.options["shuffle-above"] for stage in unit.stages if stage.do == "compact"]
     return bool(above) and unit.size > above[0] and unit.partition.dialect is Dialect.KAFKA
 
 
 def parted_stages(unit: Unit, units: Iterable[Unit], cores: int) -> set[str]:
-    """Return the stages that are to be parted, of a partition that keeps a core busy when the others are done."""
+    """Return the stages to divide among workers, of a partition that would keep a core busy longer than all others."""
     if len(unit.partition.segments) < 2 or unit.size * cores <= sum(each.size for each in units):
         return set()
     parted = {stage.do for stage in unit.stages if _is_above(unit, stage)}
@@ -232,9 +239,9 @@ def _is_above(unit: Unit, stage: Stage) -> bool:
 
 
 def spread_stages(unit: Unit, units: Iterable[Unit], context: SparkContext) -> frozenset[str]:
-    """Return the stages of a partition that all workers do together.
+    """Return the stages of a partition that all workers share.
 
-    What they write needs a folder that all of them see: the sink's own, or what a sink in a store has for scratch.
+    If they write, they need a folder that all workers see: the sink itself, or the scratch folder of a store.
     """
     master = getattr(context, "master", "local")
     parted = parted_stages(unit, units, context.defaultParallelism)
@@ -248,7 +255,7 @@ def spread_stages(unit: Unit, units: Iterable[Unit], context: SparkContext) -> f
 
 @contextlib.contextmanager
 def started_context(master: str, pipeline: Pipeline) -> Iterator[SparkContext]:
-    """Start Spark's core, without SQL, and stop it at the end. Raises SparkUnavailableError."""
+    """Start a SparkContext, without SQL, and stop it at the end. Raises SparkUnavailableError."""
     check_installed()
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
@@ -269,7 +276,7 @@ def started_context(master: str, pipeline: Pipeline) -> Iterator[SparkContext]:
 
 
 def _check_master(master: str) -> None:
-    """Raise PipelineError for what is no master: of that Spark tells in a hundred lines."""
+    """Raise PipelineError for an invalid master, for which Spark prints a hundred lines."""
     if not _MASTER.fullmatch(master):
         raise PipelineError(
             f"--master: expected local[*], local[N], spark://HOST:PORT, yarn or k8s://URL, found {master!r}"
@@ -277,21 +284,21 @@ def _check_master(master: str) -> None:
 
 
 def _with_retries(master: str) -> str:
-    """Return a local master that tries a task again whose worker died, as clusters do."""
+    """Return a local master that retries tasks after the death of a worker, as clusters do."""
     found = re.fullmatch(r"local(?:\[(\*|[0-9]+)\])?", master)
     return master if found is None else f"local[{found[1] or 1},{_ATTEMPTS}]"
 
 
 @dataclass(slots=True)
 class _Spark:
-    """Has Spark do what is due, and says how far it is."""
+    """Run the due units in Spark, and report progress."""
 
     context: SparkContext
     pipeline: Pipeline
     progress: Progress
 
     def small(self, units: Sequence[Unit]) -> list[Json]:
-        """Have partitions done, each by one worker, and return what there is to say of each."""
+        """Process each partition in one worker. Return a record of each."""
         if not units:
             return []
         told = self._sums()
@@ -304,7 +311,7 @@ class _Spark:
         return found
 
     def large(self, unit: Unit, spread: frozenset[str]) -> Json:
-        """Have one partition done, the stages of `spread` by all workers, what is between them in one task each."""
+        """Process one partition: the stages in `spread` by all workers, the stages between them in one task each."""
         found = self._one(partial(prepare, unit, spread))
         while isinstance(found, Prepared):
             begun = time.monotonic()
@@ -320,7 +327,7 @@ class _Spark:
         return found
 
     def _spread(self, prepared: Prepared) -> int | str | list[Any]:
-        """Have all workers do their share of a stage; return what came of it."""
+        """Run a stage's parts in all workers. Return their results."""
         if isinstance(prepared.task, list):
             return self._collect(prepared.task, lambda some: map(do_part, some))
         return 0 if prepared.task is None else shuffle.run(self.context, prepared.task)
@@ -339,7 +346,7 @@ class _Spark:
     def _tell(
         self, told: Mapping[str, tuple[Accumulator[int], Accumulator[int]]], before: dict[str, tuple[int, int]]
     ) -> None:
-        """Say what was added to the sums; `before` has what they were, and has them as they are then."""
+        """Report the increase of the sums since `before`, and update `before`."""
         for name, (size, count) in told.items():
             old, new = before.get(name, (0, 0)), (size.value, count.value)
             if new != old:
@@ -352,7 +359,7 @@ class _Spark:
         work: Callable[[Iterable[Any]], Iterable[Any]],
         told: Mapping[str, tuple[Accumulator[int], Accumulator[int]]] | None = None,
     ) -> list[Any]:
-        """Have each of the tasks done by a worker, tell of the sums meanwhile, and return what comes out."""
+        """Run each task in a worker, report progress meanwhile, and return the results."""
         before: dict[str, tuple[int, int]] = {}
         with ThreadPoolExecutor(1, "magicbyte-pipeline") as pool:
             job = pool.submit(self.context.parallelize(tasks, len(tasks)).mapPartitions(work).collect)
@@ -371,7 +378,7 @@ class _Spark:
 
 @contextlib.contextmanager
 def _named_errors() -> Iterator[None]:
-    """Raise what Spark says when it gives up as RunFailedError."""
+    """Raise RunFailedError, with Spark's message, if Spark gives up."""
     from py4j.protocol import Py4JError
 
     try:
@@ -383,7 +390,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
-    """Return the units by task: large ones alone and first, small ones together, since each task costs some time."""
+    """Group the units into tasks: large ones alone and first, small ones together, because each task costs time."""
     target = sum(unit.size for unit in units) // (4 * cores)
     target = min(max(target, _SMALLEST_TASK), _LARGEST_TASK)
     most = min(max(math.ceil(len(units) / (4 * cores)), 1), _MOST_UNITS)
@@ -402,7 +409,7 @@ def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
 
 
 def _commit(sink: Sink | StoreSink, pipeline: Pipeline, found: PipelineRun, meta: bytes | None, now_ms: int) -> None:
-    """Put a manifest, if there is anything new, and bring all outputs to their names."""
+    """Write a manifest, if there are new outputs, and rename all outputs to their final names."""
     before: Json = {} if sink.manifest is None else sink.manifest["units"]
     records = {unit["unit"]: unit for unit in found.units if unit["outcome"] == TaskOutcome.DONE}
     if any(before.get(name) != record for name, record in records.items()):
@@ -433,7 +440,7 @@ def _commit(sink: Sink | StoreSink, pipeline: Pipeline, found: PipelineRun, meta
 
 
 def _kafka(pipeline: Pipeline) -> str | None:
-    """Return the Kafka version that the sink is for, if the last conversion says one."""
+    """Return the target Kafka version of the last conversion, None without one."""
     found = [convert_options(stage).rules.version for stage in pipeline.stages if stage.do == "convert"]
     return found[-1] if found else None
 

@@ -1,4 +1,4 @@
-"""What a run did, as JSON and as one HTML file that needs nothing else to be looked at."""
+"""Report a run as JSON and as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STYLE = (
 
 
 def stage_sums(units: Iterable[Json]) -> list[Json]:
-    """Return for each stage, in their order, partitions, bytes in front of it and behind, and seconds.
+    """Return for each stage, in order: partitions, bytes before and after it, and seconds.
 
     A repeated stage gets a number: `inventory`, `inventory 2`.
     """
@@ -47,7 +47,7 @@ def stage_sums(units: Iterable[Json]) -> list[Json]:
 
 
 def formats(units: Iterable[Json]) -> tuple[Json, Json]:
-    """Return bytes by format and codec as the first and the last `inventory` stage of each partition saw them."""
+    """Return bytes by format and codec, as counted by the first and the last `inventory` stage of each partition."""
     first: Json = {}
     last: Json = {}
     for unit in units:
@@ -60,7 +60,7 @@ def formats(units: Iterable[Json]) -> tuple[Json, Json]:
 
 
 def as_json(done: PipelineRun) -> Json:
-    """Return all that is known of a run."""
+    """Return the complete report of a run."""
     outputs = [output for unit in done.units for output in unit.get("outputs", [])]
     before, after = formats(done.units)
     return {
@@ -87,9 +87,9 @@ def _is_data(name: str) -> bool:
 
 
 def write_report(done: PipelineRun) -> Path | str | None:
-    """Write the report to where the pipeline says, else beside its outputs; return where, None where it has no place.
+    """Write the report to the configured folder, or beside the outputs; return its path, None without either.
 
-    The next run's takes its place.
+    It replaces the report of an earlier run.
     """
     pipeline = done.pipeline
     folder = pipeline.report or pipeline.sink
@@ -111,7 +111,7 @@ def write_report(done: PipelineRun) -> Path | str | None:
 
 
 def as_html(found: Json) -> str:
-    """Return the page of what `as_json` gives."""
+    """Return the HTML page of a report from `as_json`."""
     units: list[Json] = found["units"]
     saved = found["bytesIn"] - found["bytesOut"]
     facts = [
@@ -162,7 +162,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _bars(title: str, rows: Sequence[tuple[str, float]]) -> str:
-    """Return a bar chart with the numbers beside it; nothing for no rows."""
+    """Return a bar chart with its numbers; an empty string without rows."""
     if not rows:
         return ""
     largest = max(value for _, value in rows) or 1

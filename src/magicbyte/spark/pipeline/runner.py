@@ -1,6 +1,6 @@
-"""What a task does: takes partitions through their stages, in the worker, with the functions that the commands call.
+"""Take partitions through their stages in a worker, with the functions that the commands call.
 
-Nothing is raised for what is wrong with one partition: its outcome says it, and the others go on.
+An error in one partition is recorded as its outcome; the other partitions continue.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 def run_units(units: Iterator[Unit], told: Told) -> Iterator[Json]:
-    """Do what is to be done, and yield what became of each partition. Runs in a worker."""
+    """Process units, and yield the record of each. Runs in a worker."""
     from magicbyte.spark.workers import expect_bytes, settle
 
     for unit in units:
@@ -66,7 +66,7 @@ def run_units(units: Iterator[Unit], told: Told) -> Iterator[Json]:
 
 
 def tell(told: Told, unit: Unit, found: Json) -> None:
-    """Add a partition to the sums of its stages, and of the run."""
+    """Add a partition to the sums of its stages and of the run."""
     for name in [*stage_names(stage["do"] for stage in found["stages"]), ""]:
         if name in told:
             size, count = told[name]
@@ -75,7 +75,7 @@ def tell(told: Told, unit: Unit, found: Json) -> None:
 
 
 def stage_names(kinds: Iterable[str]) -> list[str]:
-    """Return what stages are called: a repeated stage gets a number, as `inventory 2`."""
+    """Return the names of stages. A repeated stage gets a number, as `inventory 2`."""
     seen: Counter[str] = Counter()
     names = []
     for kind in kinds:
@@ -85,7 +85,7 @@ def stage_names(kinds: Iterable[str]) -> list[str]:
 
 
 def run_unit(unit: Unit) -> Json:
-    """Take one partition through its stages, commit what came out, and return what there is to say of it."""
+    """Take one partition through its stages, commit its outputs, and return its record."""
     said, place = _begin(unit)
 
     def do() -> Json:
@@ -97,11 +97,11 @@ def run_unit(unit: Unit) -> Json:
 
 @dataclass(slots=True)
 class Prepared:
-    """A partition in front of a stage that many workers do. `stages`: that one, and those behind it.
+    """A partition before a stage that many workers share. `stages`: this stage and those after it.
 
-    `task`: what each of them has to know; None if there is nothing to share. They compact in three steps: they copy
-    the source, unless a stage has written it anew, make `marks`, and write what stays. Of `retain` and `mirror` they do
-    the copy.
+    `task`: the parts for the workers, or the job of a compaction; None if nothing is shared. A compaction has three
+    steps: the workers copy the source, unless an earlier stage has rewritten it, create `marks`, and write the kept
+    records. Of `retain` and `mirror` they share only the copy.
     """
 
     work: Work
@@ -113,9 +113,9 @@ class Prepared:
 
 
 def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
-    """Take one partition up to the first stage that is one of `spread`; or return what there is to say, if that is all.
+    """Take one partition up to the first stage in `spread`. Return its record if there is none.
 
-    Those stages are done by many workers; each shares the sink's folders with the others.
+    Many workers share these stages, in folders of the sink that all of them see.
     """
     said, place = _begin(unit)
 
@@ -134,7 +134,7 @@ def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage
     elif not work.owned and len(work.log.segments) > 1:
         task = copying.parts(work)
     elif stage.do in ("retain", "mirror"):
-        task = None  # there is a copy, in which little is to be done
+        task = None  # the copy exists, and little work is left
     else:
         assert work.root is not None
         options = compact.options_of(work, stage)
@@ -144,15 +144,15 @@ def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage
 
 
 def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
-    """Finish the stage that many workers did, and take a partition on, to the next one of those or to its end.
+    """Finish the stage that the workers shared, and continue to the next shared stage or the end.
 
-    `done`: the number of its keys, or what is damaged; or what became of its parts. If a worker dies in it, Spark calls
-    it again with the same arguments.
+    `done`: the number of keys, a description of damage, or the results of the parts. If the worker dies, Spark calls it
+    again with the same arguments, so it first looks for a commit.
     """
     if prepared.place is not None and (record := prepared.place.committed()) is not None:
         return record
     work, said, (stage, *rest) = prepared.work, prepared.said, prepared.stages
-    said["begun"] = time.monotonic() - said["seconds"]  # each machine's clock has a start of its own
+    said["begun"] = time.monotonic() - said["seconds"]  # the monotonic clocks of machines have different origins
 
     def do() -> Prepared | Json:
         if work.root is not None:
@@ -193,14 +193,14 @@ AnyPlace: TypeAlias = "SinkPlace | StorePlace | ScratchPlace"
 
 
 class Sum(Protocol):
-    """What Spark calls an accumulator."""
+    """The interface of Spark's accumulators."""
 
     def add(self, term: int) -> None:
-        """Add to it, in a worker; the driver sees it when the task is done."""
+        """Add a term, in a worker. The driver sees it when the task is finished."""
 
 
 Told = Mapping[str, tuple[Sum, Sum]]
-"""Of each stage, and under "" of the run, the bytes of sources and the partitions that are done."""
+"""Finished source bytes and partitions: for each stage, and under "" for the run."""
 
 
 def _begin(unit: Unit) -> tuple[Json, AnyPlace | None]:
@@ -222,7 +222,7 @@ def _place(unit: Unit) -> AnyPlace | None:
 
 
 def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], T]) -> T | Json:
-    """Return what `do` does; of an error what it makes of the partition, of which nothing is left then."""
+    """Return the result of `do`. On an error, delete the partition's output and return its record with the outcome."""
     try:
         return do()
     except (MagicbyteError, OSError) as error:
@@ -232,7 +232,7 @@ def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], 
 
 
 def _ended(said: Json, outcome: TaskOutcome, error: str | None = None) -> Json:
-    said = dict(said)  # that there is an output may still turn out to be wrong
+    said = dict(said)  # a copy: an output may still turn out to be invalid
     seconds = round(time.monotonic() - said.pop("begun"), 3)
     return {**said, "outcome": outcome.value, "error": error, "seconds": seconds}
 
@@ -244,7 +244,7 @@ def _committed(work: Work, place: AnyPlace | None, said: Json) -> Json:
 
 
 def _outcome_of(error: Exception, unit: Unit) -> TaskOutcome:
-    """Return what an error makes of a partition; of an input that changed, nothing else can be told."""
+    """Return the outcome for an error. If the input changed meanwhile, that is the outcome."""
     with contextlib.suppress(OSError):
         if isinstance(error, ChangedError) or has_changed(unit):
             return TaskOutcome.CHANGED
@@ -256,9 +256,9 @@ def _outcome_of(error: Exception, unit: Unit) -> TaskOutcome:
 def _attempt(
     unit: Unit, place: AnyPlace | None, said: Json, before: frozenset[str] = frozenset()
 ) -> tuple[Work, list[Stage]]:
-    """Go through the stages, up to the first of those called `before`; return what came of it, and what is left.
+    """Run the stages up to the first one in `before`. Return the work and the remaining stages.
 
-    If there is damage in the way and it is to be salvaged, that is done, and all stages come behind it.
+    With `on-damage = "salvage"`, damage restarts the partition with a salvage stage before all others.
     """
     stages, salvages = list(unit.stages), may_salvage(unit)
     while True:
@@ -269,7 +269,7 @@ def _attempt(
             _go(work, stages[:end], said)
             return work, stages[end:]
         except (CorruptRecordError, DamagedError) as error:
-            if not salvages or place is None:  # an output there must be, to salvage into
+            if not salvages or place is None:  # salvage needs an output
                 raise
             place.give_up()
             said["salvagedFor"], said["stages"] = str(error), []
@@ -282,16 +282,16 @@ def _go(work: Work, stages: Iterable[Stage], said: Json) -> None:
 
 
 def _take(said: Json, found: Json) -> None:
-    """Add what a stage says. Raises DamagedError where it found damage."""
+    """Add the record of a stage. Raises DamagedError if the stage found damage."""
     said["stages"].append(found)
     if damage := found.get("damage"):
         raise DamagedError(damage)
 
 
 def run_stage(work: Work, stage: Stage, parts: list[Any] | None = None, marks: Marks | None = None) -> Json:
-    """Do one stage; return what it says, the workers' time and the bytes in front of it and behind.
+    """Run one stage. Return its record, with the workers' seconds and the bytes before and after it.
 
-    `parts`, `marks`: what other workers did of it: parts of it, marks to compact by.
+    `parts`, `marks`: results of other workers: parts of the stage, marks for a compaction.
     """
     begun, size = time.monotonic(), work.log.size
     if marks is not None:
@@ -305,7 +305,7 @@ def run_stage(work: Work, stage: Stage, parts: list[Any] | None = None, marks: M
 
 
 def do_part(part: Any) -> Any:
-    """Do a worker's share of a stage: one of the parts of its Task."""
+    """Run one part of a shared stage. Runs in a worker."""
     return _DOERS[type(part)](part)
 
 
@@ -336,7 +336,7 @@ _PARTS: Mapping[str, Callable[[Work, Stage], Any]] = {
     "inventory": inventory.parts,
     "digest": digest.parts,
 }
-"""Stages whose shares are parts of the partition."""
+"""Stages that are divided into parts of the partition."""
 _JOINS: Mapping[str, Callable[[Work, Stage, list[Any]], Json]] = {
     "convert": convert.join,
     "compare": compare.join,

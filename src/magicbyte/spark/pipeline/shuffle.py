@@ -1,9 +1,10 @@
-"""Compaction of a partition with more keys than a worker has memory for: the keys' hashes go through Spark's shuffle.
+"""Compact a partition with more keys than fit into a worker's memory: hashes of keys go through Spark's shuffle.
 
-Each segment gives one row of 32 bytes for each of its keys: a keyed hash of 128 bits, 64 bits of another one, and the
-key's last offset in it. They meet by hash; what is not the last of its key goes back to its segment as an offset. Then
-the cleaner works as ever, with marks in place of its map, each of its groups of segments in a task. Rows travel as
-arrays in byte strings, a few for each task: Spark has no row for a key, and no value ever leaves its segment.
+Each segment yields a row of 32 bytes per key: a keyed hash of 128 bits, 64 bits of a second one, and the key's last
+offset in the segment. Rows are shuffled by hash. The offset of each row that is not the last of its key is returned to
+its segment as a mark. Then the cleaner runs as usual, with marks instead of its offset map, one task per group of
+segments. Rows travel as arrays in byte strings, a few per task, so Spark handles no row per key. Values stay in their
+segments.
 """
 
 from __future__ import annotations
@@ -48,23 +49,23 @@ Array = np.ndarray[Any, Any]
 
 _ROW = np.dtype([("first", "<i8"), ("second", "<i8"), ("check", "<i8"), ("offset", "<i8")])
 _WAITING = 1 << 21
-"""Rows of a segment that are gathered before each key's last one is picked: 64 MiB."""
+"""Rows of a segment that are collected before superseded ones are removed: 64 MiB."""
 _REDUCER_BYTES = 256 << 20
-"""Of rows for one reducer, at most 32 bytes for each 64 of the log: it holds them and their sorted copy."""
+"""Size of the rows per reducer, which holds them and a sorted copy. Rows are at most half as large as the log."""
 _KEYS, _DAMAGE = -1, -2
-"""In place of a segment's number, or of a reducer's."""
+"""Used instead of the number of a segment or reducer."""
 
 
 class HashCollisionError(MagicbyteError):
-    """Two keys have one hash of 128 bits. Another run draws other hashes."""
+    """Raised if two keys have the same hash of 128 bits. Another run uses other secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What each task knows: the log, which of it is cleanable, where the marks go. `secrets`: two of 16 bytes.
+    """The input of all tasks: the log, its cleanable range, the folder for marks. `secrets`: two of 16 bytes.
 
-    `segments`: base, and the base of the next one (or the end of what is cleanable). `aborted`: the transactions that
-    overlap each; a task is handed those of its own.
+    `segments`: base offset, and the base offset of the next segment or the end of the cleanable range. `aborted`: the
+    aborted transactions that overlap each segment; a task receives those of its segments.
     """
 
     partition: PartitionDirectory
@@ -79,12 +80,12 @@ class Job:
 
     @property
     def bases(self) -> list[int]:
-        """The bases of the segments."""
+        """The base offsets of the segments."""
         return [base for base, _ in self.segments]
 
 
 def plan(partition: PartitionDirectory, options: CompactOptions, marks: Path) -> Job | None:
-    """Return what there is to do for a log, None if there is nothing to compact. It has all index files."""
+    """Return the job that compacts a log, None if nothing is cleanable. The log must have all index files."""
     with looked_at(partition, options) as (log, selection):
         if not selection.cleanable_bytes:
             return None
@@ -100,7 +101,7 @@ def plan(partition: PartitionDirectory, options: CompactOptions, marks: Path) ->
 
 
 def run(context: SparkContext, job: Job) -> int | str:
-    """Make the marks of all segments, and return how many keys there are; or what is damaged."""
+    """Write the marks of all segments. Return the number of keys, or a description of damage."""
     Path(job.marks).mkdir(exist_ok=True)
     segments, job = list(enumerate(job.aborted)), replace(job, aborted=())
     reducers = max(job.reducers, context.defaultParallelism)
@@ -115,7 +116,7 @@ def run(context: SparkContext, job: Job) -> int | str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Where the marks of some segments are. `begin`, `end`: of all that has marks; `keys` of all of it."""
+    """The marks of some segments. `begin`, `end`, `keys`: offsets and number of keys of all segments of the job."""
 
     folder: str
     begin: int
@@ -124,7 +125,7 @@ class Marks:
     bases: tuple[int, ...]
 
     def load(self) -> OffsetMarks:
-        """Return them; those of a segment are read when they are asked for."""
+        """Return the marks; those of a segment are read from disk on demand."""
         return OffsetMarks(self.begin, self.end, self.keys, self.bases, self._of)
 
     def _of(self, base: int) -> tuple[Array, Array]:
@@ -134,28 +135,31 @@ class Marks:
 
 
 def marks_of(job: Job, keys: int) -> Marks:
-    """Return the marks that `run` made."""
+    """Return the marks written by `run`."""
     return Marks(job.marks, job.segments[0][0], job.segments[-1][1], keys, tuple(job.bases))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """One group of segments as a task. `above`: the folder for what all of them write."""
+    """One group of segments as a task. `above`: the folder for the output of all groups."""
 
     group: SegmentGroup
     marks: Marks
     above: str
 
     def write(self) -> WrittenGroup:
-        """Write what the group becomes, each time into another folder. Runs in a worker; raises as `write_group`."""
+        """Write the compacted group into a new folder for each attempt. Runs in a worker.
+
+        Raises as `write_group` does.
+        """
         expect(self.group.size)
         return write_group(self.group, self.marks.load(), f"{self.above}/{self.group.base_offset}.{uuid.uuid4().hex}")
 
 
 def groups_of(job: Job, marks: Marks, above: Path) -> list[GroupPart]:
-    """Return the parts in which the log can be written; none if that is to be done at once.
+    """Return the parts in which the log can be compacted, or none if one task must do it.
 
-    It is where there is one group, or aborted transactions do not end where the log's indexes say.
+    That is so for a single group, and if aborted transactions do not end as the log's indexes say.
     """
     options = replace(job.options, marks=marks.load())
     groups = plan_groups(job.partition, options, _passages(job)) or []
@@ -183,7 +187,7 @@ def _as_it_is(number: int) -> int:
 def _map(
     job: Job, segments: Iterable[tuple[int, Sequence[AbortedTransaction]]], reducers: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield for each reducer the rows of some segments; what is lost inside of a segment is marked at once."""
+    """Yield the rows of some segments for each reducer. Records superseded within their segment are marked here."""
     for number, aborted in segments:
         try:
             rows, lost, odd, passage = _rows_of(job, *job.segments[number], aborted)
@@ -206,10 +210,7 @@ def _map(
 def _rows_of(
     job: Job, base: int, end: int, aborted: Sequence[AbortedTransaction]
 ) -> tuple[Array, Array, Array, Passage]:
-    """Return a row for each key of a segment, the offsets that are lost to later ones in it, and the odd ones.
-
-    And what it does to what is known of transactions.
-    """
+    """Return a segment's rows, one per key; superseded offsets; offsets without key or value; and its transactions."""
     rows: list[Array] = []
     lost: list[Array] = []
     odd: list[Array] = []
@@ -263,15 +264,15 @@ def _hashes(keys: BytesColumn, secret: bytes, *, compiled: bool) -> Array:
 def last_of_each(rows: Array, first_dirty: int) -> tuple[Array, Array]:
     """Return the rows that may be the last of their key, and the offsets of the others.
 
-    A record in front of `first_dirty` is no reason for another one to go, as in the cleaner, which has not put it into
-    its map. Raises HashCollisionError.
+    Records below `first_dirty` supersede no others: the cleaner does not put them into its map either. Raises
+    HashCollisionError.
     """
     if not len(rows):
         return rows, rows["offset"]
     rows = rows[np.argsort(rows["first"])]
     same = rows["first"][1:] == rows["first"][:-1]
     other = rows["second"][1:] != rows["second"][:-1]
-    if (same & other).any():  # two keys may lie among each other: 64 bits were not enough to part them
+    if (same & other).any():  # rows of two keys may be interleaved: their first 64 bits are equal
         rows = rows[np.lexsort((rows["second"], rows["first"]))]
         other = rows["second"][1:] != rows["second"][:-1]
         same = (rows["first"][1:] == rows["first"][:-1]) & ~other
@@ -284,7 +285,7 @@ def last_of_each(rows: Array, first_dirty: int) -> tuple[Array, Array]:
 
 
 def _reduce(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """Yield for each segment the offsets in it that are lost to other segments; under _KEYS how many keys there are."""
+    """Yield for each segment its offsets superseded by other segments, and under _KEYS the number of keys."""
     blobs = []
     for reducer, blob in pairs:
         if reducer == _DAMAGE:
@@ -300,7 +301,7 @@ def _reduce(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int,
 
 
 def _write(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[int | str]:
-    """Write what is lost in each segment to others; yield numbers of keys, and what is damaged."""
+    """Write the superseded offsets of each segment. Yield numbers of keys, and descriptions of damage."""
     lost: dict[int, list[Array]] = {}
     for number, found in pairs:
         if number == _KEYS:
@@ -314,7 +315,7 @@ def _write(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[int | str]:
 
 
 def _put(job: Job, name: str, offsets: Array) -> None:
-    """Write a file of what a segment is found to be: a second attempt at the same one replaces it by the same."""
+    """Write a result file of a segment. A second attempt replaces it by the same content."""
     fresh = Path(job.marks) / f".{name}.{os.getpid()}.npy"
     np.save(fresh, offsets)
     fresh.replace(Path(job.marks) / name)

@@ -1,8 +1,4 @@
-"""A pipeline's sink: what attempts write, what is committed, and what has its name. `docs/decisions/0007-pipeline.md`.
-
-Everything is put there once, under a name that nobody else gives; a manifest makes it the output of a run. After a
-crash at any point the next run finds either nothing of a partition, or all of it.
-"""
+"""Write a pipeline's outputs to a folder: staged by attempts, committed by a manifest, then renamed."""
 
 from __future__ import annotations
 
@@ -29,12 +25,12 @@ from magicbyte.ports import TopicPartition
 Json = dict[str, Any]
 
 WORK = ".pipeline"
-"""The folder of a run that has not settled."""
+"""The folder of a run in progress or interrupted."""
 RUN = "run.json"
 PAGE, NUMBERS = "pipeline-report.html", "pipeline-report.json"
-"""What the last run did; where nothing was done there is no more in the sink."""
+"""The report of the last run. An unfinished or empty sink may hold nothing else."""
 FORM = 1
-"""Of manifests and records."""
+"""The version of manifests and records."""
 _MANIFEST = re.compile(r"pipeline-([0-9]{8})\.json")
 _READ_BYTES = 4 << 20
 
@@ -44,7 +40,7 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class SinkPlace:
-    """Where a task puts what it makes of one partition. `token`: of this attempt alone."""
+    """The folder of one attempt at a partition. `token` is unique to the attempt."""
 
     sink: str
     unit: str
@@ -53,24 +49,24 @@ class SinkPlace:
 
     @property
     def folder(self) -> Path:
-        """Where this attempt writes."""
+        """The folder that this attempt writes to."""
         return Path(self.sink) / WORK / f"{self.unit}.{self.fingerprint}.{self.token}"
 
     @property
     def record(self) -> Path:
-        """What says that an attempt has finished, and which."""
+        """The file that records the partition's first finished attempt."""
         return Path(self.sink) / WORK / f"{self.unit}.{self.fingerprint}.json"
 
     def begin(self) -> Path:
-        """Make this attempt's folder. Raises FileNotFoundError when the run is over."""
+        """Create this attempt's folder. Raises FileNotFoundError if the run is over."""
         self.folder.mkdir()
         return self.folder
 
     def commit(self, found: Json) -> Json:
-        """Make this attempt's folder the output, unless another attempt was first; return the record that counts.
+        """Record this attempt as the partition's output, unless another one is recorded. Return the valid record.
 
-        A record whose output is gone is nobody's: a worker put it that outlived its driver, when the next one had
-        removed what it wrote.
+        A record with missing outputs is replaced. It is of a worker that outlived its driver, and whose files the next
+        run had deleted.
         """
         while not put_once(self.record, json.dumps(found).encode()):
             other = read_json(self.record)
@@ -81,7 +77,7 @@ class SinkPlace:
         return found
 
     def committed(self) -> Json | None:
-        """Return the record that this attempt put, None if it has put none."""
+        """Return the record of this attempt, None if it has not been committed."""
         if not self.record.exists():
             return None
         found = read_json(self.record)
@@ -89,12 +85,12 @@ class SinkPlace:
         return found if is_ours else None
 
     def give_up(self) -> None:
-        """Remove what this attempt wrote."""
+        """Delete the files of this attempt."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def put_once(path: Path, content: bytes) -> bool:
-    """Put a file where none is, whole and durably; say whether it was this call that did."""
+    """Create a file unless it exists, atomically and durably. Return whether this call created it."""
     fresh = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         with fresh.open("xb") as file:
@@ -102,7 +98,7 @@ def put_once(path: Path, content: bytes) -> bool:
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(fresh, path)  # unlike a rename it fails where the name exists
+            os.link(fresh, path)  # unlike a rename, it fails if the name exists
         except FileExistsError:
             return False
         sync_directory(path.parent)
@@ -112,7 +108,7 @@ def put_once(path: Path, content: bytes) -> bool:
 
 
 def read_json(path: Path) -> Json:
-    """Return the object in a file. Raises LogDirectoryError when it holds something else."""
+    """Return the JSON object in a file. Raises LogDirectoryError for other content."""
     try:
         found = json.loads(path.read_bytes())
     except ValueError as error:
@@ -123,7 +119,7 @@ def read_json(path: Path) -> Json:
 
 
 def files_of(path: Path, digests: Mapping[str, str] | None = None) -> list[Json]:
-    """Return name, size and SHA-256 of each file of an output: a folder, or one file. `digests`: that are known."""
+    """Return name, size and SHA-256 of each file of an output, a folder or a file. `digests`: those already known."""
     paths, known = sorted(path.iterdir()) if path.is_dir() else [path], digests or {}
     return [
         {"name": each.name, "size": each.stat().st_size, "sha256": known.get(each.name) or _sha256(each)}
@@ -141,7 +137,7 @@ def _sha256(path: Path) -> str:
 
 @dataclass(slots=True)
 class Sink:
-    """The folder that a run writes to, locked. `manifest` is the last one that was put, `number` its number."""
+    """The locked folder that a run writes to. `manifest`: the last one. `number`: its number."""
 
     path: Path
     tables: bool
@@ -151,10 +147,10 @@ class Sink:
     @classmethod
     @contextlib.contextmanager
     def held(cls, path: Path, *, tables: bool, resume: bool) -> Iterator[Sink]:
-        """Lock the sink, made if need be, and bring what an interrupted run had committed to its names.
+        """Lock the sink, created if needed, and rename the outputs that an interrupted run had committed.
 
-        Raises LogDirectoryError when another run or a broker has it, when it holds what no pipeline made, or, without
-        `resume`, what one made.
+        Raises LogDirectoryError if another run or a broker holds it, if it holds files of no pipeline, or, without
+        `resume`, if it holds the output of one.
         """
         if _has_work(path) and not resume:
             raise LogDirectoryError(f"{path}: it holds the work of an earlier run; --resume continues it")
@@ -171,12 +167,12 @@ class Sink:
             yield sink
         finally:
             if (path / WORK).is_dir() and {each.name for each in (path / WORK).iterdir()} <= {RUN}:
-                shutil.rmtree(path / WORK, ignore_errors=True)  # an attempt that came late may be writing there
+                shutil.rmtree(path / WORK, ignore_errors=True)  # a late attempt may still be writing there
             lock.release()
 
     @classmethod
     def seen(cls, path: Path, *, tables: bool) -> Sink:
-        """Return the sink as it is, neither locked nor made: to be looked at.
+        """Return the sink for reading, without locking or creating it.
 
         Raises LogDirectoryError if it is not a folder, or holds files of no pipeline.
         """
@@ -187,11 +183,11 @@ class Sink:
 
     @property
     def work(self) -> Path:
-        """Where attempts write."""
+        """The folder of attempts."""
         return self.path / WORK
 
     def now_ms(self, default: int) -> int:
-        """Return the time that the run counts from: of the run that is gone on with, else `default`."""
+        """Return the time from which ages are computed: of the continued run, else `default`."""
         path = self.work / RUN
         if not path.exists():
             put_once(path, json.dumps({"now": default}).encode())
@@ -200,9 +196,9 @@ class Sink:
         return now
 
     def committed(self, unit: str, fingerprint: str) -> Json | None:
-        """Return the record of a partition that the manifest has as it is to be, and whose output is there.
+        """Return a partition's record in the manifest if its fingerprint is the same and its outputs exist, else None.
 
-        Raises LogDirectoryError for an output that somebody changed.
+        Raises LogDirectoryError for an output that was changed.
         """
         record = None if self.manifest is None else self.manifest["units"].get(unit)
         if record is None:
@@ -216,16 +212,16 @@ class Sink:
         return dict(record) if record["fingerprint"] == fingerprint else None
 
     def known(self, unit: str, fingerprint: str) -> Json | None:
-        """Return the record of a partition that is done already. Raises LogDirectoryError as `committed`."""
+        """Return the record of a finished partition, else None. Raises as `committed` does."""
         place = SinkPlace(str(self.path), unit, fingerprint)
         return self.committed(unit, fingerprint) or self.finished(place)
 
     def has(self, record: Json) -> bool:
-        """Whether the outputs of a record of the manifest are still there."""
+        """Return whether the outputs of a record in the manifest still exist."""
         return all((self.path / output["name"]).exists() for output in record["outputs"])
 
     def finished(self, place: SinkPlace) -> Json | None:
-        """Return the record that an attempt of an interrupted run left, if all that it wrote is there."""
+        """Return the record of a finished attempt of an interrupted run, if all its files exist, else None."""
         if not place.record.exists():
             return None
         record = read_json(place.record)
@@ -233,7 +229,7 @@ class Sink:
         return record if whole else None
 
     def clear(self, keep: set[str]) -> None:
-        """Remove what attempts of earlier runs left, but for the records of `keep` and the folders that they name."""
+        """Delete the files of earlier attempts, except the records named in `keep` and their folders."""
         folders = {
             output["staged"].split("/")[0]
             for name in keep
@@ -245,9 +241,9 @@ class Sink:
                 remove(each)
 
     def commit(self, manifest: Json) -> None:
-        """Put the run's manifest, then bring its outputs to their names.
+        """Write the run's manifest, then rename its outputs.
 
-        Raises LogDirectoryError for an output that is gone, or not whole, and when another run has put a manifest.
+        Raises LogDirectoryError for a missing or incomplete output, and if another run has written a manifest.
         """
         for record in manifest["units"].values():
             for output in record["outputs"]:
@@ -264,7 +260,7 @@ class Sink:
         self.settle()
 
     def settle(self) -> None:
-        """Bring the outputs of the manifest to their names: what a crash left undone in here, the next run does."""
+        """Rename the outputs in the manifest to their final names. After a crash, the next run completes this."""
         assert self.manifest is not None
         moved = False
         for unit, record in self.manifest["units"].items():
@@ -282,7 +278,7 @@ class Sink:
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
-        """Write what lies beside the partitions of a log directory."""
+        """Write the checkpoints of a log directory, and its clean shutdown marker."""
         assert self.manifest is not None
         units: Mapping[str, Json] = self.manifest["units"]
         starts = {key_of(name): unit["logStartOffset"] for name, unit in units.items()}
@@ -294,12 +290,15 @@ class Sink:
             replace_file(self.path / checkpoints.CLEANER, checkpoints.format_offset_checkpoint(cleaner))
 
     def close(self) -> None:
-        """Remove what the run needed, when all is at its place."""
+        """Delete the run's temporary files, after its outputs are renamed."""
         self.clear(set())
 
 
 def _has_work(path: Path) -> bool:
-    """Whether a folder holds what a pipeline made. Raises LogDirectoryError for a file, and for what others made."""
+    """Return whether a folder holds output of a pipeline.
+
+    Raises LogDirectoryError for a file, and for other content.
+    """
     if not path.exists():
         return False
     if not path.is_dir():
@@ -311,13 +310,13 @@ def _has_work(path: Path) -> bool:
 
 
 def key_of(unit: str) -> TopicPartition:
-    """Return the partition that a unit is called by."""
+    """Return the partition named by a unit."""
     topic, _, number = unit.rpartition("-")
     return TopicPartition(topic, int(number))
 
 
 def is_as_written(path: Path, files: list[Json]) -> bool:
-    """Whether an output has the segments, or the file, that it had, by their sizes."""
+    """Return whether an output has the recorded segments or table files, by name and size."""
     if not path.exists():
         return False
     found = {each.name: each.stat().st_size for each in (path.iterdir() if path.is_dir() else [path])}
@@ -326,10 +325,10 @@ def is_as_written(path: Path, files: list[Json]) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder, into which an attempt that nobody waits for may be writing still."""
+    """Delete a file, or a folder to which an abandoned attempt may still be writing."""
     if not path.is_dir():
-        path.unlink(missing_ok=True)  # what is put once is first called otherwise
+        path.unlink(missing_ok=True)  # `put_once` writes under another name first
         return
     away = path.with_name(f"{uuid.uuid4().hex}.removed")
-    path.rename(away)  # from here on that attempt finds nothing to write into
+    path.rename(away)  # from now on that attempt finds no folder to write to
     shutil.rmtree(away)

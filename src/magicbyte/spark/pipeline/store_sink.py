@@ -1,9 +1,4 @@
-"""A pipeline's sink in a store of objects, which has no rename and no locks. `docs/decisions/0007-pipeline.md`.
-
-All that counts is put once, under a name that nobody else can put: the claim of a run, the record of a partition, the
-manifest. A run that another one has taken over from can put no manifest: its number is taken. So a claim's heartbeat
-only tells a person that somebody is at work; nothing depends on it.
-"""
+"""Write a pipeline's outputs to an object store, where a manifest names them: objects cannot be renamed."""
 
 from __future__ import annotations
 
@@ -35,7 +30,7 @@ Json = dict[str, Any]
 
 OUTPUTS = "outputs"
 BEAT_SECONDS = 5.0
-"""A run that is at work says so this often; whoever finds its claim waits for three times that."""
+"""Interval at which a running run updates its claim. Other runs wait for three intervals before they take over."""
 
 
 # ---- in workers
@@ -43,9 +38,9 @@ BEAT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """Where a task puts what it makes of one partition: first below `scratch`, then into the store.
+    """The output of one attempt at a partition: built below `scratch`, then uploaded to the store.
 
-    `run` is the number of the run, `token` of this attempt alone.
+    `run`: the number of the run. `token`: unique to the attempt.
     """
 
     sink: str
@@ -57,27 +52,30 @@ class StorePlace:
 
     @property
     def store(self) -> ObjectStore:
-        """The sink."""
+        """The object store of the sink."""
         return ObjectStore(self.sink)
 
     @property
     def folder(self) -> Path:
-        """Where this attempt writes; nobody can foresee the token in its name."""
+        """The folder that this attempt writes to. Its name cannot be predicted."""
         above = Path(self.scratch or tempfile.gettempdir())
         return above / f"{_scratch_prefix(self.sink)}{self.run:08}-{self.unit}.{self.fingerprint}.{self.token}"
 
     @property
     def record(self) -> str:
-        """What says that an attempt has finished, and which."""
+        """The object that records the partition's first finished attempt."""
         return f"{WORK}/{self.run:08}.{self.unit}.{self.fingerprint}.json"
 
     @property
     def objects(self) -> str:
-        """What the names of this attempt's objects begin with."""
+        """The common prefix of this attempt's objects."""
         return f"{OUTPUTS}/{self.run:08}.{self.fingerprint}.{self.token}"
 
     def begin(self) -> Path:
-        """Make this attempt's folder, for this user alone; what earlier runs to this sink left on this machine goes."""
+        """Create this attempt's folder, for this user alone.
+
+        Delete those of earlier runs to this sink on this machine.
+        """
         prefix = _scratch_prefix(self.sink)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         for left in self.folder.parent.glob(f"{prefix}*"):
@@ -88,9 +86,9 @@ class StorePlace:
         return self.folder
 
     def commit(self, found: Json) -> Json:
-        """Put this attempt's files into the store and make them the output, unless another attempt was first.
+        """Upload this attempt's files and record them as the output, unless another attempt is recorded.
 
-        Returns the record that counts. A record whose objects are gone is nobody's, as in `Place.commit`.
+        Returns the valid record. A record with missing objects is replaced, as in `SinkPlace.commit`.
         """
         outputs = []
         for output in found["outputs"]:
@@ -113,7 +111,7 @@ class StorePlace:
         return found
 
     def committed(self) -> Json | None:
-        """Return the record that this attempt put, None if it has put none."""
+        """Return the record of this attempt, None if it has not been committed."""
         try:
             found: Json = json.loads(self.store.read(self.record))
         except FileNotFoundError:
@@ -121,7 +119,7 @@ class StorePlace:
         return found if all(each["at"].startswith(f"{self.objects}/") for each in found["outputs"]) else None
 
     def give_up(self) -> None:
-        """Remove what this attempt wrote; what the store does not remove now, the next run does."""
+        """Delete the files of this attempt. Objects that cannot be deleted now are deleted by the next run."""
         shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             self.store.remove(self.store.sizes(self.objects))
@@ -132,7 +130,7 @@ def _scratch_prefix(sink: str) -> str:
 
 
 def is_there(record: Json, sizes: Mapping[str, int]) -> bool:
-    """Whether the objects of a record are there, by their sizes."""
+    """Return whether the objects of a record exist, by name and size."""
     return all(
         sizes.get(output["at"] if output["at"] in sizes else f"{output['at']}/{file['name']}") == file["size"]
         for output in record["outputs"]
@@ -142,11 +140,11 @@ def is_there(record: Json, sizes: Mapping[str, int]) -> bool:
 
 # ---- on the driver
 
-# What is in WORK and OUTPUTS begins with the number of its run: a run removes what runs up to its own have left.
+# Names in WORK and OUTPUTS begin with the number of their run. A run deletes objects of runs up to its own.
 
 
 def _run_of(name: str) -> int:
-    """Return the number of the run that an object below WORK or OUTPUTS is of."""
+    """Return the number of the run of an object in WORK or OUTPUTS."""
     return int(name.split("/")[1][:8])
 
 
@@ -156,8 +154,10 @@ def _claim_name(number: int) -> str:
 
 @dataclass(slots=True)
 class StoreSink:
-    """A sink, on the driver: `manifest` is the last manifest, `number` its number, `run` the number of the run, and
-    `sizes` the bytes of the stored objects."""
+    """A sink in an object store, on the driver.
+
+    `manifest`: the last one. `number`: its number. `run`: the number of the run. `sizes`: bytes of objects by name.
+    """
 
     store: ObjectStore
     tables: bool
@@ -170,10 +170,10 @@ class StoreSink:
     @classmethod
     @contextlib.contextmanager
     def held(cls, url: str, *, tables: bool, resume: bool) -> Iterator[StoreSink]:
-        """Claim the sink for a run, and say that it is at work until the end.
+        """Claim the sink for a run, and update the claim until the end.
 
-        Raises LogDirectoryError when another run has it, when the store cannot put an object only where none is, when
-        it holds what no pipeline made, or, without `resume`, what one made.
+        Raises LogDirectoryError if another run holds it, if the store has no create-if-absent, if it holds objects of
+        no pipeline, or, without `resume`, if it holds the output of one.
         """
         store = ObjectStore(url)
         run = _claimed(store, resume=resume)
@@ -190,11 +190,11 @@ class StoreSink:
             beating.join()
             ours = [name for name in store.sizes(WORK) if _run_of(name) <= run]
             records = [name for name in ours if not name.endswith((".claim", f".{RUN}"))]
-            store.remove([_claim_name(run)] if records else ours)  # with records there, the next run goes on
+            store.remove([_claim_name(run)] if records else ours)  # with records left, the next run continues
 
     @classmethod
     def seen(cls, url: str, *, tables: bool) -> StoreSink:
-        """Return the sink as it is, neither claimed nor changed."""
+        """Return the sink for reading, neither claimed nor changed."""
         store = ObjectStore(url)
         sizes = store.sizes()
         number = newest(name for name in sizes if "/" not in name)
@@ -202,7 +202,7 @@ class StoreSink:
         return cls(store, tables, manifest, number, number + 1, sizes)
 
     def now_ms(self, default: int) -> int:
-        """Return the time that the run counts from: of the run that is gone on with, else `default`."""
+        """Return the time from which ages are computed: of the continued run, else `default`."""
         before = sorted(name for name in self.sizes if name.startswith(f"{WORK}/") and name.endswith(f".{RUN}"))
         now = json.loads(self.store.read(before[-1]))["now"] if before else default
         assert isinstance(now, int)
@@ -210,7 +210,7 @@ class StoreSink:
         return now
 
     def known(self, unit: str, fingerprint: str) -> Json | None:
-        """Return the record of a partition that is done already, and whose objects are there."""
+        """Return the record of a finished partition whose objects exist, else None."""
         record = None if self.manifest is None else self.manifest["units"].get(unit)
         if record is not None and record["fingerprint"] == fingerprint and self.has(record):
             return dict(record)
@@ -220,7 +220,7 @@ class StoreSink:
         return None
 
     def _records(self) -> dict[str, list[tuple[str, Json]]]:
-        """Return the records that attempts of earlier runs put, with their names, by the names without their run."""
+        """Return the records of earlier runs' attempts, with their names, by their names without the run."""
         if self.records is None:
             names = [name for name in self.sizes if name.startswith(f"{WORK}/") and name.endswith(".json")]
             names = [name for name in names if not name.endswith(f".{RUN}")]
@@ -230,13 +230,13 @@ class StoreSink:
         return self.records
 
     def has(self, record: Json) -> bool:
-        """Whether the objects of a record are there."""
+        """Return whether the objects of a record exist."""
         return is_there(record, self.sizes)
 
     def clear(self, keep: set[str]) -> None:
-        """Remove what runs up to this one left, but for the records of `keep`, and the objects that they name.
+        """Delete the objects of runs up to this one, except the records in `keep` and the objects that they name.
 
-        What the manifest names stays as well. `keep`: names of records without their run.
+        Objects named by the manifest are kept, too. `keep`: names of records without their run.
         """
         self.sizes = self.store.sizes()
         records = dict(pair for key in keep for pair in self._records().get(key, []))
@@ -256,9 +256,9 @@ class StoreSink:
         )
 
     def commit(self, manifest: Json) -> None:
-        """Put the run's manifest.
+        """Write the run's manifest.
 
-        Raises LogDirectoryError for an output that is gone, or when another run has taken over.
+        Raises LogDirectoryError for a missing output, and if another run has taken over.
         """
         self.sizes = self.store.sizes()
         for record in manifest["units"].values():
@@ -275,7 +275,7 @@ class StoreSink:
         self.manifest, self.number = manifest, self.run
 
     def _put_checkpoints(self, manifest: Json, beside: str) -> None:
-        """Put what lies beside the partitions of a log directory."""
+        """Upload the checkpoints of a log directory, and its clean shutdown marker."""
         units: Mapping[str, Json] = manifest["units"]
         ends = {key_of(name): unit["logEndOffset"] for name, unit in units.items()}
         starts = {
@@ -295,7 +295,7 @@ class StoreSink:
                 self.store.upload(path, f"{beside}/{path.name}")
 
     def close(self) -> None:
-        """Remove what the run needed, and what the manifest before had and this one has not."""
+        """Delete the run's temporary objects, and outputs of the previous manifest that were replaced."""
         self.clear(set())
 
 
@@ -313,16 +313,16 @@ def _claim(beat: int) -> bytes:
 
 
 def _beat(store: ObjectStore, run: int, over: threading.Event) -> None:
-    """Change a claim every BEAT_SECONDS until it is over."""
+    """Update a claim every BEAT_SECONDS until `over` is set."""
     for count in itertools.count(1):
         if over.wait(BEAT_SECONDS):
             return
-        with contextlib.suppress(OSError):  # whoever looks waits for three beats
+        with contextlib.suppress(OSError):  # one missed update does no harm: other runs wait for three intervals
             store.put(_claim_name(run), _claim(count))
 
 
 def _claimed(store: ObjectStore, *, resume: bool) -> int:
-    """Claim the number behind the newest manifest for this process, and return it."""
+    """Claim the number after the newest manifest for this process, and return it."""
     while True:
         names = store.sizes()
         number = newest(name for name in names if "/" not in name) + 1
@@ -343,12 +343,12 @@ def _claimed(store: ObjectStore, *, resume: bool) -> int:
             raise LogDirectoryError(f"{store.url}: expected an object store with create-if-absent")
         elif manifest_name(number) not in store.sizes():
             return number
-        else:  # a run has committed and ended since the names were listed
+        else:  # a run has committed and ended since the objects were listed
             store.remove([name])
 
 
 def _is_at_work(store: ObjectStore, name: str) -> bool:
-    """Whether the run with a claim shows that it lives. If it ends meanwhile, it does not."""
+    """Return whether the run with a claim is alive: its claim changes. A run that ends meanwhile is not."""
     with contextlib.suppress(FileNotFoundError):
         before = store.read(name)
         for _ in range(6):
@@ -359,9 +359,9 @@ def _is_at_work(store: ObjectStore, name: str) -> bool:
 
 
 def _take_over(store: ObjectStore, number: int) -> None:
-    """Take the number of a run that does not go on, by a manifest that says what the one before said."""
+    """Fence off a dead run: put a manifest with its number and the content of the previous manifest."""
     if _claim_name(number) not in store.sizes(WORK):
-        return  # it has ended by itself
+        return  # the run has ended by itself
     before = json.loads(store.read(manifest_name(number - 1))) if number > 1 else {"form": FORM, "units": {}}
     fence = {**before, "number": number, "takenOverBy": uuid.uuid4().hex}
     store.put_once(manifest_name(number), json.dumps(fence, indent=1).encode())

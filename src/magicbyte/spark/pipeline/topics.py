@@ -1,4 +1,4 @@
-"""Topics of live clusters as sources and sinks of pipelines: with the functions of `magicbyte mirror`."""
+"""Topics of running clusters as sources and targets of pipelines, by the functions of `magicbyte mirror`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _CLEANUP = "cleanup.policy"
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A partition of a cluster, with the offsets that it had when it was looked up. `compacts`: as its topic says."""
+    """A partition of a cluster, with its offsets at look-up.
+
+    `compacts`: whether its topic has cleanup.policy=compact.
+    """
 
     bootstrap: str
     topic: str
@@ -46,7 +49,7 @@ class Live:
     dialect: Dialect
 
     def directory(self) -> PartitionDirectory:
-        """Return the partition as if it were a folder, of which nothing is there yet."""
+        """Return the partition as an empty folder, for the functions that plan."""
         return PartitionDirectory(
             f"kafka://{self.bootstrap}/{self.topic}-{self.partition}", LocalFiles(), self.topic, self.partition,
             FolderState.CURRENT, self.dialect, None, (), {}, {}, (), (), (),
@@ -55,7 +58,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """The topic of a cluster that a partition goes to, as the mirror's plan says."""
+    """The target topic of a partition, with its mirror plan."""
 
     target: PipelineTarget
     plan: TopicMirrorPlan
@@ -63,7 +66,7 @@ class Aim:
 
 
 def look_up(source: PipelineSource) -> list[Live]:
-    """Return the partitions of a source that is a cluster. Raises UnknownTopicError, BrokerError, NetworkError."""
+    """Return the partitions of a source cluster. Raises UnknownTopicError, BrokerError, NetworkError."""
     return asyncio.run(_looked_up(source))
 
 
@@ -91,9 +94,9 @@ async def _looked_up(source: PipelineSource) -> list[Live]:
 
 
 def fetch(live: Live, folder: Path) -> int:
-    """Copy a partition, offsets and bytes as they are, into a new log directory; return how many bytes there were.
+    """Copy a partition into a new log directory, with the same offsets and bytes. Return the number of bytes.
 
-    Raises CorruptRecordError for sets that fail their checksum, OffsetOutOfRangeError, BrokerError, NetworkError.
+    Raises CorruptRecordError for sets with a wrong checksum, OffsetOutOfRangeError, BrokerError, NetworkError.
     """
 
     async def copied(target: LogTarget) -> int:
@@ -111,9 +114,9 @@ def fetch(live: Live, folder: Path) -> int:
 
 
 def send(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Json:
-    """Copy a partition to its topic, closed wherever it can be, and return what was copied.
+    """Copy a partition to its topic, as closed sets where possible. Return the counts of the copy.
 
-    A copy goes on where the mirror's group says that the last one stopped. In transactions it fences that one first.
+    Continues from the committed offset of the mirror's group. With transactions, an earlier copy is fenced first.
     Raises MirrorError, CorruptRecordError, BrokerError, NetworkError.
     """
     copied = asyncio.run(_sent(aim, partition, source))
@@ -144,25 +147,25 @@ async def _sent(aim: Aim, partition: int, source: Live | PartitionDirectory) -> 
 
 @dataclass(frozen=True, slots=True)
 class ScratchPlace:
-    """Where a task puts what its stages make of a partition that goes to a cluster. Nothing of it is kept."""
+    """The temporary folders of a partition that is sent to a cluster. They are deleted at the end."""
 
     folders: list[Path] = field(default_factory=list)
 
     def begin(self) -> Path:
-        """Make a folder."""
+        """Create a temporary folder."""
         self.folders.append(Path(tempfile.mkdtemp(prefix="magicbyte-")))
         return self.folders[-1]
 
     def commit(self, found: Json) -> Json:
-        """Remove what was made: it is in the cluster."""
+        """Delete the folders: the records are in the cluster."""
         self.give_up()
         return found
 
     def committed(self) -> Json | None:
-        """Return None: nothing tells that a partition is in the cluster but its own progress there."""
+        """Return None: the only record of a finished partition is its progress in the cluster."""
         return None
 
     def give_up(self) -> None:
-        """Remove what was made."""
+        """Delete the folders."""
         for folder in self.folders:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a pipeline has to do, partition by partition: found on the driver, from names and sizes alone."""
+"""Find the work of a pipeline, partition by partition. Runs on the driver, and reads only names and sizes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from magicbyte.spark.pipeline.topics import Aim, Live
 
 LARGEST_PIECE = 256 << 20
-"""Bytes of a piece of a partition, where its stages let it be parted; a segment is never parted."""
+"""Bytes of a piece of a partition, if its stages allow pieces. A segment is never divided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A partition, or some of its segments, and the stages that it goes through. Pickled to the workers.
+    """A partition, or some of its segments, and its stages. Pickled to the workers.
 
-    `fingerprint` tells it from the same partition with other input or other stages. `inputs`: what the segments were.
-    `now_ms` is what ages count from. `sink` is None where nothing is written. `first`: where readers begin. `run`: the
-    number of the run, where the sink is in a store of objects; `scratch` where such a one is made first. `live`: where
-    it is fetched from first; `aim`: where it is sent to at last.
+    `fingerprint`: changes with the input and the stages. `inputs`: the identity of the segments. `first`: the log start
+    offset. `now_ms`: the time from which ages are computed. `sink`: None if nothing is written. `run`: the number of
+    the run, for a sink in an object store, whose output is built in `scratch`. `live`: the source partition of a
+    cluster, which is fetched first. `aim`: the target topic of a cluster.
     """
 
     name: str
@@ -64,9 +64,10 @@ class Unit:
 
 
 def find(pipeline: Pipeline, now_ms: int) -> list[Unit]:
-    """Return what is to be done, the largest first, so that no core has a long way to go when the others are done.
+    """Return all units, the largest first, so that cores finish at about the same time.
 
-    Raises LogDirectoryError, UnknownTopicError for sources that are not there, or that the sink cannot have.
+    Raises LogDirectoryError or UnknownTopicError for missing sources, and for sources that the sink cannot hold
+    together.
     """
     found, live = _partitions(pipeline)
     _refuse_unknown(pipeline, found)
@@ -84,7 +85,7 @@ def find(pipeline: Pipeline, now_ms: int) -> list[Unit]:
 
 
 def _refuse_unknown(pipeline: Pipeline, found: Sequence[PartitionDirectory]) -> None:
-    """Raise UnknownTopicError for a pattern of a stage that is no topic's: that nothing goes through it, is a typo."""
+    """Raise UnknownTopicError for a pattern of a stage that matches no topic, because it is probably a typo."""
     for stage in pipeline.stages:
         for pattern in stage.topics:
             if not any(matches(each.topic, (pattern,)) for each in found):
@@ -92,7 +93,7 @@ def _refuse_unknown(pipeline: Pipeline, found: Sequence[PartitionDirectory]) -> 
 
 
 def _refuse_overlap(pipeline: Pipeline, found: Iterable[PartitionDirectory]) -> None:
-    """Raise LogDirectoryError where the sink, the scratch folder or the report would change what is read."""
+    """Raise LogDirectoryError if the sink, the scratch folder or the report overlaps with an input."""
     compared = [stage.options["with"] for stage in pipeline.stages if stage.do == "compare" and stage.options["with"]]
     given = [path for source in pipeline.sources for path in source.paths]
     inputs = inputs_of([*given, *compared], found)
@@ -104,7 +105,7 @@ def _refuse_overlap(pipeline: Pipeline, found: Iterable[PartitionDirectory]) -> 
 
 
 def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str, Live]]:
-    """Return the partitions of all sources, and by path what is fetched first."""
+    """Return the partitions of all sources, and by path those that are fetched from a cluster."""
     chosen: list[PartitionDirectory] = []
     live: dict[str, Live] = {}
     for source in pipeline.sources:
@@ -132,7 +133,7 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
 
 
 def _log_starts(found: Iterable[PartitionDirectory]) -> list[int]:
-    """Return the log start offset of each partition; the checkpoint of many is read once."""
+    """Return the log start offset of each partition. Each checkpoint file is read once."""
     found = list(found)
     known = {each.path: each.offsets(LOG_START) or {} for each in log_directories(found)}
     starts = []
@@ -197,13 +198,13 @@ def _hash(decides: dict[str, Any]) -> str:
 
 
 def _pieces(partition: PartitionDirectory, stages: Iterable[Stage]) -> list[PartitionDirectory]:
-    """Part a partition by its segments, where each stage can do them one by one."""
+    """Divide a partition by its segments, if all its stages can process segments separately."""
     names = [stage.do for stage in stages]
     return pieces(partition) if names and set(names) <= {"digest", "records"} else [partition]
 
 
 def pieces(partition: PartitionDirectory, largest: int | None = None) -> list[PartitionDirectory]:
-    """Part a partition by its segments, into pieces of at most `largest` (LARGEST_PIECE) bytes, or of one segment."""
+    """Divide a partition into pieces of whole segments, of at most `largest` (LARGEST_PIECE) bytes or one segment."""
     groups: list[list[Any]] = []
     room = 0
     for segment in partition.segments:
@@ -220,9 +221,9 @@ def _whole(sink: Path | str | None) -> str | None:
 
 
 def identity(partition: PartitionDirectory, *, listed: bool = False) -> tuple[tuple[str, int, int], ...]:
-    """Return name, size and time of change (ms; 0 of remote ones) of each segment's log, as they are now.
+    """Return the current name, size and modification time (ms; 0 for remote files) of each segment's log.
 
-    `listed`: remote ones as they were found, since that was just now.
+    `listed`: remote files have just been listed, so use these sizes.
     """
     segments = partition.segments
     if isinstance(partition.files, LocalFiles):
@@ -234,7 +235,7 @@ def identity(partition: PartitionDirectory, *, listed: bool = False) -> tuple[tu
 
 
 def has_changed(unit: Unit) -> bool:
-    """Whether the input is another than it was; what was fetched is what it is."""
+    """Return whether the input has changed since planning. Fetched offsets do not change."""
     return unit.live is None and identity(unit.partition) != unit.inputs
 
 

@@ -1,4 +1,4 @@
-"""One partition on its way through a pipeline: where it is now, and what is told of it."""
+"""The state of one partition on its way through the stages of a pipeline."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ _COPY_BYTES = 4 << 20
 
 
 class TaskOutcome(enum.StrEnum):
-    """What became of a partition. With any but the first it has no output of this run."""
+    """The outcome of a partition. Only DONE leaves an output of this run."""
 
     DONE = "done"
     DAMAGED = "damaged"
-    DIFFERENT = "different"  # `compare` found that records differ
-    CHANGED = "changed"  # the input, while it was read
+    DIFFERENT = "different"  # `compare` found differing records
+    CHANGED = "changed"  # the input changed while it was read
     FAILED = "failed"
 
 
 class DamagedError(MagicbyteError):
-    """A stage that only looks found damage; what it says has all of it."""
+    """Raised for damage found by a stage that only reads; the stage's record has the details."""
 
 
 class DifferentError(MagicbyteError):
-    """Records differ from those that they were compared with."""
+    """Raised if records differ from those of the other log."""
 
 
 class ChangedError(MagicbyteError):
-    """The input changed while it was read."""
+    """Raised if the input changed while it was read."""
 
 
 SALVAGE = Stage("salvage", {name: option.default for name, option in STAGES["salvage"].items()})
 
 
 def may_salvage(unit: Unit) -> bool:
-    """Whether damage in the way of a partition is to be salvaged, and was not."""
+    """Return whether damage in a partition should be salvaged, and its stages include no salvage yet."""
     is_asked = unit.on_damage == "salvage" and unit.sink is not None
     return is_asked and all(each.do != "salvage" for each in unit.stages)
 
 
 @dataclass(slots=True)
 class Work:
-    """One partition on its way. `root`: the attempt's folder. `log`: the partition as the stages so far made it.
+    """One partition in progress. `root`: the attempt's folder. `log`: the output of the stages so far.
 
-    `given`: the step whose folder the present task began with. If its worker dies the task is repeated, so it must keep
+    `given`: the step whose folder is the input of the present task. A task is repeated if its worker dies, so it keeps
     that folder.
     """
 
@@ -80,23 +80,23 @@ class Work:
     rules: IndexRules | None = None
     tables: list[Path] = field(default_factory=list)
     source_digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of segments of the source, and of files of `log`, by name, that were told on the way."""
+    """SHA-256, by name, of the source's segments and of the files of `log`, where the stages have computed them."""
     digests: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> TopicPartition:
-        """The partition's name; only what has a sink needs one."""
+        """The partition's name. Defined if there is a sink."""
         assert self.log.topic is not None
         assert self.log.partition is not None
         return TopicPartition(self.log.topic, self.log.partition)
 
     def next_folder(self) -> Path:
-        """Return where the next log directory goes."""
+        """Return the path of the next log directory."""
         assert self.root is not None
         return self.root / f"{self.step + 1}"
 
     def take(self, folder: Path) -> None:
-        """Go on with the partition in a new log directory; what this task made before it goes."""
+        """Continue with a new log directory. An earlier one that this task has written is deleted."""
         (found,) = discover([str(folder / str(self.key))])
         before = self.root / str(self.step) if self.root is not None and self.owned and self.step > self.given else None
         self.log, self.step, self.owned, self.digests = found, self.step + 1, True, {}
@@ -105,7 +105,7 @@ class Work:
             shutil.rmtree(before)
 
     def begin_task(self) -> None:
-        """Begin a task that may be the repeat of one that died: remove what that one and earlier tasks left."""
+        """Begin a task, which may be the repetition of one that died: delete its output and that of earlier tasks."""
         assert self.root is not None
         self.given = self.step
         for path in self.root.iterdir():
@@ -117,7 +117,7 @@ class Work:
                 shutil.rmtree(path)
 
     def fetch(self, stages: Sequence[Stage]) -> None:
-        """Fetch what is in a cluster, unless it only goes on to another one."""
+        """Fetch a partition of a cluster, unless it is only sent on to another cluster."""
         live = self.unit.live
         if live is not None and (self.unit.aim is None or [stage.do for stage in stages] != ["mirror"]):
             from magicbyte.spark.pipeline.topics import fetch
@@ -127,7 +127,7 @@ class Work:
             self.take(folder)
 
     def own(self) -> PartitionDirectory:
-        """Return the partition in a folder that may be changed: a copy, of what a stage has not written already."""
+        """Return the partition in a folder that may be modified: a copy, unless a stage has written it."""
         if not self.owned:
             folder = self.next_folder()
             copy_partition(self.log, folder, self.key)
@@ -135,18 +135,18 @@ class Work:
         return self.log
 
     def recognised(self) -> IndexRules:
-        """Return the rules of the log's files, as they were before it was first opened: that mends them."""
+        """Return the rules of the log's files before it was first opened, because opening repairs the files."""
         if self.rules is None:
             self.rules = recognise(self.own()) or LATEST_RULES
         return self.rules
 
     def refresh(self) -> None:
-        """Look at the folder anew, behind a change in it."""
+        """List the folder again after a change to it."""
         self.digests = {}
         (self.log,) = discover([self.log.path])
 
     def finish(self) -> Json:
-        """Return the record of what was made, if there is a sink."""
+        """Return the record of the output, empty without a sink."""
         unit = self.unit
         if has_changed(unit):
             raise ChangedError(f"{unit.partition.path}: changed while it was read; run the pipeline again")
@@ -168,7 +168,7 @@ class Work:
         }
 
     def inputs(self) -> list[Json]:
-        """Return what was read: segments, or offsets of a cluster."""
+        """Return the inputs: segments, or offsets of a cluster."""
         unit, live = self.unit, self.unit.live
         if live is not None:
             return [{"name": unit.partition.path, "first": live.first, "end": live.end}]
@@ -200,9 +200,9 @@ def digest_of(partition: PartitionDirectory, name: str) -> str:
 
 
 def copy_partition(source: PartitionDirectory, out: Path, key: TopicPartition) -> None:
-    """Make a log directory `out` with a copy of one partition, and what the files beside it say of it.
+    """Copy one partition into a new log directory `out`, with its lines of the checkpoint files.
 
-    Times of change are kept: a cleaner goes by them. Whether its broker was stopped cleanly stays as it was.
+    Modification times are kept, because the cleaner uses them, and so is a clean shutdown marker.
     """
     folder = out / str(key)
     folder.mkdir(parents=True)
@@ -222,7 +222,7 @@ def copy_partition(source: PartitionDirectory, out: Path, key: TopicPartition) -
 
 
 def copy_segments(source: PartitionDirectory, folder: Path) -> None:
-    """Copy logs and indexes into a folder, with their times of change."""
+    """Copy logs and indexes into a folder, with their modification times."""
     for segment in source.segments:
         for entry in (segment.log, *segment.companions.values()):
             _copy(source, entry, folder)
@@ -239,11 +239,11 @@ def _copy(source: PartitionDirectory, entry: FileEntry, folder: Path) -> None:
 
 
 def failed(error: Exception) -> tuple[TaskOutcome, str]:
-    """Return what an error makes of a part, and its words."""
+    """Return the outcome of a part for an error, and its message."""
     return TaskOutcome.DAMAGED if isinstance(error, CorruptRecordError) else TaskOutcome.FAILED, str(error)
 
 
 def raise_first(errors: Iterable[tuple[TaskOutcome, str] | None]) -> None:
-    """Raise what is wrong with the first part of which anything is."""
+    """Raise the error of the first part that failed."""
     if failed := next((each for each in errors if each is not None), None):
         raise DamagedError(failed[1]) if failed[0] is TaskOutcome.DAMAGED else MagicbyteError(failed[1])

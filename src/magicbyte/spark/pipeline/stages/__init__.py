@@ -1,1 +1,1 @@
-"""The stages, a file for each: `run` does one. What workers share has `parts`, `do` for each of them, and `join`."""
+"""The stages, one file each. `run` processes a partition. Shared stages have `parts`, `do` for a part, and `join`."""

@@ -1,4 +1,4 @@
-"""The latest record of every key; of a large partition by marks that were made elsewhere, and by several workers."""
+"""Keep the latest record of every key; in large partitions by marks of the shuffle, with several workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def options_of(work: Work, stage: Stage) -> CompactOptions:
-    """Return how a partition is compacted."""
+    """Return the compaction options of a stage."""
     given = stage.options
     config = CompactionConfig(
         dedupe_buffer_bytes=given["dedupe-buffer"],
@@ -61,7 +61,7 @@ def opened(work: Work, options: CompactOptions) -> PartitionDirectory:
 
 
 class GroupDone(NamedTuple):
-    """What became of a group of segments that is compacted. `digests`: SHA-256 of its files, by name."""
+    """The result of compacting a group of segments. `digests`: SHA-256 of its files, by name."""
 
     written: WrittenGroup | None
     digests: dict[str, str]
@@ -70,7 +70,7 @@ class GroupDone(NamedTuple):
 
 
 def do(part: GroupPart) -> GroupDone:
-    """Compact a group. Runs in a worker; nothing is raised for what is wrong with it."""
+    """Compact a group. Runs in a worker; errors are part of the result."""
     begun = time.monotonic()
     try:
         written = part.write()
@@ -81,7 +81,7 @@ def do(part: GroupPart) -> GroupDone:
 
 
 def run(work: Work, stage: Stage, marks: Marks | None = None, parts: list[GroupDone] | None = None) -> Json:
-    """Compact by marks that were made elsewhere, if there are any; `parts`: what was written elsewhere, too."""
+    """Compact a partition, by `marks` if they are given. `parts`: the groups that workers have written already."""
     options = options_of(work, stage)
     if marks is not None:
         options = replace(options, marks=marks.load())

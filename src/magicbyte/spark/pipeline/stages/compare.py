@@ -1,4 +1,4 @@
-"""A partition beside another, or beside its source, record by record; a large one by several workers."""
+"""Compare a partition with another one, or with its source, record by record; large ones with several workers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ComparePart:
-    """Some neighbouring segments of two logs, of the same offsets.
+    """Adjacent segments of two logs with the same range of offsets.
 
-    `ignores_control`: a stage has ended open transactions, by markers that the other log has not.
+    `ignores_control`: a stage has aborted open transactions, so the logs differ in control records.
     """
 
     other: PartitionDirectory
@@ -43,7 +43,10 @@ class ComparePart:
 
 
 class Compared(NamedTuple):
-    """What comparing a part found. `differing`: records; `first` of them; `one_sided`: one log has no record there."""
+    """The result of comparing a part. `differing`: number of records. `first`: of them.
+
+    `one_sided`: one log is empty.
+    """
 
     compared: int
     not_held: dict[str, int]
@@ -56,7 +59,7 @@ class Compared(NamedTuple):
 
 
 def do(part: ComparePart) -> Compared:
-    """Compare a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    """Compare a part. Runs in a worker; errors are part of the result."""
     from magicbyte.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
 
     begun, report = time.monotonic(), DiffReport()
@@ -76,7 +79,7 @@ def do(part: ComparePart) -> Compared:
 
 
 def _other(work: Work, stage: Stage) -> PartitionDirectory:
-    """Return the log that a partition is compared with."""
+    """Return the log with which a partition is compared."""
     if stage.options["with"] is None:
         return work.unit.partition
     (other,) = discover([f"{stage.options['with']}/{work.key}"])
@@ -84,7 +87,7 @@ def _other(work: Work, stage: Stage) -> PartitionDirectory:
 
 
 def parts(work: Work, stage: Stage) -> list[ComparePart]:
-    """Part two logs at bases that both have."""
+    """Divide two logs at base offsets that both have."""
     other = _other(work, stage)
     bases = {segment.base_offset for segment in other.segments}
     groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
@@ -103,22 +106,22 @@ def _between(log: PartitionDirectory, first: int, end: int) -> PartitionDirector
 
 
 def _ends_transactions(work: Work) -> bool:
-    """Whether a stage writes for a new cluster: then there may be markers that no source has."""
+    """Return whether a stage writes for a new cluster, and so may have added markers."""
     stages = [*work.unit.stages, *([SALVAGE] if may_salvage(work.unit) else [])]
     return any(each.do in ("convert", "salvage") and not each.options["same-cluster"] for each in stages)
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Compare a partition with another log; return what a comparison says. Raises DifferentError."""
+    """Compare a partition with another log. Return the record of the stage. Raises DifferentError."""
     part = ComparePart(_other(work, stage), work.log, str(work.key), work.unit.limit, _ends_transactions(work))
     return join(work, stage, [do(part)])
 
 
 def join(work: Work, stage: Stage, parts: list[Compared]) -> Json:
-    """Return what a comparison says. Raises DifferentError, or what is wrong with a part."""
+    """Return the record of the stage. Raises DifferentError, or the error of a part."""
     raise_first(part.error for part in parts)
     if len(parts) > 1 and any(part.one_sided for part in parts):
-        return run(work, stage)  # whether a control record may be missing, the records beside it tell
+        return run(work, stage)  # whether a control record may be missing depends on adjacent records
     if differing := sum(part.differing for part in parts):
         first = next(part.first for part in parts if part.differing)
         raise DifferentError(

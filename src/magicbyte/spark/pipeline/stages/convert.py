@@ -1,4 +1,4 @@
-"""A partition in another format; a large one by several workers, each some of its segments."""
+"""Convert a partition to another format; a large one with several workers, each some of its segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from magicbyte.spark.pipeline.work import (
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Convert a partition; return what a conversion says."""
+    """Convert a partition. Return the record of the stage."""
     from magicbyte.archive.convert import STATE, convert_partitions
 
     folder = work.next_folder()
@@ -30,7 +30,7 @@ def run(work: Work, stage: Stage) -> Json:
 
 
 def parts(work: Work, stage: Stage) -> list[WritePart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     return writing.parts(work, stage, convert_options(stage).rules)
 
 
@@ -51,7 +51,7 @@ def write(part: WritePart, out: Path) -> Written:
 
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
-    """Put the parts together; return what a conversion says."""
+    """Join the parts. Return the record of the stage."""
     from magicbyte.archive.convert import add_report, join_parts
 
     def put(folder: Path, made: list[Written]) -> Json:

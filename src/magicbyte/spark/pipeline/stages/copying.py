@@ -1,4 +1,4 @@
-"""A copy of a partition that several workers make, each of some segments: what is compacted in place."""
+"""Copy a partition with several workers, each some segments, before a stage modifies it in place."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CopyPart:
-    """Some segments of the source that a worker copies. `folder`: in which they go, until all are there."""
+    """Some segments of the source, copied by one worker. `folder`: the parent of all attempts' folders."""
 
     partition: PartitionDirectory
     folder: Path
 
 
 class CopyDone(NamedTuple):
-    """What became of it. `digests`: SHA-256 of logs by name. `folder`: of this attempt's files."""
+    """The result of a copy. `digests`: SHA-256 of logs, by name. `folder`: of this attempt."""
 
     digests: dict[str, str]
     folder: Path
@@ -42,7 +42,7 @@ class CopyDone(NamedTuple):
 
 
 def parts(work: Work) -> list[CopyPart]:
-    """Make the folder for a copy of the partition, with all but its segments, and return who copies which of these."""
+    """Create the folder for a copy of the partition with all files but its segments. Return the parts with these."""
     out = work.next_folder()
     for left in (out, _copies(out)):  # of a worker that died here
         if left.exists():
@@ -58,8 +58,8 @@ def _copies(out: Path) -> Path:
 
 
 def do(part: CopyPart) -> CopyDone:
-    """Copy segments. Runs in a worker; nothing is raised for what is wrong with them."""
-    own = part.folder / uuid.uuid4().hex  # as in `convert_one`
+    """Copy segments. Runs in a worker; errors are part of the result."""
+    own = part.folder / uuid.uuid4().hex  # Spark may run two attempts at a part at once
     try:
         own.mkdir()
         copy_segments(part.partition, own)
@@ -70,12 +70,12 @@ def do(part: CopyPart) -> CopyDone:
 
 
 def join(work: Work, parts: list[CopyDone]) -> None:
-    """Go on with the copy of the partition."""
+    """Continue with the copy of the partition."""
     raise_first(part.error for part in parts)
     out = work.next_folder()
     for each in [path for part in parts if part.folder.is_dir() for path in part.folder.iterdir()]:
         each.rename(out / str(work.key) / each.name)
-    if _copies(out).is_dir():  # else this is a second attempt, and the first one came as far
+    if _copies(out).is_dir():  # otherwise an earlier attempt at this task got as far
         remove(_copies(out))
     work.take(out)
     for part in parts:

@@ -1,4 +1,4 @@
-"""A digest of all records of a partition; of a large one by several workers."""
+"""Compute a digest of all records of a partition; of a large one with several workers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def run(work: Work, _stage: Stage) -> Json:
 
 
 def parts(work: Work, stage: Stage) -> list[DigestPart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
     return [_part(work, group) for group in groups]
 
 
 def do(part: DigestPart) -> Hashed:
-    """Hash a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    """Hash a part. Runs in a worker; errors are part of the result."""
     begun = time.monotonic()
     try:
         return Hashed(_hashed(part), time.monotonic() - begun)

@@ -1,4 +1,4 @@
-"""Some records of a partition; of a large one by several workers, each some of its segments."""
+"""Keep some records of a partition; of a large one with several workers, each some of its segments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Write the records that are wanted into a log of their own."""
+    """Write the selected records into a new log."""
     from magicbyte.archive.filter import filter_partition
 
     folder = work.next_folder()
@@ -31,7 +31,7 @@ def run(work: Work, stage: Stage) -> Json:
 
 
 def parts(work: Work, stage: Stage) -> list[WritePart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     return writing.parts(work, stage, recognise(work.log) or LATEST_RULES)
 
 
@@ -45,7 +45,7 @@ def write(part: WritePart, out: Path) -> Written:
 
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
-    """Put the parts together."""
+    """Join the parts."""
     from magicbyte.archive.filter import join_filtered
 
     def put(folder: Path, made: list[Written]) -> Json:

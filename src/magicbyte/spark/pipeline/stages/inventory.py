@@ -1,4 +1,4 @@
-"""What is in a partition, counted; in a large one by several workers."""
+"""Count the content of a partition; of a large one with several workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InventoryPart:
-    """Some neighbouring segments of a partition, to count what is in them."""
+    """Adjacent segments of a partition to count."""
 
     partition: PartitionDirectory
     deep: bool
@@ -33,7 +33,7 @@ class InventoryPart:
 
 
 class Counted(NamedTuple):
-    """What was counted in a part."""
+    """The counts of a part."""
 
     counted: CountedSegments | None
     seconds: float
@@ -41,20 +41,20 @@ class Counted(NamedTuple):
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Count what is in a partition."""
+    """Count the content of a partition."""
     from magicbyte.archive.inventory import take_inventory
 
     return _said(take_inventory(work.log, deep=stage.options["deep"], limit=work.unit.limit))
 
 
 def parts(work: Work, stage: Stage) -> list[InventoryPart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
     return [InventoryPart(group, stage.options["deep"], work.unit.limit) for group in groups]
 
 
 def do(part: InventoryPart) -> Counted:
-    """Count a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    """Count a part. Runs in a worker; errors are part of the result."""
     from magicbyte.archive.inventory_parts import count_segments
 
     begun = time.monotonic()
@@ -66,7 +66,7 @@ def do(part: InventoryPart) -> Counted:
 
 
 def join(work: Work, stage: Stage, parts: list[Counted]) -> Json:
-    """Return the sums over all parts, and what lies beside them."""
+    """Return the sums over all parts, with the check of the files beside the segments."""
     from magicbyte.archive.inventory_parts import join_counts
 
     raise_first(part.error for part in parts)

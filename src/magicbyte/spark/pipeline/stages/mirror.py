@@ -1,4 +1,4 @@
-"""A partition sent to a cluster."""
+"""Send a partition to a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(work: Work, _stage: Stage) -> Json:
-    """Send a partition to the cluster, if there is one."""
+    """Send a partition to the target cluster, if there is one."""
     unit = work.unit
     if unit.aim is None:
         work.own()

@@ -1,4 +1,4 @@
-"""The records of a partition as tables, one for each segment; of a large one by several workers."""
+"""Write the records of a partition as Parquet tables, one per segment; of a large one with several workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """Some segments whose records a worker writes as tables. `folder`: in which they go, until all are there."""
+    """Some segments that a worker writes as tables. `folder`: the parent of all attempts' folders."""
 
     partition: PartitionDirectory
     key: TopicPartition
@@ -40,7 +40,7 @@ class TablePart:
 
 
 class Tables(NamedTuple):
-    """What became of it: files of this attempt's `folder`, in the order of their segments."""
+    """The result of writing tables: files in this attempt's `folder`, in the order of their segments."""
 
     folder: Path
     names: list[str]
@@ -51,7 +51,7 @@ class Tables(NamedTuple):
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Write a table for each segment."""
+    """Write a table per segment."""
     assert work.root is not None
     done = _written(_part(work, stage, work.log, work.root), work.root)
     work.tables += [work.root / name for name in done.names]
@@ -59,16 +59,16 @@ def run(work: Work, stage: Stage) -> Json:
 
 
 def parts(work: Work, stage: Stage) -> list[TablePart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     above = _above(work)
-    above.mkdir(exist_ok=True)  # a task that is repeated finds its own
+    above.mkdir(exist_ok=True)  # it exists if the task is repeated
     groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
     return [_part(work, stage, group, above) for group in groups]
 
 
 def do(part: TablePart) -> Tables:
-    """Write the tables of a part. Runs in a worker; nothing is raised for what is wrong with it."""
-    begun, own = time.monotonic(), part.folder / uuid.uuid4().hex  # as in `convert.do`
+    """Write the tables of a part. Runs in a worker; errors are part of the result."""
+    begun, own = time.monotonic(), part.folder / uuid.uuid4().hex  # as in `writing.do`
     try:
         own.mkdir()
         return _written(part, own)
@@ -77,12 +77,12 @@ def do(part: TablePart) -> Tables:
 
 
 def join(work: Work, _stage: Stage, parts: list[Tables]) -> Json:
-    """Put the tables beside each other."""
+    """Move the tables of all parts into one folder."""
     raise_first(part.error for part in parts)
     assert work.root is not None
     for part in parts:
         for name in part.names:
-            if (made := part.folder / name).exists():  # else this is a second attempt, and the first one came as far
+            if (made := part.folder / name).exists():  # otherwise an earlier attempt at this task moved it
                 made.rename(work.root / name)
             work.tables.append(work.root / name)
     sync_directory(work.root)

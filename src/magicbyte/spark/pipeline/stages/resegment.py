@@ -1,4 +1,4 @@
-"""The same log in segments of another size: the stages `split` and `merge`. Several workers share a large `split`."""
+"""Write the log in segments of another size: the stages `split` and `merge`. Several workers share a large `split`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(work: Work, stage: Stage) -> Json:
 
 
 def parts(work: Work, stage: Stage) -> list[WritePart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     return writing.parts(work, stage, recognise(work.log) or LATEST_RULES)
 
 
@@ -40,7 +40,7 @@ def write(part: WritePart, out: Path) -> Written:
 
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
-    """Put the parts together."""
+    """Join the parts."""
     from magicbyte.archive.resegment import join_split
 
     before = len(work.log.segments)

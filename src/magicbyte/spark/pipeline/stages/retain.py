@@ -1,4 +1,4 @@
-"""A partition without what is too old, or too much."""
+"""Delete the segments of a partition that are too old, or above its size limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Take away what is too old, or too much."""
+    """Delete segments beyond the limits of time, size and offset."""
     from magicbyte.archive.retain import RetentionLimits, retain_logs
 
     given = stage.options

@@ -1,4 +1,4 @@
-"""The sound entries of a damaged partition; of a large one by several workers, each some of its segments."""
+"""Keep the sound entries of a damaged partition; of a large one with several workers, each some of its segments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Write the sound entries into a log of their own."""
+    """Write the sound entries into a new log."""
     from magicbyte.archive.salvage import salvage_logs
 
     folder = work.next_folder()
@@ -29,7 +29,7 @@ def run(work: Work, stage: Stage) -> Json:
 
 
 def parts(work: Work, stage: Stage) -> list[WritePart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     return writing.parts(work, stage, _options(stage, work.log, work.unit.limit).rules)
 
 
@@ -42,7 +42,7 @@ def write(part: WritePart, out: Path) -> Written:
 
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
-    """Put the parts together."""
+    """Join the parts."""
     from magicbyte.archive.salvage_parts import join_salvaged
 
     def put(folder: Path, made: list[Written]) -> Json:

@@ -1,4 +1,4 @@
-"""Checks of a partition; damage ends its way. A large one is checked by several workers."""
+"""Check a partition, a large one with several workers. Damage ends its run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPart:
-    """Some neighbouring segments of a partition: the first `count`; the one behind them says where they end."""
+    """The first `count` of adjacent segments of a partition. The segment after them shows where they end."""
 
     partition: PartitionDirectory
     count: int
@@ -36,7 +36,7 @@ class VerifyPart:
 
 
 class Verified(NamedTuple):
-    """What the check of a part found."""
+    """The findings of a part."""
 
     checked: CheckedSegments | None
     seconds: float
@@ -44,7 +44,7 @@ class Verified(NamedTuple):
 
 
 def run(work: Work, stage: Stage) -> Json:
-    """Check a partition; return the findings."""
+    """Check a partition. Return the findings."""
     from magicbyte.archive.findings import Depth
     from magicbyte.archive.verify import verify
 
@@ -52,7 +52,7 @@ def run(work: Work, stage: Stage) -> Json:
 
 
 def parts(work: Work, stage: Stage) -> list[VerifyPart]:
-    """Part a partition by its segments."""
+    """Divide a partition by its segments."""
     segments, at, found = work.log.segments, 0, []
     alone = replace(work.log, snapshots={}, texts={}, leftovers=(), orphans=(), others=())
     for group in pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"])):
@@ -64,7 +64,7 @@ def parts(work: Work, stage: Stage) -> list[VerifyPart]:
 
 
 def do(part: VerifyPart) -> Verified:
-    """Check a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    """Check a part. Runs in a worker; errors are part of the result."""
     from magicbyte.archive.findings import Depth
     from magicbyte.archive.verify_parts import check_segments
 
@@ -77,7 +77,7 @@ def do(part: VerifyPart) -> Verified:
 
 
 def join(work: Work, stage: Stage, parts: list[Verified]) -> Json:
-    """Return the findings in all parts, and beside them; where there is damage one worker checks all of it."""
+    """Return the findings of all parts and of the files beside them. Damage is checked again by one worker."""
     from magicbyte.archive.findings import Depth
     from magicbyte.archive.verify_parts import join_checks
 

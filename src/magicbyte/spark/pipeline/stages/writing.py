@@ -1,7 +1,4 @@
-"""A log that several workers write, each the segments that come of some neighbouring ones of the partition.
-
-A stage that is shared in this way says how it writes its part (`write`), and how the parts become one log (`put`).
-"""
+"""Write a log with several workers, each some of its segments: shared by the stages that rewrite logs."""
 
 from __future__ import annotations
 
@@ -29,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WritePart:
-    """Neighbouring segments of a partition of which a worker writes what the stage makes of them.
+    """Adjacent segments of a partition for which a worker writes the output of a stage.
 
-    `following`: the segment behind them, None at the end. `folder`: for the folders of all attempts at all parts.
-    `rules`: of the index files to write. `segment_bytes`: the size of the partition's largest segment, 1 GiB at least.
+    `following`: the segment after them, None at the end. `folder`: the parent of all attempts' folders. `rules`: of the
+    index files to write. `segment_bytes`: the size of the partition's largest segment, at least 1 GiB.
     """
 
     partition: PartitionDirectory
@@ -46,12 +43,12 @@ class WritePart:
 
     @property
     def base_offset(self) -> int:
-        """Where the part begins."""
+        """The base offset of the part."""
         return self.partition.segments[0].base_offset
 
 
 class Written(NamedTuple):
-    """What a stage made of a part: its segments, the offset behind the last one that was read, and the stage's own."""
+    """The output of a part: segments, the last offset read + 1, and the stage's report."""
 
     segments: list[WrittenSegment]
     next_offset: int
@@ -59,7 +56,7 @@ class Written(NamedTuple):
 
 
 class WrittenPart(NamedTuple):
-    """What became of a part. Digests are SHA-256 by name: of the logs that were read, of the written files."""
+    """The result of a part. Digests are SHA-256 by name, of the logs read and of the files written."""
 
     base_offset: int
     made: Written | None
@@ -70,9 +67,9 @@ class WrittenPart(NamedTuple):
 
 
 def parts(work: Work, stage: Stage, rules: IndexRules) -> list[WritePart]:
-    """Part a partition by its segments. `rules`: of the index files to write."""
+    """Divide a partition by its segments. `rules`: of the index files to write."""
     above = _above(work)
-    above.mkdir(exist_ok=True)  # a task that is repeated finds its own
+    above.mkdir(exist_ok=True)  # it exists if the task is repeated
     groups = pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"]))
     following = [*(group.segments[0] for group in groups[1:]), None]
     size = max([1 << 30, *(segment.log.size for segment in work.log.segments)])
@@ -83,13 +80,13 @@ def parts(work: Work, stage: Stage, rules: IndexRules) -> list[WritePart]:
 
 
 def do(part: WritePart, write: Callable[[WritePart, Path], Written]) -> WrittenPart:
-    """Write a part. Runs in a worker; nothing is raised for what is wrong with it."""
+    """Write a part. Runs in a worker; errors are part of the result."""
     begun, base = time.monotonic(), part.base_offset
-    own = part.folder / uuid.uuid4().hex  # Spark may make two attempts at a part, both at once
+    own = part.folder / uuid.uuid4().hex  # Spark may run two attempts at a part at once
     try:
         made = write(part, own)
         read = {each.log.name: digest_of(part.partition, each.log.name) for each in part.partition.segments}
-        bases = {f"{each.base_offset:020}" for each in made.segments if each.size}  # `put` may write to an empty one
+        bases = {f"{each.base_offset:020}" for each in made.segments if each.size}  # `put` may append to an empty one
         files = [each for folder in {each.folder for each in made.segments} for each in files_of(folder)]
         lasting = {
             each["name"]: each["sha256"]
@@ -107,9 +104,10 @@ def join(
     run: Callable[[], Json],
     put: Callable[[Path, list[Written]], Json],
 ) -> Json:
-    """Put the parts together in the work's next folder. Where one has offsets of the next, one worker does it all.
+    """Join the parts in the work's next folder.
 
-    `put` may be called again when its worker dies: it takes nothing away from the parts.
+    If a part overlaps with the next in offsets, one worker repeats the stage. `put` is called again if its worker dies,
+    so it leaves the parts unchanged.
     """
     told = {"parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
     folder, is_source = work.next_folder(), not work.owned
