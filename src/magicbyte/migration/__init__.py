@@ -1,1 +1,1 @@
-"""Format migrations of clusters: the plan, and the rehearsal of its next step."""
+"""Plan and rehearse format migrations of clusters."""

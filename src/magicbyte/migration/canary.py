@@ -1,8 +1,8 @@
-"""Which broker to try a message format on first, and whether it keeps the format. Decisions only.
+"""Choose the canary broker for a message format, and judge whether to keep the format. Decisions only.
 
 Source: KIP-31 and KIP-32, "Compatibility, Deprecation, and Migration Plan": one broker that leads few partitions gets
-the new format; the others show what is normal. The names of metrics are those of the JMX exporter's common rules, which
-brokers of ours use, too.
+the new format, and the others serve as the baseline. Metrics have the names of the JMX exporter's common rules, which
+magicbyte's brokers use, too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from magicbyte.net.scrape import Scrape
 
 MOST_CONVERTED: Final = 0.5
-"""Records converted for consumers, by records produced: above it too many consumers are old for the format."""
+"""Records converted for consumers / records produced: above it, too many consumers are too old for the format."""
 MOST_FAILED: Final = 0.001
-"""Failed parts of Produce and Fetch requests, by all of them: below it failures are no objection."""
+"""Failed parts of Produce and Fetch requests / all of them: failures below it are ignored."""
 SLOWER: Final = 2.0
-"""How many times the others' time or CPU a canary may take."""
+"""Limit of the canary's time and CPU, as a multiple of the others' highest."""
 _NOTICEABLE_MS: Final = 1.0
-_NOTICEABLE_CPU: Final = 0.1  # of a core
+_NOTICEABLE_CPU: Final = 0.1  # cores
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
 _MOVED: Final = "magicbyte_moved_records_total"
 _LOCAL_TIME: Final = "kafka_network_requestmetrics_localtimems"
@@ -33,7 +33,7 @@ _LOCAL_TIME: Final = "kafka_network_requestmetrics_localtimems"
 
 @dataclass(frozen=True, slots=True)
 class CanaryChoice:
-    """A broker for the role of the canary: it leads `leads` of the cluster's `partitions`."""
+    """A broker chosen as the canary: it leads `leads` of the cluster's `partitions`."""
 
     broker: int
     leads: int
@@ -41,11 +41,11 @@ class CanaryChoice:
 
     @property
     def percent(self) -> float:
-        """The share of the partitions that it leads."""
+        """The percentage of the partitions that it leads."""
         return 100 * self.leads / self.partitions if self.partitions else 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate canary --format json` has it."""
+        """Return its JSON in `magicbyte migrate canary --format json`."""
         return {
             "broker": self.broker,
             "leads": self.leads,
@@ -57,7 +57,7 @@ class CanaryChoice:
 def choose_canary(leads: Mapping[int, int], controller: int | None) -> CanaryChoice:
     """Return the broker that leads the fewest partitions; the controller only if there is no other.
 
-    `leads`: how many partitions each broker leads, 0 included.
+    `leads`: the number of partitions that each broker leads, including 0.
     """
     broker = min(leads, key=lambda each: (each == controller, leads[each], each))
     return CanaryChoice(broker, leads[broker], sum(leads.values()))
@@ -65,12 +65,12 @@ def choose_canary(leads: Mapping[int, int], controller: int | None) -> CanaryCho
 
 @dataclass(frozen=True, slots=True)
 class BrokerRates:
-    """The rates of a broker between two scrapes of its metrics, per second; None: not on its page.
+    """The rates of a broker between two scrapes of its metrics, per second. None: the page lacks the metric.
 
-    `converted`: records converted for Fetch, of which `for_followers` for other brokers; Kafka's brokers do not count
-    those separately. `failed`: failed parts of Produce and Fetch requests, by all of them.
-    `produce_ms`, `fetch_ms`: local time of a request, the mean between the looks or else the p99 at the last one.
-    `cpu`: in cores. `under_replicated`: partitions at the last look.
+    `converted`: records converted for Fetch, `for_followers` of them for other brokers, which Kafka's brokers do not
+    count separately. `failed`: failed parts of Produce and Fetch requests / all parts. `produce_ms`, `fetch_ms`: local
+    time of a request, the mean between the scrapes or else the p99 of the last one. `cpu`: in cores.
+    `under_replicated`: partitions at the last scrape.
     """
 
     broker: int
@@ -85,11 +85,11 @@ class BrokerRates:
 
     @property
     def for_consumers(self) -> float:
-        """Records converted for consumers, as far as they can be told from followers."""
+        """Records converted for consumers; for Kafka's brokers including followers."""
         return max(self.converted - self.for_followers, 0.0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate canary --format json` has it."""
+        """Return its JSON in `magicbyte migrate canary --format json`."""
         names = {"records_in": "recordsInPerSecond", "converted": "convertedPerSecond", "failed": "failedShare",
                  "produce_ms": "produceMs", "fetch_ms": "fetchMs", "under_replicated": "underReplicated",
                  "for_followers": "convertedForFollowersPerSecond"}  # fmt: skip
@@ -130,7 +130,7 @@ def rates_between(broker: int, before: Scrape, after: Scrape) -> BrokerRates:
 
 
 def _for_followers(look: Scrape) -> float:
-    """Return the records converted for other brokers since the start, by the metrics of a broker of ours."""
+    """Return the records converted for other brokers since the start, which only brokers of magicbyte count."""
     return sum(
         each.value
         for each in look.all(_MOVED)
@@ -141,7 +141,7 @@ def _for_followers(look: Scrape) -> float:
 
 
 def _local_ms(before: Scrape, after: Scrape, requests: Sequence[str]) -> float | None:
-    """Return the local time of the first of `requests` that there were."""
+    """Return the local time of the first of `requests` that has been received, None without any."""
     for request in requests:
         count, spent = (_growth(before, after, f"{_LOCAL_TIME}_{what}", request) for what in ("count", "sum"))
         if count and spent is not None:
@@ -170,7 +170,7 @@ class CanaryVerdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class CanaryReport:
-    """The canary beside the others. `reasons`: for any verdict but KEEP."""
+    """The comparison of the canary with the others. `reasons`: for any verdict but KEEP."""
 
     verdict: CanaryVerdict
     reasons: tuple[str, ...]
@@ -183,7 +183,7 @@ class CanaryReport:
         return self.verdict is CanaryVerdict.KEEP
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate canary --watch S --format json` prints it."""
+        """Return the output of `magicbyte migrate canary --watch S --format json`."""
         return {
             "verdict": self.verdict.value,
             "reasons": list(self.reasons),
@@ -193,7 +193,7 @@ class CanaryReport:
 
 
 def judge_canary(canary: BrokerRates, others: Sequence[BrokerRates]) -> CanaryReport:
-    """Compare the canary with the other brokers: more failures, conversions, time or CPU are reasons to roll back."""
+    """Compare the canary with the other brokers. More failures, conversions, time or CPU are reasons to roll back."""
     if not canary.records_in and canary.fetch_ms is None:
         idle = f"broker {canary.broker} took and served nothing in that time"
         return CanaryReport(CanaryVerdict.UNKNOWN, (idle,), canary, tuple(others))

@@ -1,7 +1,7 @@
-"""Packet captures, pcap and pcapng, read back: which client sent which requests to brokers.
+"""Find which client sent which requests to brokers, in packet captures (pcap and pcapng).
 
-The library dpkt reads the files. A capture may begin in the middle of a connection, lack packets, have them out of
-order or twice, and hold only the first bytes of each (`tcpdump -s`). Memory is bounded, whatever is in the file.
+The library dpkt reads the files. A capture may begin in the middle of a connection, have lost, reordered or duplicated
+packets, and hold only the first bytes of each packet (`tcpdump -s`). Memory is bounded for any content.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from magicbyte.migration.request_stream import RequestStream
 from magicbyte.migration.sightings import SeenClient, Sightings
 
 MOST_CONNECTIONS: Final = 20_000
-"""Connections that are followed at a time; beyond it the one without packets for the longest time is dropped."""
+"""Connections followed at a time. Beyond it, the least recently active one is dropped."""
 MOST_KEPT_BYTES: Final = 64 << 20
-"""Of all connections: segments that came too early, and requests whose rest is missing so far."""
+"""Of all connections: segments received early, and incomplete requests."""
 MOST_AHEAD: Final = 128
-"""Segments of a connection that wait for an earlier one; then the earlier one counts as not captured."""
+"""Segments of a connection that may wait for an earlier one. Beyond it, the earlier one counts as not captured."""
 MOST_AHEAD_BYTES: Final = 1 << 20
 MOST_PACKET_BYTES: Final = 16 << 20
-"""Of one packet, and of any other block of a pcapng file."""
+"""Limit of a packet, and of any other block of a pcapng file."""
 _FAR: Final = 1 << 24
-"""A segment this far from the expected one belongs to a later connection between the same ports."""
+"""A segment this far from the expected one belongs to a later connection with the same ports."""
 _SEQUENCE: Final = 1 << 32
 _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 _TCP: Final = 6
@@ -39,7 +39,7 @@ _YEAR_9999: Final = 253_370_764_800
 _LINKS: Final = {  # link type: position of the EtherType or None, size of the header
     0: (None, 4),  # BSD loopback
     1: (12, 14),  # Ethernet
-    12: (None, 0),  # raw IP, by its number on some systems
+    12: (None, 0),  # raw IP on some systems
     14: (None, 0),
     101: (None, 0),  # raw IP
     108: (None, 4),  # OpenBSD loopback
@@ -52,7 +52,7 @@ _LINKS: Final = {  # link type: position of the EtherType or None, size of the h
 
 @dataclass(slots=True)
 class CaptureSummary:
-    """What was read from a capture. `encrypted`: TLS connections; `is_cut_off`: the file ends within a packet."""
+    """The summary of a capture. `encrypted`: TLS connections. `is_cut_off`: the file ends within a packet."""
 
     packets: int = 0
     requests: int = 0
@@ -62,7 +62,7 @@ class CaptureSummary:
 
     @property
     def note(self) -> str | None:
-        """What to say of it, None where there is nothing to say."""
+        """A note on missing or unreadable content, None if there is none."""
         found = []
         if self.link_type not in _LINKS:
             return f"packets of link type {self.link_type} are not read: capture on an interface with Ethernet or IP"
@@ -77,7 +77,7 @@ class CaptureSummary:
 
 
 class TcpSegment(NamedTuple):
-    """A TCP segment. `missing`: bytes at its end that were sent and not captured."""
+    """A TCP segment. `missing`: bytes at its end that were sent but not captured."""
 
     source: tuple[bytes, int]
     target: tuple[bytes, int]
@@ -102,12 +102,12 @@ def read_capture(file: BinaryIO, into: Sightings) -> CaptureSummary:
 
 
 class _BoundedReads:
-    """A file of which nobody reads more than `MOST_PACKET_BYTES` at once: sizes in a capture are untrusted."""
+    """A file that refuses reads above MOST_PACKET_BYTES, because sizes in a capture are untrusted."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.ends_within = False
-        """Whether the file ended within what was asked for."""
+        """Whether the last read was short: the file ended within it."""
 
     def read(self, size: int) -> bytes:
         if not 0 <= size <= MOST_PACKET_BYTES:
@@ -123,14 +123,14 @@ class _BoundedReads:
 def _packets(file: BinaryIO, summary: CaptureSummary) -> Iterator[tuple[float, bytes]]:
     import dpkt
 
-    # What dpkt raises for bytes that are no capture, or a damaged one.
+    # dpkt raises these for other files and for damaged captures
     damages = (dpkt.Error, ValueError, struct.error, ZeroDivisionError, OverflowError)
     reads = _BoundedReads(file)
     try:
         reader = dpkt.pcap.UniversalReader(reads)
     except damages as error:
         raise InvalidRequestError(f"not a packet capture: expected pcap or pcapng ({error})") from error
-    summary.link_type = reader.datalink() & 0xFFFF  # above it are flags
+    summary.link_type = reader.datalink() & 0xFFFF  # the upper bits are flags
     packets = iter(reader)
     while True:
         try:
@@ -145,7 +145,7 @@ def _packets(file: BinaryIO, summary: CaptureSummary) -> Iterator[tuple[float, b
 
 
 def segment_of(packet: bytes, link_type: int) -> TcpSegment | None:
-    """Return the TCP segment in a packet, None if it holds none, or a fragment of one."""
+    """Return the TCP segment in a packet, None for other packets and for fragments."""
     network = _network_of(packet, link_type)
     if network is None or len(network) < 20:
         return None
@@ -165,7 +165,7 @@ def segment_of(packet: bytes, link_type: int) -> TcpSegment | None:
         source, target = network[8:24], network[24:40]
     else:
         return None
-    # A size of 0 stands for one that the network card fills in (segmentation offload).
+    # The size is 0 if the network card fills it in later (segmentation offload).
     sent = total - header if total else len(network) - header
     return _segment(network[header : header + sent] if sent > 0 else b"", source, target, sent)
 
@@ -191,7 +191,7 @@ def _network_of(packet: bytes, link_type: int) -> bytes | None:
     if at is None:
         return packet[header:]
     kind = int.from_bytes(packet[at : at + 2], "big")
-    for _ in range(2):  # a tag in a tag at most
+    for _ in range(2):  # at most one tag within another
         if kind in _VLANS:
             kind, header = int.from_bytes(packet[header + 2 : header + 4], "big"), header + 4
     return packet[header:] if kind in (_IPV4, _IPV6) else None
@@ -199,7 +199,7 @@ def _network_of(packet: bytes, link_type: int) -> bytes | None:
 
 @dataclass(slots=True)
 class _ClientSide:
-    """What a client sends over one connection. `expected`: the sequence number of the next byte, None before any."""
+    """The client's side of a connection. `expected`: the sequence number of the next byte, None before the first."""
 
     address: str
     stream: RequestStream
@@ -213,7 +213,7 @@ class _ClientSide:
 
 
 class _Connections:
-    """The connections of a capture, by the ends of client and broker."""
+    """The connections of a capture, by the addresses of client and broker."""
 
     def __init__(self, into: Sightings) -> None:
         self._into = into
@@ -222,7 +222,7 @@ class _Connections:
         self.requests = self.encrypted = 0
 
     def take(self, segment: TcpSegment, date_s: float) -> None:
-        """Take the next segment of the capture."""
+        """Process the next segment of the capture."""
         key = (*segment.source, *segment.target)
         if segment.flags & _SYN:
             from_broker = bool(segment.flags & _ACK)
@@ -232,7 +232,7 @@ class _Connections:
             return
         connection = self._open.get(key)
         if connection is None:
-            # Its beginning was not captured: clients' ports are chosen from a range above that of servers.
+            # Its beginning was not captured: ephemeral ports of clients are above those of servers.
             if (*segment.target, *segment.source) in self._open or segment.source[1] <= segment.target[1]:
                 return
             connection = self._begin(segment.source, segment.target, None, is_whole=False)
@@ -246,7 +246,7 @@ class _Connections:
             self._end(next(iter(self._open)))
 
     def close(self) -> None:
-        """End all connections: what is still missing will not come."""
+        """End all connections, and skip the gaps in them."""
         for key in list(self._open):
             self._end(key)
 
@@ -285,7 +285,7 @@ class _Connections:
         self._catch_up(connection, date_s)
 
     def _catch_up(self, connection: _ClientSide, date_s: float, *, gives_up: bool = False) -> None:
-        """Hand on the segments that follow each other; a gap is given up when too many wait behind it."""
+        """Feed adjacent segments to the stream. A gap is skipped when too many segments wait behind it."""
         while connection.ahead and connection.expected is not None:
             expected = connection.expected
 

@@ -1,7 +1,7 @@
-"""What a cluster's upgrade to a release would break: clients that it refuses, settings and stored formats.
+"""Find what the upgrade of a cluster to a release would break: refused clients, settings and stored formats.
 
-Facts in, findings out, each with what to do. The rules are those of real brokers: `tests/migration` compares them with
-what 4.3.1 answered, refused and did with each version of each request, each format and each setting.
+Facts in, findings out, each with a remedy. The rules are those of real brokers: `tests/migration` compares them with
+the answers of 4.3.1 to each version of each request, to each format and each setting.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEGMENT_SIZES: Final = ("segment.bytes", "log.segment.bytes")
 
 
 class Weight(Enum):
-    """What a finding means for the upgrade."""
+    """The severity of a finding for the upgrade."""
 
     BREAKS = "breaks"
     UNKNOWN = "not known"
@@ -32,7 +32,7 @@ class Weight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Requests that the release refuses. `least`: the first version that it takes. `count` 0: not known."""
+    """Requests that the release refuses. `least`: the oldest version that it accepts. `count` 0: unknown."""
 
     api: str
     version: int
@@ -42,7 +42,7 @@ class Refused:
 
     @property
     def text(self) -> str:
-        """One line of it; the date is in UTC."""
+        """One line for people; the date is in UTC."""
         count = f", {_many(self.count, 'request')}" if self.count else ""
         last = ""
         if self.last_ms is not None:
@@ -50,7 +50,7 @@ class Refused:
         return f"{self.api} v{self.version}: v{self.least} and newer are taken{count}{last}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate check --format json` has it."""
+        """Return its JSON in `magicbyte migrate check --format json`."""
         return {
             "api": self.api,
             "version": self.version,
@@ -62,7 +62,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeFinding:
-    """One thing that the upgrade breaks or changes. `subject`: a client, topic or broker; `do`: what to do about it."""
+    """A finding about the upgrade. `subject`: a client, topic or broker. `do`: the remedy."""
 
     kind: str
     weight: Weight
@@ -73,7 +73,7 @@ class UpgradeFinding:
     refused: tuple[Refused, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate check --format json` has it."""
+        """Return its JSON in `magicbyte migrate check --format json`."""
         found: dict[str, Any] = {
             "kind": self.kind,
             "weight": self.weight.value,
@@ -94,10 +94,10 @@ class UpgradeFinding:
 
 @dataclass(slots=True)
 class Facts:
-    """What is known of a cluster. `brokers`, `topics`: the settings that somebody set, by broker and topic.
+    """The known facts about a cluster. `brokers`, `topics`: their non-default settings.
 
-    `answered`: the versions of requests that its brokers take, by API key, where they tell. `stored`: the formats that
-    each topic was seen to hold.
+    `answered`: the request versions that its brokers accept, by API key, if known. `stored`: the formats found in each
+    topic.
     """
 
     sightings: Sightings = field(default_factory=Sightings)
@@ -109,7 +109,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """All findings, what breaks first. `sightings`: how many clients, APIs and versions were looked at."""
+    """All findings, the most severe first. `sightings`: number of combinations of client, API and version checked."""
 
     target: str
     findings: tuple[UpgradeFinding, ...]
@@ -130,7 +130,7 @@ class Check:
         return any(each.weight is Weight.BREAKS for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte migrate check --format json` prints."""
+        """Return the output of `magicbyte migrate check --format json`."""
         return {
             "target": self.target,
             "breaks": self.breaks,
@@ -141,7 +141,7 @@ class Check:
 
 
 def check(facts: Facts, target: Release, notes: Sequence[str] = ()) -> Check:
-    """Return what the upgrade of a cluster to `target` would break or change."""
+    """Return the findings about the upgrade of a cluster to `target`."""
     findings = [*_clients(facts, target), *_settings(facts, target), *_topics(facts, target)]
     order = list(Weight)
     return Check(
@@ -162,9 +162,9 @@ def _many(count: int, what: str) -> str:
 
 
 def _clients(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
-    """Yield the clients whose requests the release refuses: those in versions older than it takes (KIP-896).
+    """Yield the clients that send request versions older than the release accepts (KIP-896).
 
-    Newer versions than it takes are no finding: clients that speak them ask first which are taken.
+    Versions newer than it accepts are no finding, because such clients negotiate versions first.
     """
     by_caller: dict[SeenClient, list[tuple[int, Refused]]] = {}
     for asking, seen in facts.sightings:
@@ -221,7 +221,7 @@ def _settings(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
 
 
 def _setting(name: str, value: str, target: Release) -> tuple[Weight, str, str] | None:
-    """Return the weight of a broker's setting and what to do; None if the release takes it."""
+    """Return the severity of a broker's setting, the reason and the remedy, None for a harmless one."""
     if name in _SEGMENT_SIZES and _is_below(value, target.least_segment_bytes):
         return Weight.BREAKS, _too_small(target), _RAISE
     if not target.has_forgotten(name):
@@ -265,7 +265,7 @@ def _is_below(value: str, least: int) -> bool:
 
 
 def _topics(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
-    """Yield topics with formats that the release does not write: it serves 0 and 1 as they are stored."""
+    """Yield topics with formats that the release does not write. It serves formats 0 and 1 unconverted."""
     for topic, formats in facts.stored.items():
         if Format.ENRICHED in formats:
             do = f"convert it: magicbyte convert --to {Format.V2.value}"

@@ -1,4 +1,4 @@
-"""The page that `magicbyte migrate check --html` writes: one file, without scripts and links to elsewhere."""
+"""Write the page of `magicbyte migrate check --html`: one file, without scripts or external links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STYLE: Final = (
 
 
 def html_page(found: Check) -> str:
-    """Return a check as a page. Whatever comes from clients and brokers stands in it as text."""
+    """Return a check as an HTML page. Text from clients and brokers is escaped."""
     verdict = "breaks something" if found.breaks else "breaks nothing that was seen"
     title = f"Upgrade to Kafka {found.target}: it {verdict}"
     rows = "\n".join(_row(each) for each in found.findings)

@@ -1,7 +1,7 @@
-"""Reads metrics pages of brokers, ours or Kafka's behind the JMX exporter: which client sent which requests.
+"""Find which client sent which requests, in metrics pages of brokers, magicbyte's or Kafka's with the JMX exporter.
 
-Kafka's own brokers count requests by API and version (RequestsPerSec, from 2.0 on) without their clients, and from 3.7
-on those that Kafka 4 refuses with the clients' libraries (DeprecatedRequestsPerSec, KIP-896).
+Kafka's brokers count requests by API and version (RequestsPerSec, from 2.0 on) without their clients, and from 3.7 on
+the requests that Kafka 4 refuses by client library (DeprecatedRequestsPerSec, KIP-896).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _YEAR_9999: Final = 253_370_764_800
 _KEYS: Final = {api.name: api.key for api in APIS.values()}
 _COUNTERS = re.compile(r"kafka_network_requestmetrics_(deprecated)?requests(?:persec)?(?:_(?:total|count))?")
 _GREEDY = re.compile(r"request_(\w+?)__version_(\d+)__clientsoftwarename")
-"""A label's name as the exporter's common rules, which take two labels at most, make it of four."""
+"""The label that the exporter's common rules, which allow at most two labels, make of four."""
 
 
 def read_numbers(scrape: Scrape, into: Sightings) -> int:
-    """Add the requests on a broker's page; return the number of clients, APIs and versions, 0 if it has none."""
+    """Add the requests on a broker's page. Return the number of combinations of client, API and version."""
     last = {_key(each.labels): each.value for each in scrape.all(_OUR_LAST)}
     found = 0
     for each in scrape.all(_OURS):
@@ -61,21 +61,21 @@ def _read_kafka(scrape: Scrape, into: Sightings) -> int:
     found = 0
     for key, version, caller, count in counted:
         if caller is UNNAMED and (key, version) in by_library:
-            continue  # the same requests are counted with their clients' libraries
+            continue  # the same requests are counted by client library, too
         into.add(caller, key, version, count)
         found += 1
     return found
 
 
 def _name(name: str, labels: Mapping[str, str]) -> str:
-    """Return a counter's name; an exporter without rules has that of its MBean in a label, and the attribute last."""
+    """Return a counter's name. Without rules, the exporter puts the MBean's name in a label, and the attribute last."""
     lower = name.lower()
     bean = labels.get("name", "").lower()
     return f"kafka_network_requestmetrics_{bean}" if bean and lower == "kafka_network_requestmetrics_count" else lower
 
 
 def _asked(labels: Mapping[str, str]) -> Iterable[tuple[int, int, SeenClient]]:
-    """Yield API, version and client from the labels of a counter, all lower case; nothing from other labels."""
+    """Yield API, version and client from the lower-case labels of a counter, nothing for other labels."""
     software = labels.get("clientsoftwarename")
     request, version = labels.get("request", ""), labels.get("version", "")
     for name, text in labels.items():

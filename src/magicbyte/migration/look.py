@@ -1,4 +1,4 @@
-"""Collects the facts for `check` and `status`: from a cluster, request logs, packet captures and metrics pages."""
+"""Collect the facts for `check` and `status` from a cluster, request logs, packet captures and metrics pages."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _STEERING: Final = ("inter.broker.protocol.version", "log.message.format.version
 
 
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[Facts, list[str], list[str]]:
-    """Return the facts of a cluster, notes on what is missing, and the metrics pages of brokers of ours.
+    """Return the facts of a cluster, notes on missing facts, and the metrics pages of magicbyte's brokers.
 
-    Stored formats are sampled at `looks` places of each partition; 0: not at all.
+    Stored formats are sampled at `looks` offsets of each partition; 0: not at all.
     """
     found, notes = await planner.look_at_cluster(client, names, looks)
     facts = Facts(answered=(await client.any_connection()).versions.ranges)
@@ -53,7 +53,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
 
 
 async def _own(client: Client, resource: ConfigResource, name: str, notes: list[str]) -> dict[str, str]:
-    """Return the settings of a topic or broker that are not defaults."""
+    """Return the non-default settings of a topic or broker."""
     try:
         settings = await describe_configs(client, resource, name)
     except (BrokerError, NetworkError) as error:
@@ -69,20 +69,20 @@ def _is_set(setting: SettingInForce, resource: ConfigResource) -> bool:
 
 
 async def look_at_numbers(page: str, into: Sightings, access: PageAccess | None = None) -> str | None:
-    """Add the clients on a metrics page; return a note if there are none. Raises NetworkError."""
+    """Add the clients on a metrics page. Return a note if there are none. Raises NetworkError."""
     if read_numbers(await scrape(page, access), into):
         return None
     return f"{page}: no counters of requests by API and version"
 
 
 def request_logs(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files among `paths`, and the request logs in folders, rolled ones included."""
+    """Yield the files among `paths`, and the request logs in folders, including rolled ones."""
     for path in paths:
         yield from sorted(path.glob("kafka-request.log*")) if path.is_dir() else (path,)
 
 
 def look_at_request_log(path: Path, into: Sightings) -> str | None:
-    """Add the requests in a request log; return a note if there are none. Raises OSError."""
+    """Add the requests in a request log. Return a note if there are none. Raises OSError."""
     with path.open("rb") as file:
         if read_request_log(lines_of(file), into):
             return None
@@ -90,7 +90,7 @@ def look_at_request_log(path: Path, into: Sightings) -> str | None:
 
 
 def look_at_capture(path: Path, into: Sightings) -> str | None:
-    """Add the requests in a packet capture; return a note on what is missing. Raises OSError, InvalidRequestError."""
+    """Add the requests in a packet capture. Return a note on missing content. Raises OSError, InvalidRequestError."""
     with path.open("rb") as file:
         try:
             note = read_capture(file, into).note
@@ -122,7 +122,7 @@ def _value(settings: Mapping[str, SettingInForce], name: str) -> str | None:
 
 
 async def look_at_led(client: Client, broker: int, looks: int) -> list[LedPartition]:
-    """Return the partitions that a broker leads, and the newest format in `looks` places of each."""
+    """Return the partitions that a broker leads, with the newest format at `looks` offsets and the end of each."""
     topics = await client.topics()
     found = []
     for each in await report_partitions(client, [topic for _, topic in sorted(topics.items())]):
@@ -134,7 +134,7 @@ async def look_at_led(client: Client, broker: int, looks: int) -> list[LedPartit
 
 
 async def look_at_leads(client: Client) -> tuple[dict[int, int], int | None]:
-    """Return how many partitions each live broker leads, and the controller, None while there is none."""
+    """Return the number of partitions that each live broker leads, and the controller, None if there is none."""
     topics = await client.topics()
     leads = dict.fromkeys(client.cluster.brokers, 0)
     for topic in topics.values():
@@ -145,7 +145,7 @@ async def look_at_leads(client: Client) -> tuple[dict[int, int], int | None]:
 
 
 async def look_at_sync(client: Client) -> int:
-    """Return how many partitions of a cluster have replicas that are not in sync. Raises NetworkError."""
+    """Return the number of under-replicated partitions of a cluster. Raises NetworkError."""
     topics = await client.topics()
     partitions = [each for topic in topics.values() for each in topic.partitions.values()]
     return sum(len(each.isr) < len(each.replicas) for each in partitions)

@@ -1,8 +1,8 @@
-"""The plan of a migration: where each topic stands, which step comes next, what it costs, when the old format is gone.
+"""Plan a migration: the stage of each topic, its next step and the cost, and when the old format is gone.
 
-It is put together from what can be had: log directories (what is stored, exactly), a cluster (what is stored, by
-samples; settings; groups), the /metrics of a broker of ours (who reads and writes what, how much of it is converted).
-Costs are measured on this machine, with records of the topic itself: see `rehearsal`.
+The plan uses whatever is available: log directories (exact stored formats), a cluster (samples of stored formats,
+settings, groups), the metrics of magicbyte's brokers (traffic by client, conversions). Costs are measured on this
+machine, with records of the topic: see `rehearsal`.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ if TYPE_CHECKING:
 
 SAMPLE_BYTES: Final = 512 << 10  # of a topic, for rehearsals
 MOST_RECORDS: Final = 4000
-LOOK_BYTES: Final = 16 << 10  # of each place that is looked at over the network
-MOST_READERS: Final = 8  # that a rehearsal has of one kind
+LOOK_BYTES: Final = 16 << 10  # of each fetch that samples stored formats
+MOST_READERS: Final = 8  # of one kind in a rehearsal
 _SLOW: Final = "a rehearsal ran without compiled loops: the figures are those of a broker that has none either"
 _SLOW_BROKER: Final = (
     "the broker has not loaded compiled loops yet, with which was rehearsed: until it has, a step costs it more"
 )
 _DESCRIBE_CONFIGS: Final = 32  # API key
-MOST_SETS: Final = 64  # in a fetch of a rehearsal
-_UPGRADED: Final = {Format.V0: 1, Format.V1: 3, Format.V2: 11}  # version of Fetch
+MOST_SETS: Final = 64  # per fetch of a rehearsal
+_UPGRADED: Final = {Format.V0: 1, Format.V1: 3, Format.V2: 11}  # the version of Fetch
 _SETTINGS: Final = {
     "message.format.version": "log.message.format.version",
     "retention.ms": "log.retention.ms",
@@ -76,12 +76,12 @@ _SETTINGS: Final = {
     "compression.type": "compression.type",
     "message.downconversion.enable": "log.message.downconversion.enable",
 }
-"""What of a topic's settings the plan goes by, with the broker's names of them."""
+"""The topic settings that affect the plan, with the names of the brokers' defaults for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records of a topic, the codec that they came in, how many there were in an entry, and their size as stored."""
+    """Records of a topic, their codec, records per entry, and their size as stored."""
 
     records: Sequence[Record]
     codec: Codec
@@ -91,10 +91,10 @@ class Sample:
 
 @dataclass(slots=True)
 class TopicFacts:
-    """What is known of a topic. `stored`: entries by format and codec; exact if `partitions` has the segments.
+    """The known facts about a topic. `stored`: entries by format and codec; exact if `partitions` has the segments.
 
-    `shares`: `stored` has entries and bytes of samples only. `settings`: those of `_SETTINGS` that are known.
-    `members`: client ids of members of groups that read it.
+    `shares`: `stored` counts only samples. `settings`: those of `_SETTINGS` that are known. `members`: client ids of
+    the members of groups that read it.
     """
 
     name: str
@@ -107,12 +107,12 @@ class TopicFacts:
 
     @property
     def config(self) -> LogConfig:
-        """The settings of its logs; Kafka's defaults where they are not known."""
+        """The settings of its logs, with Kafka's defaults for unknown ones."""
         return LogConfig.of(self.settings)
 
     @property
     def configured(self) -> Format | None:
-        """The format that is set; where it is not known, the newest that is stored; None for a topic without any."""
+        """The configured format; if unknown, the newest stored one; None for an empty topic."""
         if (text := self.settings.get("message.format.version")) is not None:
             return Format.ENRICHED if text == Format.ENRICHED.value else stored_format(text)
         found = [form for form, _ in self.stored]
@@ -121,7 +121,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a topic's clients cost, by second: CPU in seconds, records and bytes converted, bytes sent as stored."""
+    """The cost of a topic's clients per second: CPU seconds, records and bytes converted, bytes sent without copies."""
 
     cpu_s: float
     converted_records: float
@@ -130,7 +130,7 @@ class Estimate:
     memory_bytes: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON."""
         return {
             "cpu": self.cpu_s,
             "convertedRecordsPerSecond": self.converted_records,
@@ -142,11 +142,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What there is to say of a topic. `leaves_ms`: when its older formats are gone; 0: they are, None: never.
+    """The plan for a topic. `leaves_ms`: when retention has deleted its older formats; 0: it has, None: never.
 
-    `now` and `after` are estimates for today and after the step (in phase 1: after the format is set, whoever is
-    upgraded until then); memory is what comes on top. None where nobody uses the topic, or nothing was rehearsed.
-    `is_slow`: the rehearsal had to do without compiled loops.
+    `now` and `after` are estimates for today and for after the step (in phase 1: after the format is set, with the
+    clients of today). `memory_bytes` is the increase. They are None for a topic without traffic or rehearsal.
+    `is_slow`: the rehearsal ran without compiled kernels.
     """
 
     facts: TopicFacts
@@ -158,7 +158,7 @@ class TopicPlan:
     is_slow: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as JSON."""
         facts = self.facts
         stored = sorted(facts.stored.items(), key=lambda item: (item[0][0].value, item[0][1]))
         return {
@@ -184,7 +184,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """The whole. `cpu_s` and `memory_bytes`: what the broker's process uses now, None where it was not asked."""
+    """The plan of all topics. `cpu_s` and `memory_bytes`: present use of the brokers' processes, None if unknown."""
 
     topics: tuple[TopicPlan, ...]
     looked_s: float
@@ -193,7 +193,7 @@ class MigrationPlan:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it, with the sums of the estimates of topics."""
+        """Return it as JSON, with the sums of the topics' estimates."""
         return {
             "lookedSeconds": round(self.looked_s, 3),
             "broker": {"cpu": self.cpu_s, "memoryBytes": self.memory_bytes},
@@ -204,12 +204,12 @@ class MigrationPlan:
 
     @property
     def total_now(self) -> dict[str, Any] | None:
-        """The estimates of all topics for today, each number summed up; None without any."""
+        """The sums of all topics' estimates for today; None without any."""
         return _total(each.now for each in self.topics)
 
     @property
     def total_after(self) -> dict[str, Any] | None:
-        """Those for after the next steps."""
+        """The sums of all topics' estimates for after the next steps."""
         return _total(each.after for each in self.topics)
 
 
@@ -222,7 +222,7 @@ def _total(estimates: Iterable[Estimate | None]) -> dict[str, Any] | None:
 
 
 def look_at_directories(partitions: Iterable[PartitionDirectory], settings: Mapping[str, str]) -> dict[str, TopicFacts]:
-    """Return what log directories hold, from headers alone; `settings` are those of all topics."""
+    """Return the facts about log directories, from headers alone. `settings`: of all topics."""
     found: dict[str, TopicFacts] = {}
     for partition in partitions:
         if partition.topic is None or partition.dialect is Dialect.ENRICHED:
@@ -252,13 +252,13 @@ def _sample_of_directory(partition: PartitionDirectory) -> Sample | None:
 
 
 def _sample(data: memoryview) -> Sample | None:
-    """Return the records at the beginning of some entries, as far as they are whole and sound."""
+    """Return records from the first complete and sound entries."""
     table = scan(data)
     if not table.end:
         return None
     records: list[Record] = []
     total = 0
-    with contextlib.suppress(CorruptRecordError, UnsupportedCompressionError):  # `verify` says what is wrong there
+    with contextlib.suppress(CorruptRecordError, UnsupportedCompressionError):  # `verify` reports the damage
         for columns in decode(data[: table.end]):
             total += len(columns)
             if len(records) < MOST_RECORDS:
@@ -268,9 +268,9 @@ def _sample(data: memoryview) -> Sample | None:
 
 
 async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[dict[str, TopicFacts], list[str]]:
-    """Return what a cluster says of topics, all but its own ones if `names` is empty, and notes on what it does not.
+    """Return the facts about topics of a cluster, and notes on missing facts. No `names`: all but internal topics.
 
-    Stored formats are sampled at `looks` evenly spaced places of each partition.
+    Stored formats are sampled at `looks` evenly spaced offsets of each partition.
     """
     known = await client.topics(names or None)
     found: dict[str, TopicFacts] = {}
@@ -296,7 +296,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
 
 
 async def tells_settings(client: Client) -> bool:
-    """Whether brokers tell their settings: from 0.11 on."""
+    """Return whether brokers answer DescribeConfigs: from 0.11 on."""
     return (await client.any_connection()).versions.latest(APIS[_DESCRIBE_CONFIGS]) is not None
 
 
@@ -315,7 +315,7 @@ async def _look_at_topic(client: Client, facts: TopicFacts, topic: Topic, looks:
 async def look_at_partition(
     client: Client, topic: str, number: int, looks: int, *, at_end: bool = False
 ) -> dict[tuple[Format, Codec], StoredEntries]:
-    """Return what a partition holds in `looks` places, at even distances, and, with `at_end`, in its last entry."""
+    """Return the entries at `looks` evenly spaced offsets of a partition and, with `at_end`, its last entry."""
     start, end = await bounds(client, topic, number)
     stored: dict[tuple[Format, Codec], StoredEntries] = {}
     places = {start + (end - start) * at // looks for at in range(looks)} | ({end - 1} if at_end else set())
@@ -334,7 +334,7 @@ def _stored_in(table: BatchTable) -> dict[tuple[Format, Codec], StoredEntries]:
 
 
 async def _members(client: Client, found: Mapping[str, TopicFacts]) -> list[str]:
-    """Note the client ids of group members by what they are assigned; return what could not be learnt."""
+    """Add the client ids of group members to their topics. Return notes on missing facts."""
     try:
         groups = await list_groups(client)
         for group in groups:
@@ -348,7 +348,7 @@ async def _members(client: Client, found: Mapping[str, TopicFacts]) -> list[str]
 
 
 def joined(stored: Mapping[str, TopicFacts], reported: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
-    """Return what is known of topics by their directories (`stored`) and by the cluster together."""
+    """Return the facts about topics, combined from their directories (`stored`) and the cluster (`reported`)."""
     found = dict(reported) if not stored else {}
     for name, facts in stored.items():
         known = reported.get(name)
@@ -360,14 +360,14 @@ def joined(stored: Mapping[str, TopicFacts], reported: Mapping[str, TopicFacts])
 
 
 async def metrics_addresses(client: Client, notes: list[str]) -> list[str]:
-    """Return where brokers of ours show their metrics; see `metrics_pages`."""
+    """Return the addresses of the metrics pages of magicbyte's brokers, as `metrics_pages` does."""
     return list((await metrics_pages(client, notes)).values())
 
 
 async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
-    """Return, by broker, where those of ours show their metrics that say so in their settings and answer there.
+    """Return, by broker, the addresses of metrics pages: those in the setting `http.address` that answer.
 
-    Each address that does not answer adds a note: it may be open on the broker's machine alone.
+    Each address that does not answer adds a note: it may be bound to the broker's loopback interface.
     """
     if not await tells_settings(client):
         return {}
@@ -383,7 +383,7 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
             continue
         places[broker] = address, address if not address.startswith(":") else f"{node.host}{address}"
     found = dict[int, str]()
-    # At once: an address that nobody answers at takes seconds.
+    # in parallel: an address without an answer takes seconds
     answers = await asyncio.gather(*(scrape(where) for _, where in places.values()), return_exceptions=True)
     for (broker, (address, where)), answer in zip(places.items(), answers, strict=True):
         if isinstance(answer, NetworkError):
@@ -400,7 +400,7 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUsage:
-    """Two looks at the numbers of a broker, or one at all since it started. `has_kernels`: compiled loops."""
+    """The usage of a broker between two scrapes, or since its start. `has_kernels`: compiled kernels are loaded."""
 
     uses: Mapping[str, tuple[Use, ...]]
     looked_s: float
@@ -410,7 +410,7 @@ class BrokerUsage:
 
 
 async def look_at_metrics(address: str, window_s: float) -> BrokerUsage:
-    """Return who used which topic in the next `window_s` seconds; 0: since the start. Raises NetworkError."""
+    """Return the usage of each topic over the next `window_s` seconds; 0: since the start. Raises NetworkError."""
     if not window_s:
         return usage(None, await scrape(address))
     before = await scrape(address)
@@ -419,7 +419,7 @@ async def look_at_metrics(address: str, window_s: float) -> BrokerUsage:
 
 
 async def look_at_all_metrics(addresses: Iterable[str], window_s: float) -> BrokerUsage | None:
-    """Return what `look_at_metrics` does of several brokers, added up; None of none."""
+    """Return the sum of `look_at_metrics` over several brokers, None without brokers."""
     found = await asyncio.gather(*(look_at_metrics(each, window_s) for each in addresses))
     return _together(found) if found else None
 
@@ -440,7 +440,7 @@ def _together(found: Sequence[BrokerUsage]) -> BrokerUsage:
 
 
 def usage(before: Scrape | None, after: Scrape) -> BrokerUsage:
-    """Return what happened between two scrapes; None: since the start."""
+    """Return the usage between two scrapes; without `before`, since the start."""
     if before is None:
         passed = after.at.date_ms / 1000 - (after.one("process_start_time_seconds") or 0.0)
     else:
@@ -507,14 +507,14 @@ def _joined(one: Use, other: Use) -> Use:
 
 
 def load_of(facts: TopicFacts, uses: Sequence[Use], stored: Format) -> Load | None:
-    """Return the load that a topic's clients are, for a rehearsal; None where there is nobody or nothing to go by."""
+    """Return a topic's load for a rehearsal, None without clients or records."""
     sample = facts.sample
     if sample is None or not uses:
         return None
     producers = [each for each in uses if not each.is_consumer]
     consumers = [each for each in uses if each.is_consumer]
     sets, records = sum(each.closed_sets for each in producers), sum(each.records for each in producers)
-    written = records * sample.bytes_per_record  # as it is stored, which is what consumers' bytes are counted in
+    written = records * sample.bytes_per_record  # in stored bytes, the unit of consumers' bytes
     versions: list[int] = []
     for each in consumers:
         copies = round(each.bytes / written) if written else 1
@@ -534,14 +534,14 @@ def load_of(facts: TopicFacts, uses: Sequence[Use], stored: Format) -> Load | No
 
 
 def _shares(producers: Sequence[Use]) -> dict[Format, int]:
-    """Return in which formats ten sets come, by the records in them; whoever sends any has one of them at least."""
+    """Return how many of ten sets have each format, by the number of records, at least one for each format in use."""
     by_format = {form: sum(each.records for each in producers if each.format is form) for form in KAFKA_FORMATS}
     total = sum(by_format.values())
     return {form: max(1, round(10 * count / total)) for form, count in by_format.items() if count}
 
 
 def upgraded(uses: Sequence[Use], stage: TopicStage) -> list[Use]:
-    """Return the clients as they are after a step that upgrades some of them."""
+    """Return the clients after a step that upgrades some of them."""
     version = _UPGRADED[stage.target]
     return [
         each if each not in stage.who
@@ -561,8 +561,8 @@ async def plan(
 ) -> MigrationPlan:
     """Return the plan. `target`: the format to migrate to; None: the next one of each topic.
 
-    The steps of the `rehearsals` topics that move most are rehearsed, a few seconds each. Raises NetworkError where no
-    broker can be run here.
+    The steps of the `rehearsals` busiest topics are rehearsed, for a few seconds each. Raises NetworkError if no broker
+    can be started here.
     """
     plans = []
     for name, facts in sorted(found.items()):
@@ -587,7 +587,7 @@ async def plan(
 
 
 def _notes_on_kernels(used: BrokerUsage | None, done: Iterable[TopicPlan]) -> Iterable[str]:
-    """Yield what is to be said where broker and rehearsal may differ in compiled loops."""
+    """Yield notes if the broker and the rehearsal may differ in compiled kernels."""
     rehearsed = [each for each in done if each.now is not None]
     if any(each.is_slow for each in rehearsed):
         yield _SLOW
@@ -596,7 +596,10 @@ def _notes_on_kernels(used: BrokerUsage | None, done: Iterable[TopicPlan]) -> It
 
 
 def _leaves(facts: TopicFacts, target: Format, uses: Sequence[Use], now_ms: int) -> int | None:
-    """Return when the last partition is rid of what is older than `target`; of samples, only whether there is any."""
+    """Return when the last partition has no entries older than `target`.
+
+    Samples only show whether there are any (0).
+    """
     if not facts.partitions:
         older = any(form.magic < target.magic for form, _ in facts.stored)
         return None if older else 0
@@ -606,7 +609,7 @@ def _leaves(facts: TopicFacts, target: Format, uses: Sequence[Use], now_ms: int)
 
 
 async def _rehearsed(topic: TopicPlan) -> TopicPlan:
-    """Add what a topic costs today, and after the next step that changes anything."""
+    """Add a topic's estimates for today and for after the next step with an effect."""
     configured = topic.facts.configured
     assert configured is not None, "what is used has something in it"
     after_uses, stored = list(topic.uses), configured

@@ -1,4 +1,4 @@
-"""The next step of a migration as a procedure, and what a change of a topic's format would break. Decisions only."""
+"""Describe the next step of a migration as a procedure, and the objections to a topic's new format. Decisions only."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, protocol_name, re
 
 FORMAT: Final = "message.format.version"
 _FIXED_FROM: Final = (3, 0)
-"""From this protocol version on Kafka's brokers store format 2 whatever is set (KIP-724)."""
+"""From this protocol version on, Kafka's brokers store format 2 whatever the setting is (KIP-724)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One step of a procedure. `command`: the command that does it, None if there is none."""
+    """One step of a procedure. `command`: the command for it, None if there is none."""
 
     do: str
     command: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate next --format json` has it."""
+        """Return its JSON in `magicbyte migrate next --format json`."""
         return {"do": self.do, "command": self.command}
 
 
 def procedure(
     stage: ClusterStage, brokers: Sequence[BrokerFacts], topics: Mapping[str, TopicStage], bootstrap: str
 ) -> list[Instruction]:
-    """Return what the next step of a cluster consists of."""
+    """Return the instructions for the next step of a cluster."""
     found = [Instruction(f"first: {danger}") for danger in stage.dangers]
     about = ", ".join(map(str, stage.brokers))
     healthy = Instruction(
@@ -109,7 +109,7 @@ def _topic(name: str, stage: TopicStage, bootstrap: str) -> Iterator[Instruction
 
 
 def _protocol_of_oldest(brokers: Iterable[BrokerFacts]) -> str:
-    """Return the protocol version that the oldest software speaks."""
+    """Return the protocol version of the oldest broker's software."""
     known = [each for each in brokers if each.knows is not None and each.answered is not None]
     oldest = min(known, key=lambda each: (each.knows or Format.V0).magic)
     lines = releases_of(oldest.answered or {})
@@ -129,7 +129,7 @@ def objections(
 ) -> list[str]:
     """Return the reasons against setting a topic's format to `target`, empty if there are none.
 
-    `old`: the clients that do not read it, or do not send it; `stage`: where the topic stands; `stored`: what it holds.
+    `old`: the clients that cannot read or do not send the format. `stage`: of the topic. `stored`: its formats.
     """
     needed = PROTOCOL_OF_MAGIC[target.magic]
     found = []

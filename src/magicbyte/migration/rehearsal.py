@@ -1,9 +1,8 @@
-"""What a step of the migration costs, measured: a broker of ours takes it with a sample of the topic's own records.
+"""Measure the cost of a migration step: a separate broker of magicbyte takes it with a sample of the topic's records.
 
-A rehearsal is a `magicbyte serve` of its own on a free port of this machine, with a topic in the format of today and
-one in that of tomorrow. The sample is sent to them, set by set, as the producers send it, and fetched as soon as it is
-there as each of the consumers does; what the process uses of CPU and memory meanwhile is the cost. So everything
-counts that will: codecs, copies, system calls, threads, wake-ups.
+A rehearsal starts `magicbyte serve` on a free port of this machine, with one topic in the present format and one in the
+next. The sample is produced set by set in the producers' formats, and fetched at once in the version of each consumer.
+The process's use of CPU and memory is the cost. It includes codecs, copies, system calls, threads and wake-ups.
 """
 
 from __future__ import annotations
@@ -30,26 +29,26 @@ from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceReq
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 
-WARM_BYTES: Final = (1 << 20) + (64 << 10)  # sent first: the broker loads what it runs fast with after a MiB
-_AGAIN_BYTES: Final = 128 << 10  # sent first to each further topic
-TURNS: Final = 3  # of each load, by turns: what else the machine does meets all of them
-LEAST_CPU_S: Final = 0.2  # of each turn: the clock is exact, other work is not
-LONGEST_S: Final = 1.5  # of each turn
-_ROUNDS: Final = 20  # before the first look at the clock
+WARM_BYTES: Final = (1 << 20) + (64 << 10)  # produced first: the broker loads compiled kernels after a MiB
+_AGAIN_BYTES: Final = 128 << 10  # produced first to each further topic
+TURNS: Final = 3  # of each load, alternating, so that other work on the machine affects all loads
+LEAST_CPU_S: Final = 0.2  # per turn; the CPU clock is exact, but other work disturbs
+LONGEST_S: Final = 1.5  # per turn
+_ROUNDS: Final = 20  # before the first scrape
 _QUIET_S: Final = 0.25
 _START_S: Final = 20.0
 _END_S: Final = 10.0
-_LOAD_S: Final = 60.0  # for compiled loops, which are on the disk then, to be loaded
+_LOAD_S: Final = 60.0  # for loading compiled kernels from disk
 _WARM: Final = ("-m", "magicbyte", "warm")
 _PRODUCE_VERSION: Final = {Format.V0: 1, Format.V1: 2, Format.V2: 7}
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How a topic is used, and what is stored in it: `records` are a sample of that.
+    """The use of a topic, with a sample of its `records` in format `stored`.
 
-    `producers`: of all sets, so many in each format, of `records_per_set` records. `consumers`: the Fetch version of
-    each that reads all of it, `sets_per_fetch` sets at a time. `settings` of the topic that are not its format.
+    `producers`: ratio of sets in each format, of `records_per_set` records. `consumers`: the Fetch version of each
+    consumer that reads the whole topic, `sets_per_fetch` sets at a time. `settings`: of the topic, besides its format.
     """
 
     stored: Format
@@ -64,8 +63,10 @@ class Load:
 
 
 class Cost(NamedTuple):
-    """What a load costs by record, for all clients together; `peak_bytes`: the most memory that the process had until
-    then, None where the system does not tell. `has_kernels`: compiled loops were at hand.
+    """The cost of a load per record, for all clients together.
+
+    `peak_bytes`: peak memory of the process until then, None if the system does not report it. `has_kernels`: compiled
+    kernels were loaded.
     """
 
     cpu_s: float
@@ -78,10 +79,10 @@ class Cost(NamedTuple):
 
 
 async def rehearse(*loads: Load) -> list[Cost]:
-    """Return what each of the loads costs, taken by turns. Raises NetworkError where no broker can be run.
+    """Return the cost of each load, measured in turns. Raises NetworkError if no broker can be started.
 
-    A broker that runs for long has its compiled loops: where there are none yet they are compiled first, which takes
-    minutes, else a quarter of a second.
+    A long-running broker uses compiled kernels. If they are missing, they are compiled first, which takes minutes;
+    otherwise a quarter of a second.
     """
     compiled = await _compile()
     async with _stage(compiled=compiled) as stage:
@@ -95,7 +96,7 @@ async def rehearse(*loads: Load) -> list[Cost]:
 
 
 async def _compile() -> bool:
-    """Compile the loops unless that was done, or they are not wanted; say whether a broker can load them."""
+    """Compile the kernels unless they are compiled or disabled. Return whether a broker can load them."""
     if os.environ.get("MAGICBYTE_KERNELS") == "plain" or kernel.cache_directory() is None:
         return False
     process = await asyncio.create_subprocess_exec(
@@ -109,7 +110,7 @@ async def _compile() -> bool:
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End a process, in peace if it can be."""
+    """Terminate a process, and kill it if it does not end in time."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -121,7 +122,7 @@ async def _ended(process: asyncio.subprocess.Process) -> None:
 
 @dataclass(slots=True)
 class _Stage:
-    """A broker that runs, and where it says what it uses. `compiled`: it can load compiled loops."""
+    """A running broker and its metrics page. `compiled`: it can load compiled kernels."""
 
     client: Client
     readers: list[Client]
@@ -130,7 +131,7 @@ class _Stage:
     compiled: bool
 
     async def reader(self, at: int) -> Client:
-        """Return the client of a consumer, which has a connection of its own."""
+        """Return the client of a consumer, with its own connection."""
         while len(self.readers) <= at:
             self.readers.append(Client(self.bootstrap, client_id=f"reader-{len(self.readers)}"))
         return self.readers[at]
@@ -139,7 +140,7 @@ class _Stage:
         return (await scrape(self.http)).one("process_cpu_seconds_total") or 0.0
 
     async def quiet(self) -> None:
-        """Wait until the broker has loaded what it runs fast with, and does nothing by itself any more."""
+        """Wait until the broker has loaded its kernels and is idle."""
         end = asyncio.get_running_loop().time() + _LOAD_S
         while self.compiled and asyncio.get_running_loop().time() < end:
             if (await scrape(self.http)).one("magicbyte_kernels_loaded"):
@@ -189,7 +190,7 @@ async def _addresses(process: asyncio.subprocess.Process) -> tuple[str, str]:
 
 
 async def _begun(stage: _Stage, load: Load, at: int) -> _Play:
-    """Return a load that has begun, on a broker that runs as it will go on to."""
+    """Return a warmed-up load: the broker has loaded what it needs for it."""
     topic = f"rehearsal-{at}"
     settings = {**(load.settings or {}), "message.format.version": load.stored.value, "retention.ms": "-1"}
     await create_topic(stage.client, NewTopic(topic, 1, 1, configs=settings))
@@ -201,7 +202,7 @@ async def _begun(stage: _Stage, load: Load, at: int) -> _Play:
 
 
 class _RehearsalTurn(NamedTuple):
-    """What a broker said before and after so many records."""
+    """The scrapes before and after a turn, and its number of records."""
 
     before: Scrape
     after: Scrape
@@ -209,7 +210,7 @@ class _RehearsalTurn(NamedTuple):
 
 
 class _Play:
-    """Producers and consumers at work, in turn."""
+    """The producers and consumers of a load, in alternation."""
 
     def __init__(self, stage: _Stage, load: Load, topic: str) -> None:
         self._stage, self._load, self.topic = stage, load, topic
@@ -220,7 +221,7 @@ class _Play:
         self.turns: list[_RehearsalTurn] = []
 
     async def turn(self) -> None:
-        """Go on for long enough to be measured."""
+        """Run for long enough to be measured."""
         before, clock = await scrape(self._stage.http), asyncio.get_running_loop().time
         records, until, rounds = self.records, clock() + LONGEST_S, _ROUNDS
         while True:
@@ -229,11 +230,14 @@ class _Play:
             after = await scrape(self._stage.http)
             if _cpu(after) - _cpu(before) >= LEAST_CPU_S or clock() > until:
                 break
-            rounds *= 2  # a look costs something, too
+            rounds *= 2  # a scrape costs time, too
         self.turns.append(_RehearsalTurn(before, after, self.records - records))
 
     async def round(self) -> None:
-        """Send some sets, and let every consumer fetch them: one that gets them one by one waits for each already."""
+        """Produce some sets, and let every consumer fetch them.
+
+        With one set per fetch, consumers wait for it already.
+        """
         sets = [next(self._sets) for _ in range(self._load.sets_per_fetch)]
         begin, self.end = self.end, self.end + sum(count for _, _, count in sets)
         consumers = self._consumers(begin) if len(sets) == 1 else []
@@ -270,7 +274,7 @@ class _Play:
 
 
 def _sets(load: Load, kinds: Sequence[Format]) -> Iterator[tuple[Format, bytes, int]]:
-    """Yield the sample as sets for the producers in turn: format, bytes, number of records."""
+    """Yield the sample as sets in the formats of the producers in turn: format, bytes, number of records."""
     turns = itertools.cycle(kinds)
     for begin in range(0, len(load.records), load.records_per_set):
         rows = load.records[begin : begin + load.records_per_set]
@@ -299,7 +303,7 @@ def _cost(play: _Play) -> Cost:
     closed = grown("magicbyte_zero_copy_bytes_total")
     size = sum(each.value for each in last.after.all("kafka_log_log_size") if each.labels["topic"] == topic)
     end = sum(each.value for each in last.after.all("kafka_log_log_logendoffset") if each.labels["topic"] == topic)
-    peak = first.after.one("magicbyte_process_peak_resident_bytes")  # later ones are of the other loads, too
+    peak = first.after.one("magicbyte_process_peak_resident_bytes")  # later peaks include the other loads
     return Cost(
         cpu_s=sum(_cpu(each.after) - _cpu(each.before) for each in play.turns) / records,
         stored_bytes=size / end,

@@ -1,7 +1,7 @@
-"""Reads Kafka's request log, kafka-request.log: which client sent which requests. Brokers write it at DEBUG or TRACE.
+"""Find which client sent which requests, in Kafka's request log, kafka-request.log. Brokers write it at DEBUG or TRACE.
 
-Its form by release: names with colons (0.9 to 0.11, of requests that Scala classes stood for), fields in braces (0.9 to
-0.11), `RequestHeader(…)` (1.0 to 2.7), JSON (from 2.8 on). `tests/migration/request_logs` has lines of each.
+Its format by release: names with colons (0.9 to 0.11, for requests with Scala classes), fields in braces (0.9 to 0.11),
+`RequestHeader(…)` (1.0 to 2.7), JSON (from 2.8 on). `tests/migration/request_logs` has lines of each.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SCALA_NAMES: Final = {
     "groupcoordinator": "findcoordinator",
 }  # fmt: skip
 _UNKNOWN: Final = "unknown"
-"""What Kafka writes for a client that does not name its library."""
+"""Kafka's text for a client that does not name its library."""
 
 
 def read_request_log(lines: Iterable[str], into: Sightings) -> int:
     """Add the requests in lines of a request log, and return their number. Other lines are skipped.
 
-    Dates are taken for UTC: the log does not tell its time zone.
+    Dates are taken as UTC, because the log has no time zone.
     """
     understood = 0
     for line in lines:
@@ -51,7 +51,7 @@ def read_request_log(lines: Iterable[str], into: Sightings) -> int:
 
 
 def lines_of(file: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a file; of one longer than `MOST_LINE_BYTES`, pieces, which are no requests."""
+    """Yield the lines of a file. A line longer than `MOST_LINE_BYTES` is split into pieces, which are no requests."""
     while line := file.readline(MOST_LINE_BYTES):
         yield line.decode("utf-8", "replace")
 
@@ -94,10 +94,10 @@ def _known_text(text: str) -> str:
 
 
 def _address(connections: list[str]) -> str:
-    """Return the client's address from a connection's name, HOST:PORT-HOST:PORT and numbers, or of old, HOST:PORT."""
+    """Return the client's address from a connection id: HOST:PORT-HOST:PORT and numbers, in old releases HOST:PORT."""
     if not connections:
         return ""
-    ends = re.split(r"(?<=:)(\d+)(?:-|$)", connections[-1])  # a text behind each port: "host:", "port", "host:", …
+    ends = re.split(r"(?<=:)(\d+)(?:-|$)", connections[-1])  # a text follows each port: "host:", "port", "host:", …
     hosts = [end.removesuffix(":") for end in ends[::2] if end.endswith(":")]
     return hosts[1] if len(hosts) > 1 else "".join(hosts)
 

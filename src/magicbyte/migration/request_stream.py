@@ -1,4 +1,4 @@
-"""The requests in what a client sends over one connection, of which bytes may be missing."""
+"""Find requests in the bytes that a client sends over one connection, some of which may be missing."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
 
 _SIZE: Final = struct.Struct(">i")
 _LEAST: Final = 8
-"""Bytes of a request: the shortest header."""
+"""Bytes of the shortest request, which is a header."""
 _MOST_TOKENS: Final = 16
-"""Frames in a row that are no requests: after SaslHandshake version 0 come tokens without a header."""
+"""Frames in a row that are no requests: SaslHandshake version 0 is followed by tokens without a header."""
 _MOST_TRIES: Final = 64
-"""Segments at whose beginning no request was found, before the connection counts as not Kafka's."""
+"""Segments that do not begin with a request, before the connection counts as not Kafka's."""
 _FIRST_WITH_SOFTWARE: Final = 3
-"""The version of ApiVersions from which on a client names its library (KIP-511)."""
+"""The first version of ApiVersions in which a client names its library (KIP-511)."""
 
 
 class SeenRequest(NamedTuple):
-    """The header of a request, as far as anybody asks for it."""
+    """The fields of a request's header that are used."""
 
     client_id: str
     api_key: int
@@ -31,18 +31,18 @@ class SeenRequest(NamedTuple):
 
 
 class RequestStream:
-    """Finds requests in the bytes of one direction of a connection.
+    """Find requests in one direction of a connection.
 
-    A stream counts as Kafka's once a whole request was read, or two headers in a row: what was seen before that is
-    held back, so that other protocols are not taken for old clients. `is_whole`: it begins with the connection. After
-    a loss the next request is looked for at the beginning of each segment.
+    A stream counts as Kafka's after one complete request, or two headers in a row. The first header is held back until
+    then, so that other protocols are not reported as old clients. `is_whole`: the bytes begin with the connection.
+    After a loss, the next request is expected at the beginning of a segment.
     """
 
     def __init__(self, *, is_whole: bool) -> None:
         self.software = self.software_version = ""
         self.is_encrypted = self.is_given_up = False
-        self._pending = bytearray()  # the start of a frame, its size included
-        self._skipped = 0  # bytes of the current frame that are still to come, and that nobody needs
+        self._pending = bytearray()  # the start of a frame, including its size
+        self._skipped = 0  # remaining bytes of the current frame, which are not needed
         self._follows = is_whole
         self._is_kafka = False
         self._held: SeenRequest | None = None
@@ -50,11 +50,11 @@ class RequestStream:
 
     @property
     def kept_bytes(self) -> int:
-        """Memory that is held."""
+        """Bytes held in memory."""
         return len(self._pending)
 
     def lose(self) -> None:
-        """Take in that it is not known where the next request begins."""
+        """Skip to the next segment, since the start of the next request is unknown."""
         self._pending.clear()
         self._skipped, self._follows, self._is_kafka, self._held = 0, False, False, None
         self._tries += 1
@@ -81,7 +81,7 @@ class RequestStream:
             self._skipped -= missing
 
     def _complete(self, *, no_more: bool) -> Iterator[SeenRequest]:
-        """Yield the requests in what is pending. `no_more`: the bytes after it are missing."""
+        """Yield the requests in the pending bytes. `no_more`: the bytes after them are missing."""
         while len(self._pending) >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._pending)
             if not _LEAST <= size <= LARGEST_FRAME:
@@ -103,7 +103,7 @@ class RequestStream:
             del self._pending[:end]
 
     def _request(self, frame: bytes, *, is_whole: bool, is_all: bool) -> SeenRequest | None:
-        """Return the request whose frame begins so, None where it is none, or not enough of it is there."""
+        """Return the request at the start of a frame, None for an invalid or incomplete one."""
         try:
             api, header, at = read_request_header(frame)
             version = header.request_api_version

@@ -1,8 +1,4 @@
-"""Rolling a canary back: which copies hold the new format, what has to be removed, and where that would lose records.
-
-Source: KIP-31, "To canary a broker": stop it, remove the data that it led, lower its format, start it, and let it
-replicate. Brokers of ours convert by what is stored, so that nothing has to be removed.
-"""
+"""Roll back a canary: find the copies with the new format, and the steps that remove them. Decisions only."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ _FETCH: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class LedPartition:
-    """A partition that the canary leads. `newest`: the newest format that was seen in it, None where it is empty."""
+    """A partition that the canary leads. `newest`: the newest format found in it, None if it is empty."""
 
     topic: str
     partition: int
@@ -37,9 +33,9 @@ class LedPartition:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """The verdict. `refused`: why it would lose records or bring nothing; `removed`: the folders to remove.
+    """The verdict. `refused`: reasons, such as a loss of records. `removed`: the folders to remove.
 
-    `spread`: by folder, the other brokers whose copies hold the new format, too.
+    `spread`: by folder, the other brokers whose copies also hold the new format.
     """
 
     broker: int
@@ -49,7 +45,7 @@ class RollBack:
     steps: tuple[Instruction, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte migrate rollback --format json` prints."""
+        """Return the output of `magicbyte migrate rollback --format json`."""
         return {
             "broker": self.broker,
             "refused": list(self.refused),
@@ -62,7 +58,7 @@ class RollBack:
 def roll_back(
     canary: BrokerFacts, brokers: Sequence[BrokerFacts], led: Sequence[LedPartition], to: Format, bootstrap: str
 ) -> RollBack:
-    """Return how a broker goes back to storing `to`, and what is against it."""
+    """Return the steps for a broker's return to format `to`, and the reasons against it."""
     changed = [each for each in led if each.newest is not None and each.newest.magic > to.magic]
     spread = {each.name: others for each in changed if (others := _holders(canary, brokers, each))}
     setting = f"log.message.format.version={MAGIC_NAMES[to.magic]}"
@@ -86,9 +82,9 @@ def roll_back(
 
 
 def _holders(canary: BrokerFacts, brokers: Sequence[BrokerFacts], led: LedPartition) -> tuple[int, ...]:
-    """Return the followers that fetch in a version which brings the new format: their copies are the canary's bytes.
+    """Return the followers that fetch in a version which carries the new format: their copies equal the canary's.
 
-    Those of which the protocol is not known are taken for such.
+    Followers with an unknown protocol version are included.
     """
     assert led.newest is not None, "it holds something"
     by_id = {each.id: each for each in brokers}

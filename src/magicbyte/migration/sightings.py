@@ -1,4 +1,4 @@
-"""The requests that clients sent to brokers, from any source: client, address, API, version, count and last time."""
+"""Count the requests that clients sent to brokers, from any source: client, address, API, version, last time."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 CLIENT_ID: Final = "magicbyte-plan"
-"""The client id of these commands, which is left out of plans and checks."""
+"""The client id of these commands, which plans and checks ignore."""
 MOST_SIGHTINGS: Final = 50_000
-"""Combinations that are counted separately. Further clients are counted together, as `OTHERS`, still by version."""
+"""Combinations that are counted separately. Further clients are counted together as `OTHERS`, by version."""
 
 
 MOST_TEXT: Final = 1000
-"""Characters of a client's id, library and address: these texts are untrusted."""
+"""Characters of a client's id, library and address. These texts are untrusted."""
 
 
 class SeenClient(NamedTuple):
-    """A client: its id, library, library version and address; "" where a source does not name them."""
+    """A client: its id, library, library version and address; "" if the source does not have them."""
 
     client_id: str = ""
     software: str = ""
@@ -32,12 +32,12 @@ _FETCHER = re.compile(r"broker-\d+-fetcher-\d+|ReplicaFetcherThread-.*")
 
 
 def is_fetcher(client_id: str) -> bool:
-    """Whether a client is the replication of a broker, by the ids that Kafka's brokers and ours have."""
+    """Return whether a client is a broker's replica fetcher, by the client ids of Kafka's and magicbyte's brokers."""
     return _FETCHER.fullmatch(client_id) is not None
 
 
 def caller_text(caller: SeenClient) -> str:
-    """Return a client by its id, and by library and address where they are known."""
+    """Return a client's id, with its library and address if they are known."""
     about = [f"{caller.software} {caller.version}".strip(), caller.address]
     known = ", ".join(each for each in about if each)
     return (caller.client_id or "without a client id") + (f" ({known})" if known else "")
@@ -53,7 +53,7 @@ class SeenRequests(NamedTuple):
 
 @dataclass(slots=True)
 class Seen:
-    """How many requests there were, 0 where only a rate is known, and the time of the last in ms, None if not known."""
+    """The number of requests, 0 if only a rate is known, and the time of the last one in ms, None if unknown."""
 
     count: int = 0
     last_ms: int | None = None
@@ -66,7 +66,7 @@ class Sightings:
         self._seen: dict[SeenRequests, Seen] = {}
 
     def add(self, caller: SeenClient, api_key: int, version: int, count: int = 1, last_ms: int | None = None) -> None:
-        """Add some requests. Of each text about the caller `MOST_TEXT` characters are kept."""
+        """Add requests. Texts of the client are cut to `MOST_TEXT` characters."""
         asking = SeenRequests(SeenClient(*(text[:MOST_TEXT] for text in caller)), api_key, version)
         if asking not in self._seen and len(self._seen) >= MOST_SIGHTINGS:
             asking = SeenRequests(OTHERS, api_key, version)
@@ -76,7 +76,7 @@ class Sightings:
             seen.last_ms = max(last_ms, seen.last_ms or 0)
 
     def forget_before(self, date_ms: int) -> int:
-        """Forget requests whose last one was before a date, and return how many kinds; those without a date stay."""
+        """Remove requests last sent before a date. Return the number of combinations. Those without a date are kept."""
         old = [asking for asking, seen in self._seen.items() if seen.last_ms is not None and seen.last_ms < date_ms]
         for asking in old:
             del self._seen[asking]

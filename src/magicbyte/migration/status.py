@@ -1,7 +1,8 @@
-"""Where a cluster as a whole stands in the two-phase migration to a format, and what its next step is.
+"""Find the stage of a cluster in the two-phase migration to a format, and its next step.
 
-Source: KIP-31, "Compatibility, Deprecation, and Migration Plan": first the brokers' software, then the protocol between
-them, consumers, the format (of one broker as a canary, then of all), and whoever is left. Facts in, a verdict out.
+Source: KIP-31, "Compatibility, Deprecation, and Migration Plan": first the brokers' software, then the inter-broker
+protocol, consumers, the format (of one broker as a canary, then of all), and the remaining clients. Facts in, a verdict
+out.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ _PRODUCE, _FETCH = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """A broker. `answered`: the versions that it takes, by API key, None where it does not answer.
+    """A broker. `answered`: the request versions that it accepts, by API key, None if it does not answer.
 
-    `settings`: those of protocol and format that it tells, by their names; None: it does not tell any. `is_ours`: it
-    is a `magicbyte serve`, whose software knows every format.
+    `settings`: those of protocol and format, by name; None if it does not answer DescribeConfigs. `is_ours`: it is a
+    `magicbyte serve`, which supports every format.
     """
 
     id: int
@@ -36,7 +37,7 @@ class BrokerFacts:
 
     @property
     def software(self) -> str:
-        """What it runs, as far as the versions that it takes tell."""
+        """Its software, as far as it follows from its request versions."""
         if self.is_ours:
             return "magicbyte"
         if self.answered is None:
@@ -46,12 +47,12 @@ class BrokerFacts:
 
     @property
     def knows(self) -> Format | None:
-        """The newest format that its software knows; None where it does not answer."""
+        """The newest format that its software supports, None if it does not answer."""
         return None if self.answered is None else format_read_by(self.answered.get(_FETCH, range(1))[-1])
 
     @property
     def protocol(self) -> tuple[int, ...] | None:
-        """Its `inter.broker.protocol.version`; None where it does not tell, or has none any more."""
+        """Its `inter.broker.protocol.version`, None if unknown or removed from its release."""
         text = (self.settings or {}).get("inter.broker.protocol.version")
         try:
             return None if text is None else protocol_version(text)
@@ -60,7 +61,7 @@ class BrokerFacts:
 
     @property
     def format(self) -> Format | None:
-        """Its `log.message.format.version`; None where it does not tell, or has none any more."""
+        """Its `log.message.format.version`, None if unknown or removed from its release."""
         text = (self.settings or {}).get("log.message.format.version")
         if text is None:
             return None
@@ -68,11 +69,11 @@ class BrokerFacts:
 
     @property
     def has_no_protocol(self) -> bool:
-        """Whether it tells its settings, and that of the protocol is none of them: from 4.0 on."""
+        """Whether it returns its settings, without an inter-broker protocol version: from 4.0 on."""
         return self.settings is not None and "inter.broker.protocol.version" not in self.settings
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate status --format json` has it."""
+        """Return its JSON in `magicbyte migrate status --format json`."""
         return {
             "id": self.id,
             "address": self.address,
@@ -84,7 +85,7 @@ class BrokerFacts:
 
 
 class ClusterPhase(enum.Enum):
-    """Where a cluster is on its way to a format."""
+    """The phase of a cluster's migration to a format."""
 
     BEFORE = "before phase 1"
     ONE = "phase 1"
@@ -94,7 +95,7 @@ class ClusterPhase(enum.Enum):
 
 
 class ClusterStep(enum.Enum):
-    """What is to be done next with a cluster."""
+    """The next step of a cluster."""
 
     BRING_BACK = "bring the brokers back that do not answer"
     UPGRADE_BROKERS = "upgrade the brokers' software, one after the other"
@@ -106,7 +107,7 @@ class ClusterStep(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class OldClient:
-    """A client that reads or writes older formats alone: the newest that it was seen to."""
+    """A client that only reads or writes older formats. `format`: the newest one seen."""
 
     caller: SeenClient
     is_consumer: bool
@@ -115,12 +116,12 @@ class OldClient:
 
     @property
     def text(self) -> str:
-        """One line of it."""
+        """One line for people."""
         does = f"reads up to {self.format.value}, Fetch" if self.is_consumer else f"sends {self.format.value}, Produce"
         return f"{caller_text(self.caller)} {does} v{self.version}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate status --format json` has it."""
+        """Return its JSON in `magicbyte migrate status --format json`."""
         return {
             "clientId": self.caller.client_id,
             "software": f"{self.caller.software} {self.caller.version}".strip() or None,
@@ -133,7 +134,7 @@ class OldClient:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStage:
-    """The verdict. `brokers`: those whom the step is about; `dangers`: what is set and cannot go well."""
+    """The verdict. `brokers`: those that the step concerns. `dangers`: conflicting settings."""
 
     target: Format
     phase: ClusterPhase
@@ -142,7 +143,7 @@ class ClusterStage:
     dangers: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate status --format json` has it."""
+        """Return its JSON in `magicbyte migrate status --format json`."""
         return {
             "target": self.target.value,
             "phase": self.phase.value,
@@ -153,9 +154,9 @@ class ClusterStage:
 
 
 def old_clients(sightings: Sightings, target: Format) -> list[OldClient]:
-    """Return the clients that do not read, or do not send, `target`. Brokers that replicate are none."""
+    """Return the clients that do not read, or do not send, `target`. Replica fetchers are left out."""
     newest: dict[tuple[SeenClient, bool], OldClient] = {}
-    for asking, _ in sightings:  # by version, the newest last
+    for asking, _ in sightings:  # ascending by version, so the newest replaces the others
         caller, key, version = asking
         if key in (_PRODUCE, _FETCH) and not is_fetcher(caller.client_id) and caller.client_id != CLIENT_ID:
             form = format_read_by(version) if key == _FETCH else _format_sent_by(version)
@@ -168,14 +169,14 @@ def _format_sent_by(produce_version: int) -> Format:
 
 
 def target_of(stages: Sequence[TopicStage], wanted: Format | None) -> Format:
-    """Return the format that a cluster goes to: the one that is wanted, else the newest that a topic goes to."""
+    """Return the target format of a cluster: `wanted`, or else the newest target of its topics."""
     if wanted is not None:
         return wanted
     return max((each.target for each in stages), key=lambda form: form.magic, default=KAFKA_FORMATS[-1])
 
 
 def stage_of_cluster(brokers: Sequence[BrokerFacts], topics: Sequence[TopicStage], target: Format) -> ClusterStage:
-    """Return where a cluster stands. `topics`: where each of its topics does."""
+    """Return the stage of a cluster. `topics`: the stages of its topics."""
     dangers = tuple(dangers_of(brokers))
     needed = PROTOCOL_OF_MAGIC[target.magic]
     silent = [each.id for each in brokers if each.answered is None]
@@ -190,7 +191,7 @@ def stage_of_cluster(brokers: Sequence[BrokerFacts], topics: Sequence[TopicStage
     is_two = all(each.phase is not Phase.ONE for each in topics)
     if old:
         return stage(ClusterPhase.BEFORE, ClusterStep.UPGRADE_BROKERS, old)
-    if silent:  # what they run and speak is not known: no step is safe
+    if silent:  # their software and settings are unknown: no step is safe
         return stage(ClusterPhase.TWO if is_two else ClusterPhase.ONE, ClusterStep.BRING_BACK, silent)
     if low:
         return stage(ClusterPhase.ONE, ClusterStep.RAISE_PROTOCOL, low)
@@ -202,7 +203,7 @@ def stage_of_cluster(brokers: Sequence[BrokerFacts], topics: Sequence[TopicStage
 
 
 def dangers_of(brokers: Sequence[BrokerFacts]) -> Iterable[str]:
-    """Yield what brokers have set that other brokers, or their own protocol, cannot go along with."""
+    """Yield settings of brokers that conflict with other brokers or with their own protocol version."""
     for each in brokers:
         protocol, form = each.protocol, each.format
         if protocol is not None and form is not None and form in KAFKA_FORMATS:

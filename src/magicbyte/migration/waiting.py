@@ -1,4 +1,4 @@
-"""How far a step of a migration is that brokers are restarted for. Decisions alone: facts in, what is left out."""
+"""Determine the progress of a migration step for which brokers are restarted. Decisions only."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from magicbyte.releases import PROTOCOL_OF_MAGIC
 RESTARTS: Final = frozenset(
     {ClusterStep.BRING_BACK, ClusterStep.UPGRADE_BROKERS, ClusterStep.RAISE_PROTOCOL, ClusterStep.JUDGE_CANARY}
 )
-"""The steps that brokers are restarted for. Others are taken by settings, or by clients."""
+"""The steps that restart brokers. Others change settings or clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far it is. `left`: brokers that it is still to be done with; `away`: brokers that do not answer.
+    """The progress of a step. `left`: brokers that have not taken it. `away`: brokers that do not answer.
 
-    `behind`: partitions with replicas that are not in sync, None where no broker answers.
+    `behind`: under-replicated partitions, None if no broker answers.
     """
 
     left: tuple[int, ...]
@@ -28,12 +28,12 @@ class StepProgress:
 
     @property
     def is_done(self) -> bool:
-        """Whether every broker has taken the step, answers, and has its replicas in sync."""
+        """Whether every broker has taken the step and answers, and every replica is in sync."""
         return not self.left and not self.away and self.behind == 0
 
     @property
     def text(self) -> str:
-        """One line of it."""
+        """One line for people."""
         left = f"to do: {_named(self.left)}" if self.left else "every broker has taken the step"
         found = [left]
         if self.away:
@@ -44,7 +44,7 @@ class StepProgress:
         return "; ".join(found)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as `magicbyte migrate next --wait S --format json` has it."""
+        """Return its JSON in `magicbyte migrate next --wait S --format json`."""
         return {"done": self.is_done, "left": list(self.left), "away": list(self.away), "outOfSync": self.behind}
 
 
@@ -55,7 +55,7 @@ def _named(brokers: Sequence[int]) -> str:
 def progress_of(
     begun: ClusterStage, expected: Collection[int], brokers: Sequence[BrokerFacts], behind: int | None
 ) -> StepProgress:
-    """Return how far the step of `begun` is. `expected`: all brokers that there were; `brokers`: those of now."""
+    """Return the progress of the step of `begun`. `expected`: all brokers at its start. `brokers`: the present ones."""
     answering = {each.id: each for each in brokers if each.answered is not None}
     away = tuple(number for number in sorted(expected) if number not in answering)
     return StepProgress(tuple(_left(begun, list(answering.values()))), away, behind)
@@ -68,7 +68,7 @@ def _left(begun: ClusterStage, brokers: Sequence[BrokerFacts]) -> Iterator[int]:
     elif begun.step is ClusterStep.RAISE_PROTOCOL:
         needed = PROTOCOL_OF_MAGIC[target]
         yield from (each.id for each in brokers if each.protocol is not None and each.protocol < needed)
-    elif begun.step is ClusterStep.JUDGE_CANARY:  # kept everywhere, or rolled back
+    elif begun.step is ClusterStep.JUDGE_CANARY:  # kept on all brokers, or rolled back
         behind = [each.id for each in brokers if each.format is not None and each.format.magic < target]
         if any(each.format is not None and each.format.magic >= target for each in brokers):
             yield from behind
