@@ -1,4 +1,4 @@
-"""Records of a topic, one by one, from all of its partitions."""
+"""Consume the records of a topic, one by one, from all of its partitions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 Start = int | Literal["earliest", "latest"]
 
-_WAIT_MS: Final = 500  # a fetch waits for records, over all partitions
+_WAIT_MS: Final = 500  # how long fetches wait for records, divided among the partitions
 _LEAST_WAIT_MS: Final = 20
-_WAITING: Final = 2  # parts of a partition that wait to be taken
+_WAITING: Final = 2  # fetched chunks per partition that wait for the consumer
 
 
 async def consume(
     client: Client, topic: str, partition: int | None, start: Start, options: FetchOptions, *, to_end: bool
 ) -> AsyncGenerator[Record]:
-    """Yield records, in the order of their offsets in each partition. See `Client.consume`."""
+    """Yield records, in the order of offsets within each partition. See `Client.consume`."""
     there = sorted((await client.existing_topic(topic)).partitions)
     if partition is not None and partition not in there:
         raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {len(there) - 1}")
     chosen = there if partition is None else [partition]
     parts: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue(_WAITING * len(chosen))
-    # A broker answers the requests of a connection in turn: none of them may hold up the others for long.
+    # A broker answers the requests of a connection in order, so a long wait would delay the other partitions.
     waiting = FetchOptions(
         committed=options.committed, max_wait_ms=max(_WAIT_MS // len(chosen), _LEAST_WAIT_MS), ahead=to_end
     )

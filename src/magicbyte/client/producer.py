@@ -1,4 +1,4 @@
-"""A producer of single records: it collects them into batches, by partition, and sends these in the background."""
+"""A producer of single records, which sends them in batches per partition in the background."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from magicbyte.client.client import Client
 
 BUFFERED_BYTES: Final = 32 << 20
-"""Bytes of records that wait to be sent. `send` waits while there are more."""
-_OVERHEAD: Final = 16  # bytes of a record beside its key, value and headers, about
+"""Limit of the bytes of records waiting to be sent. `send` waits above it."""
+_OVERHEAD: Final = 16  # approximate bytes of a record besides its key, value and headers
 
 
 @dataclass(slots=True)
 class _Lane:
-    """The records that wait for one partition, and the task that sends them, one batch after the other."""
+    """The records waiting for one partition, and the task that sends them batch by batch."""
 
     records: list[Record] = field(default_factory=list)
     size: int = 0
@@ -36,12 +36,12 @@ class _Lane:
 
 
 class RecordProducer:
-    """Sends records to any topics, in batches: `async with client.producer() as producer`.
+    """Send records to any topics, in batches: `async with client.producer() as producer`.
 
-    The end of the block sends what waits. With a transactional id it also commits; an exception aborts instead, and
-    records of the transaction are never seen by readers of committed ones. Records of a partition keep the order of
-    the calls. Without an id they are stored at least once. A failure is raised by the next `send`, `flush` or
-    `commit`, or at the end of the block; records that wait are then dropped.
+    The end of the block sends all waiting records. With a transactional id it also commits. An exception aborts
+    instead, and `read_committed` consumers never see the transaction's records. The order of records of a partition is
+    that of the calls. Without an id, records are stored at least once. A failure is raised by the next `send`, `flush`
+    or `commit`, or at the end of the block, and waiting records are dropped.
     """
 
     def __init__(self, client: Client, transactional_id: str | None, codec: Codec, linger_ms: int) -> None:
@@ -69,7 +69,7 @@ class RecordProducer:
             with contextlib.suppress(MagicbyteError):  # the coordinator aborts it after its timeout
                 await self.abort()
         elif isinstance(error, Exception):
-            with contextlib.suppress(MagicbyteError):  # the first failure is the one to be raised
+            with contextlib.suppress(MagicbyteError):  # the first failure is raised
                 await self.flush()
         else:
             await self._drop()
@@ -84,7 +84,7 @@ class RecordProducer:
         partition: int | None = None,
         timestamp: int = NO_TIMESTAMP,
     ) -> None:
-        """Add a record to the batch of a partition: a given one, that of the key, or any.
+        """Add a record to the batch of a partition: `partition`, that of the key, or any.
 
         Returns before the batch is sent. `timestamp`: ms; by default the time at which the batch is sent. Raises
         UnknownTopicError, and the failure of an earlier batch.
@@ -114,18 +114,18 @@ class RecordProducer:
             self._check()
 
     def _hurry(self) -> None:
-        """Let no batch wait for more records."""
+        """Send all batches without waiting for more records."""
         for lane in self._lanes.values():
             lane.is_full.set()
 
     async def flush(self) -> None:
-        """Send all records that wait, and return when brokers have stored them. Raises BrokerError, NetworkError."""
+        """Send all waiting records, and return when brokers have stored them. Raises BrokerError, NetworkError."""
         self._hurry()
         await asyncio.gather(*(lane.task for lane in self._lanes.values() if lane.task is not None))
         self._check()
 
     async def commit(self) -> None:
-        """Commit the transaction with all records so far. The next `send` begins another. Raises what `flush` does."""
+        """Commit the transaction with all records so far. The next `send` begins another. Raises as `flush` does."""
         assert self._transactions is not None, "a producer with a transactional id commits"
         await self.flush()
         await self._transactions.commit()
@@ -151,7 +151,7 @@ class RecordProducer:
         self._has_room.set()
 
     async def _send_all(self, topic: str, partition: int, lane: _Lane) -> None:
-        """Send the batches of a partition, the first one when it is full or has waited, until none waits."""
+        """Send the batches of a partition until none waits; the first one when it is full or has lingered."""
         try:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(lane.is_full.wait(), self._linger_s)
@@ -159,7 +159,7 @@ class RecordProducer:
                 records, size = lane.records, lane.size
                 lane.records, lane.size = [], 0
                 lane.is_full.clear()
-                self._turns[topic] = partition + 1  # records without a key go on with the next partition
+                self._turns[topic] = partition + 1  # the next batch without keys goes to the next partition
                 if self._transactions is None:
                     await send(self._client, topic, partition, records, self._options)
                 else:

@@ -1,4 +1,4 @@
-"""Settings of a client by the names of Kafka and librdkafka, as the arguments of `Client`."""
+"""Convert client settings, by the names of Kafka and librdkafka, to the arguments of `Client`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CLIENT_SETTINGS: Final = {
     "retry.backoff.ms": "backoff_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
 }
-"""Kafka's names of what a client takes, beside those of security."""
+"""Kafka's names of the client's arguments, besides those of security."""
 
 
 def client_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return what `Client` is to be given for settings. Raises InvalidConfigError."""
+    """Return the arguments of `Client` for settings. Raises InvalidConfigError."""
     if not settings:
         return {}
     from magicbyte.security.settings import SETTINGS, ClientSecurity, unknown

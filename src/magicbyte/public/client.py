@@ -1,4 +1,4 @@
-"""The public client of a cluster: the one of `magicbyte.client`, with records one by one in both directions."""
+"""The public client of a cluster: that of `magicbyte.client`, with a producer and a consumer of single records."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Client(client.Client):
     def producer(
         self, *, transactional_id: str | None = None, codec: Codec = Codec.NONE, linger_ms: int = 5
     ) -> RecordProducer:
-        """Return a producer, to be entered by `async with`.
+        """Return a producer, for use with `async with`.
 
-        `transactional_id`: send in transactions of this id, which fences other producers that have it. `codec`: of
-        the batches. `linger_ms`: how long a batch that is not full waits for more records.
+        `transactional_id`: send in transactions of this id, which fences other producers with the same id. `codec`: of
+        the batches. `linger_ms`: how long an incomplete batch waits for more records.
         """
         return RecordProducer(self, transactional_id, codec, linger_ms)
 
@@ -47,9 +47,9 @@ class Client(client.Client):
     ) -> AsyncGenerator[Record]:
         """Yield the records of a topic, or of one partition, and wait for more.
 
-        Records of a partition come in the order of their offsets. `start`: an offset in each partition, or where it
-        begins or ends now. `stop_at_end`: end after the records that are there at the start. Nothing is committed.
-        Raises UnknownTopicError, OffsetOutOfRangeError, BrokerError, NetworkError and CorruptRecordError.
+        Records of a partition are in the order of their offsets. `start`: an offset in each partition, or its present
+        start or end. `stop_at_end`: stop at the end offsets at the time of the call. Nothing is committed. Raises
+        UnknownTopicError, OffsetOutOfRangeError, BrokerError, NetworkError and CorruptRecordError.
         """
         if isolation not in ("read_uncommitted", "read_committed"):
             raise ValueError(f"isolation={isolation!r}: expected 'read_uncommitted' or 'read_committed'")

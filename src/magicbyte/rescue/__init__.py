@@ -1,1 +1,1 @@
-"""Old backups into a running cluster or a new log directory: salvage, convert, produce or place, and a receipt."""
+"""Rescue old backups into a running cluster or a new log directory: salvage, convert, write, and a receipt."""

@@ -1,4 +1,4 @@
-"""What a backup holds: partitions at any depth, of several of the same name the one with most that is whole."""
+"""Find the partitions in a backup, at any depth; of several replicas of a partition, choose the most complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OLD_CLUSTERS: Final = "it belongs to the old cluster"
 
 
 class BackupReplica(NamedTuple):
-    """A folder of the backup that holds a partition, what of it is whole, and why it is not the one that is taken."""
+    """A replica in the backup that was not chosen: its folder, sound bytes, damaged ranges, and the reason."""
 
     path: str
     bytes: int
@@ -37,7 +37,10 @@ class BackupReplica(NamedTuple):
 
 @dataclass(slots=True)
 class BackupContent:
-    """The partitions of a backup by name, and the other replicas of each. `left_out`: partitions, by why."""
+    """The partitions of a backup by name, and the other replicas of each.
+
+    `left_out`: ignored partitions, with reasons.
+    """
 
     partitions: dict[TopicPartition, PartitionDirectory] = field(default_factory=dict)
     others: dict[TopicPartition, list[BackupReplica]] = field(default_factory=dict)
@@ -55,9 +58,9 @@ def open_backup(
     as_: TopicPartition | None,
     options: SalvageOptions,
 ) -> BackupContent:
-    """Return what the folder holds, at any depth. Where a partition is there twice, both are walked to compare them.
+    """Return the content of a folder, at any depth. Replicas of the same partition are read in full and compared.
 
-    `as_` names the only partition. Raises LogDirectoryError where there is no log, UnknownTopicError.
+    `as_`: the name of the only partition. Raises LogDirectoryError for a folder without logs, UnknownTopicError.
     """
     found = BackupContent()
     same: dict[TopicPartition, list[PartitionDirectory]] = {}
@@ -86,14 +89,14 @@ def open_backup(
 
 
 def _partitions(folder: Path, as_: TopicPartition | None) -> list[PartitionDirectory]:
-    """Return all partitions below a folder, which may be one itself."""
+    """Return all partitions below a folder, or the one that it is."""
     if folder.is_file():
         return discover([str(folder)], as_)
     above = sorted({place.parent if place != folder else folder for place in _holding_segments(folder)})
     if not above:
         raise LogDirectoryError(f"{folder}: expected folders with segments (of 20 digits and .log), found none")
     found = in_use(each for place in above for each in discover([str(place)]))
-    found = list({each.path: each for each in found}.values())  # one log directory may hold another one
+    found = list({each.path: each for each in found}.values())  # one log directory may contain another
     if as_ is not None:
         if len(found) != 1:
             raise LogDirectoryError(f"{as_} names one partition: expected one partition folder, found {len(found)}")
@@ -108,14 +111,14 @@ def _holding_segments(folder: Path) -> Iterator[Path]:
 
 
 def _of_new_cluster(each: PartitionDirectory) -> PartitionDirectory:
-    """Return the partition without its topic's id, which the new cluster does not know."""
+    """Return the partition without its topic id, which is unknown in the new cluster."""
     return replace(each, texts={name: text for name, text in each.texts.items() if name == MESSAGE_DIALECT})
 
 
 def _best(
     replicas: list[PartitionDirectory], options: SalvageOptions
 ) -> tuple[PartitionDirectory, list[BackupReplica]]:
-    """Return the replica with most whole bytes, of equal ones that with least damage, and the others."""
+    """Return the replica with the most sound bytes, then the fewest damaged ranges, and the others."""
     if len(replicas) == 1:
         return replicas[0], []
     reports = [(salvage_partition(each, None, options), each) for each in replicas]
@@ -133,7 +136,7 @@ def _why(best: SalvageReport, other: SalvageReport) -> str:
 
 
 def missing_numbers(names: Mapping[TopicPartition, PartitionDirectory]) -> list[TopicPartition]:
-    """Return the partitions that are not there, of topics of which one with a higher number is."""
+    """Return the partitions that are missing below the highest partition of each topic."""
     highest: dict[str, int] = {}
     for name in names:
         highest[name.topic] = max(highest.get(name.topic, 0), name.partition)

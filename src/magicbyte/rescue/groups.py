@@ -1,4 +1,4 @@
-"""The offsets of consumer groups that a backup holds in its `__consumer_offsets`, for a cluster that numbers anew."""
+"""Translate consumer group offsets from a backup's `__consumer_offsets` to the offsets of the new cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StoredGroups = dict[str, dict[tuple[str, int], Committed]]
 
 
 def stored_groups(partitions: Iterable[PartitionDirectory]) -> tuple[StoredGroups, list[str]]:
-    """Return the offsets of each group, by topic and partition, and which partitions could not be understood."""
+    """Return the offsets of each group, by topic and partition, and a message for each damaged partition."""
     found: StoredGroups = {}
     damaged = []
     for each in partitions:
@@ -46,9 +46,10 @@ def _loaded(partition: PartitionDirectory) -> LoadedPartition:
 async def write_stored_groups(
     target: Client, mirror_group: str, groups: StoredGroups, topics: Mapping[str, int]
 ) -> Synced:
-    """Commit at the target where groups go on, in the partitions of `topics` that a mirror has copied.
+    """Commit the translated offsets of groups at the target, for the partitions of `topics` copied by a mirror.
 
-    A group with members there is left out, and none goes back. Raises MirrorError, BrokerError and NetworkError.
+    Groups with members there are left out, and no committed offset is lowered. Raises MirrorError, BrokerError and
+    NetworkError.
     """
     synced = Synced()
     copied = [(name, number) for name, count in topics.items() for number in range(count)]

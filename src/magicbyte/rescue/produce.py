@@ -1,4 +1,4 @@
-"""The last step into a cluster: a mirror of files for each topic, the groups, and all of it read back."""
+"""The last step into a cluster: mirror each topic from files, commit the groups' offsets, and read all records back."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 RESCUE_GROUP: Final = "magicbyte-rescue"
 Topics = Mapping[str, list[RescuedPartition]]
 Steps = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Begins a step with a name and its size in bytes; gives what is told of the bytes done."""
+"""Begins a step, given its name and size in bytes. Yields a callback for the bytes done."""
 _FETCH, _COMMITTED, _DESCRIBE_CONFIGS = 1, range(4, 13), 32
-_LOOK_SECONDS: Final = 0.2  # between two looks at how far a copy is
+_LOOK_SECONDS: Final = 0.2  # between two reports of progress
 
 
 async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
-    """Return what would be done with each topic, in a line; nothing is written.
+    """Return a line per topic on what a rescue would do. Nothing is written.
 
-    Raises MirrorError for a topic that the target has with another number of partitions, BrokerError, NetworkError.
+    Raises MirrorError for a topic whose number of partitions at the target differs, BrokerError, NetworkError.
     """
     counts: dict[str, int] = {}
     for each in names:
@@ -69,10 +69,10 @@ async def produce_all(
     receipt: RescueReceipt,
     steps: Steps,
 ) -> None:
-    """Copy the topics, then the groups; note in the receipt what the target gives back.
+    """Copy the topics and the groups' offsets, then read back and add the digests to the receipt.
 
-    A topic goes on where it was interrupted. Raises MirrorError for one that the target holds otherwise, BrokerError
-    and NetworkError.
+    An interrupted copy is continued. Raises MirrorError for a topic with other content at the target, BrokerError and
+    NetworkError.
     """
     async with target:
         sources = {name: LogSource(staged[name], _identity(partitions)) for name, partitions in topics.items()}
@@ -98,13 +98,13 @@ def _count(partitions: list[RescuedPartition]) -> int:
 
 
 def _identity(partitions: list[RescuedPartition]) -> str:
-    """Return by what the target knows a topic of this backup again, wherever the backup lies."""
+    """Return an identity for a topic of this backup that does not depend on the backup's path."""
     told: list[Any] = [[str(each.name), *each.whole.digest] for each in partitions]
     return f"backup-{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]}"
 
 
 async def _check_kept(target: Client, name: str, partitions: list[RescuedPartition]) -> None:
-    """Raise MirrorError where the target would delete at once what it is given."""
+    """Raise MirrorError if retention at the target would delete the copied records at once."""
     setting = (await admin.describe_configs(target, admin.ConfigResource.TOPIC, name)).get("retention.ms")
     retention = -1 if setting is None or setting.value is None else int(setting.value)
     times = [each.whole.oldest for each in partitions if each.whole.oldest is not None]
@@ -117,7 +117,7 @@ async def _check_kept(target: Client, name: str, partitions: list[RescuedPartiti
 
 
 async def _copy(target: Client, name: str, source: LogSource, advance: Callable[[int], None]) -> None:
-    """Copy the records of a topic that the target does not have."""
+    """Copy the records of a topic that are not at the target yet."""
     mirror = Mirror(source, target, Choice(re.compile(re.escape(name)), RESCUE_GROUP, append_time=True))
     for each in await mirror.plan():
         if each.mode in (Mode.KEYED, Mode.LEFT_OUT):
@@ -135,7 +135,7 @@ async def _copy(target: Client, name: str, source: LogSource, advance: Callable[
 
 
 async def _read_back(target: Client, topics: Topics, advance: Callable[[int], None]) -> None:
-    """Take the digests of what the target gives back."""
+    """Read the records back from the target, and compute their digests."""
     committed = (await target.versions()).latest(APIS[_FETCH], _COMMITTED) is not None
     for name, partitions in topics.items():
         for each in partitions:

@@ -1,4 +1,4 @@
-"""What became of a backup: for each partition counts, a digest of its records, and all that is lost."""
+"""The receipt of a rescue: for each partition counts, a digest of its records, and all losses."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COUNTED = DecodeOptions(keys=False, values=False, headers=False)
 
 @dataclass(slots=True)
 class RecordsSeen:
-    """The records of a partition as a consumer of committed records gets them, one behind the other.
+    """A summary of the records of a partition that a `read_committed` consumer receives, in order.
 
-    `digest` does not depend on offsets, which a cluster gives anew, but on the order. `oldest`: the lowest timestamp,
-    None where no record has one. `aborted`: records that only other consumers get.
+    `digest` depends on the order but not on offsets, which change in the new cluster. `oldest`: the lowest timestamp,
+    None if no record has one. `aborted`: number of records of aborted transactions.
     """
 
     digest: Digest = NOTHING
@@ -49,10 +49,10 @@ async def records_seen(
     progress: Callable[[int], None] = lambda _: None,
     size: int = 0,
 ) -> RecordsSeen:
-    """Read the records between two offsets. `committed`: the source knows transactions.
+    """Read the records between two offsets. `committed`: the source supports transactions.
 
-    `progress` gets `size`, the bytes of the partition, in shares as offsets are read. Raises CorruptRecordError,
-    BrokerError and NetworkError.
+    `progress` receives `size`, the bytes of the partition, in proportion to the offsets read. Raises
+    CorruptRecordError, BrokerError and NetworkError.
     """
     seen, reported = RecordsSeen(), 0
     options = FetchOptions(committed=committed)
@@ -73,16 +73,16 @@ async def records_seen(
 
 
 async def count_records(source: Source, topic: str, partition: int, start: int, end: int) -> int:
-    """Return how many records there are between two offsets, aborted ones too."""
+    """Return the number of records between two offsets, including aborted ones."""
     pieces = read_records(source, topic, partition, start, end, decoding=_COUNTED)
     return sum([len(columns) async for columns in pieces])
 
 
 @dataclass(slots=True)
 class RescuedPartition:
-    """What became of a partition. `error`: why nothing of it is at the target.
+    """The result for one partition. `error`: the reason if none of it is at the target.
 
-    `written`: the records as they were read back from the target; None where none was asked for.
+    `whole`: the sound records. `written`: the records read back from the target, None if they were not.
     """
 
     name: TopicPartition
@@ -96,16 +96,16 @@ class RescuedPartition:
 
     @property
     def is_same(self) -> bool:
-        """Whether the target gives back what is whole, or was not asked."""
+        """Whether the records read back are the sound ones, or none were read back."""
         return self.error is None and (self.written is None or self.written.digest == self.whole.digest)
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was lost on the way, and the target has it."""
+        """Whether nothing was lost, and the target has all records."""
         return self.is_same and not self.salvage.lost and not self.salvage.aside
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte rescue --json` has for a partition."""
+        """Return the JSON of a partition in `magicbyte rescue --json`."""
         return {
             "partition": str(self.name),
             "source": self.source,
@@ -126,11 +126,11 @@ class RescuedPartition:
 
 @dataclass(slots=True)
 class RescueReceipt:
-    """What became of a backup. `archive`: what could not be unpacked. `plans`: of a dry run, a line for each topic.
+    """The result for a backup. `archive`: damage of the archive. `plans`: of a dry run, a line per topic.
 
-    `left_out` and `groups_left_out`: partitions and groups that are not at the target, and why. `missing`: partitions
-    that the backup lacks, below others of their topics. `kept_groups`: their offsets are in the directory,
-    as they were.
+    `left_out` and `groups_left_out`: partitions and groups that are not at the target, with reasons. `missing`:
+    partitions absent from the backup, below others of their topics. `kept_groups`: groups whose offsets are in the new
+    directory unchanged.
     """
 
     backup: str
@@ -147,12 +147,12 @@ class RescueReceipt:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that the backup holds was whole, and is at the target."""
+        """Whether everything in the backup was sound, and is at the target."""
         left_out = any(why != OLD_CLUSTERS for why in self.left_out.values())
         return not self.archive and not left_out and all(each.is_complete for each in self.partitions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `magicbyte rescue --json` prints."""
+        """Return the output of `magicbyte rescue --json`."""
         return {
             "backup": self.backup,
             "to": self.to,

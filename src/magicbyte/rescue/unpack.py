@@ -1,8 +1,8 @@
-"""Unpacks the segments of a backup, and the small files that say something about them.
+"""Unpack the segments of a backup, and the small files beside them, from an archive or a folder of packed segments.
 
-An archive is somebody else's bytes. Only files of names that Kafka gives are written, below the folder that is given,
-never a link or a device; sizes are counted while they are unpacked, whatever headers say. An archive that is cut or
-damaged gives what is in front of that; `Unpacked.damage` has the rest.
+Archives are untrusted. Only files with Kafka's names are written, below the given folder, and never a link or a device.
+Sizes are counted while unpacking, whatever headers contain. Of a truncated or damaged archive, the members before the
+damage are unpacked, and `Unpacked.damage` describes the rest.
 """
 
 from __future__ import annotations
@@ -34,45 +34,45 @@ if TYPE_CHECKING:
 
 KINDS: Final = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".zip", ".log.gz")
 LEAST_LIMIT: Final = 1 << 30
-EXPANSION: Final = 100  # of an archive with Kafka's preallocated index files; a bomb has more
+EXPANSION: Final = 100  # of an archive with Kafka's preallocated index files; a zip bomb expands more
 MOST_FILES: Final = 1_000_000
 _PIECE: Final = 1 << 20
-_TAR_PIECE: Final = 16 << 10  # of a file that is cut, tarfile keeps back what it was asked for
+_TAR_PIECE: Final = 16 << 10  # of a truncated file, tarfile drops the whole read: keep it small
 _LARGEST_TEXT: Final = 1 << 20
-_LARGEST_HEADER: Final = 1 << 20  # of a member's name and attributes in a tar file
-_LARGEST_HEADERS: Final = 8 * _LARGEST_HEADER  # all that are in front of a member
+_LARGEST_HEADER: Final = 1 << 20  # of the name and attributes of a member of a tar file
+_LARGEST_HEADERS: Final = 8 * _LARGEST_HEADER  # all those before a member
 _HEADERS: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
                    tarfile.GNUTYPE_LONGLINK)  # fmt: skip
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log(\.gz)?")
 _TEXTS: Final = {*checkpoints.OFFSET_CHECKPOINTS, checkpoints.META_PROPERTIES, checkpoints.MESSAGE_DIALECT}
 _DAMAGE: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError,
                   OSError, CorruptRecordError)  # fmt: skip
-"""What the libraries raise for bytes that make no sense, or that they do not know; of OSError see `_is_damage`."""
+"""Errors of the libraries for invalid or unsupported bytes; for OSError see `_is_damage`."""
 
 
 class UnpackLimits(NamedTuple):
-    """`size`: bytes that an archive may have inside, all files together, those too that are passed over."""
+    """Limits of an archive. `size`: uncompressed bytes of all files, including those that are skipped."""
 
     size: int
     files: int = MOST_FILES
 
     @classmethod
     def of(cls, backup: Path) -> Self:
-        """Return what is plausible for an archive, or a folder, of this size."""
+        """Return plausible limits for an archive or a folder of this size."""
         files = [each for each in backup.rglob("*") if each.is_file()] if backup.is_dir() else [backup]
         return cls(max(EXPANSION * sum(each.stat().st_size for each in files), LEAST_LIMIT))
 
 
 @dataclass(slots=True)
 class Unpacked:
-    """What came out of an archive: how many segments, and why some, or parts of some, did not."""
+    """The result of unpacking: the number of segments, and messages about damage."""
 
     segments: int = 0
     damage: list[str] = field(default_factory=list)
 
 
 class _PackedFile(NamedTuple):
-    """A file of an archive. `open` is None for what has no content; `is_regular` is false for a link or a device."""
+    """A file in an archive. `open` is None for a member without content. `is_regular`: not a link or a device."""
 
     name: str
     open: Callable[[], IO[bytes] | None] | None
@@ -80,7 +80,7 @@ class _PackedFile(NamedTuple):
 
 
 def is_packed(backup: Path) -> bool:
-    """Say whether a backup is an archive, by its name, or a folder with packed segments."""
+    """Return whether a backup is an archive, by its name, or a folder with packed segments."""
     if backup.is_dir():
         return any(_SEGMENT.fullmatch(each.name) for each in backup.rglob("*.log.gz"))
     return backup.name.endswith(KINDS)
@@ -93,10 +93,10 @@ def unpack(
     as_: TopicPartition | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Unpacked:
-    """Write what is of Kafka's logs in `archive`, or a folder, below the folder `to`, which is emptied first.
+    """Extract Kafka's log files from `archive`, which may be a folder, into the folder `to`, which is emptied first.
 
-    `as_` is the partition of a single `.log.gz`. `progress` is told the bytes of the archive that were read. Raises
-    LogDirectoryError for an archive that holds more than `limits`, or names that lead out of it; OSError.
+    `as_` is the partition of a single `.log.gz`. `progress` receives the bytes of the archive that were read. Raises
+    LogDirectoryError for an archive beyond `limits`, or with names outside of it; OSError.
     """
     if to.exists():
         shutil.rmtree(to)
@@ -153,13 +153,13 @@ class _Unpacking:
             self._unpack(member.open, self.to / place, member.name, is_segment=is_segment)
 
     def _unpack(self, opened: Callable[[], IO[bytes] | None], target: Path, name: str, *, is_segment: bool) -> None:
-        """Write a file; what is damaged of it is noted, and others may still follow."""
+        """Write a file. Its damage is recorded, and unpacking continues."""
         try:
             if (file := opened()) is not None:
                 self._write(file, target, name, is_segment=is_segment)
         except _DAMAGE as error:
             if isinstance(error, tarfile.TarError) or not _is_damage(error):
-                raise  # nothing behind it can be read
+                raise  # nothing after it can be read
             self.found.damage.append(f"{self.archive}: {name}: {_text(error)}")
 
     def _write(self, file: IO[bytes], target: Path, name: str, *, is_segment: bool) -> None:
@@ -169,7 +169,7 @@ class _Unpacking:
             target = target.with_suffix("")
             content, packed = _gunzipped(file)
         make_directory(target.parent)
-        again = target.exists()  # appended to a tar file, or both packed and not
+        again = target.exists()  # appended to a tar file again, or both packed and unpacked
         written = target.with_name(f"{target.name}.again") if again else target
         self.found.segments += is_segment and not again
         try:
@@ -192,7 +192,7 @@ class _Unpacking:
             written.unlink()
 
     def _pass_over(self, member: _PackedFile) -> None:
-        """Count what lies between the files that are wanted; of a zip or a folder it is not even read."""
+        """Count the bytes of an unneeded file. In a zip or a folder it is not read."""
         is_read = not self.archive.is_dir() and not self.archive.name.endswith(".zip")
         if is_read and member.open is not None and (file := member.open()) is not None:
             for _ in self._pieces(file):
@@ -211,7 +211,7 @@ class _Unpacking:
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Return a member's name as a path below a folder. Raises LogDirectoryError for one that leads out of it."""
+    """Return a member's name as a path below a folder. Raises LogDirectoryError for one outside of it."""
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
         raise LogDirectoryError(f"{archive}: {name!r}: expected names inside the archive, found one outside")
@@ -219,13 +219,13 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
 
 
 def _gunzipped(file: IO[bytes]) -> tuple[IO[bytes], _UpToDamage]:
-    """Return the content of a gzip file up to damage, and who keeps that."""
+    """Return the content of a gzip file up to damage, and the object that stores the damage."""
     packed = _UpToDamage(gzip.GzipFile(fileobj=file))
     return cast("IO[bytes]", io.BufferedReader(packed)), packed
 
 
 def _is_damage(error: Exception) -> bool:
-    """Say whether an error is about bytes: the OSErrors of gzip and bz2 have no number, zipfile seeks to nowhere."""
+    """Return whether an error is damage: OSErrors of gzip and bz2 have no errno, bad seeks of zipfile have EINVAL."""
     return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL)
 
 
@@ -234,7 +234,7 @@ def _text(error: Exception) -> str:
 
 
 class _Watched(io.RawIOBase):
-    """A file whose reader is watched."""
+    """A file that reports the bytes read."""
 
     def __init__(self, file: io.BufferedReader, progress: Callable[[int], None]) -> None:
         self._file, self._progress = file, progress
@@ -249,7 +249,7 @@ class _Watched(io.RawIOBase):
 
 
 class _UpToDamage(io.RawIOBase):
-    """What can be read of a packed file: it ends where damage is met, which is kept."""
+    """The content of a packed file up to damage, which `damage` holds."""
 
     def __init__(self, file: gzip.GzipFile | io.BufferedReader) -> None:
         self._file = file
@@ -262,7 +262,7 @@ class _UpToDamage(io.RawIOBase):
         if self.damage is not None:
             return 0
         try:
-            found = self._file.read1(len(memoryview(buffer)))  # one step: what is in front of damage comes first
+            found = self._file.read1(len(memoryview(buffer)))  # one step, so that bytes before the damage are returned
         except _DAMAGE as error:
             self.damage = error
             return 0
@@ -271,9 +271,9 @@ class _UpToDamage(io.RawIOBase):
 
 
 class _BoundedHeader(tarfile.TarInfo):
-    """A header of a tar file; those that the library reads into memory as a whole have a limit.
+    """A header of a tar file, with a limit on the headers that the library reads into memory as a whole.
 
-    `ended` says whether the mark at the end of the archive was met: of each archive there is a class of its own.
+    `ended`: whether the end-of-archive mark was read. Each archive has its own subclass.
     """
 
     ended = False
@@ -288,10 +288,10 @@ class _BoundedHeader(tarfile.TarInfo):
 
 
 class _BoundedBetween:
-    """The bytes of a tar file. Between the contents of two files there are only headers, which have a limit together.
+    """The bytes of a tar file, with a limit on the headers between the contents of two files.
 
-    The library reads maps of sparse files, and headers of headers, into memory as far as they go. `between`: bytes that
-    were read since the last content; None while one is read.
+    The library reads maps of sparse files, and headers of headers, into memory without a limit. `between`: bytes read
+    since the last content; None while content is read.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -341,7 +341,7 @@ def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterato
         for each in found.infolist():
             if each.is_dir():
                 continue
-            kind = each.external_attr >> 28  # of Unix: 8 is a file, 0 is not told
+            kind = each.external_attr >> 28  # file type of Unix: 8 is a regular file, 0 is unknown
             yield _PackedFile(each.filename, partial(found.open, each), kind in (0, 8))
 
 
@@ -356,7 +356,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _single(archive: Path, file: BinaryIO, as_: TopicPartition | None) -> Iterator[_PackedFile]:
-    """Yield the one segment that a `.log.gz` is; the partition is named by `as_`, by the file or by its folder."""
+    """Yield the single segment of a `.log.gz`. Its partition is named by `as_`, by the file or by its folder."""
     name = archive.name if _SEGMENT.fullmatch(archive.name) else f"{0:020}.log.gz"
     folder = archive.resolve().parent.name if name == archive.name else archive.name.removesuffix(".log.gz")
     yield _PackedFile(f"{folder if as_ is None else as_}/{name}", lambda: file, is_regular=True)

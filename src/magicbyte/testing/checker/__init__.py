@@ -1,6 +1,7 @@
-"""A checker of histories: it judges what clients saw of a Kafka cluster, whatever clients and cluster they were.
+"""A checker of histories: judges what clients saw of a Kafka cluster, with any clients and any cluster.
 
-After the list of Jepsen's Kafka workload. `Recorder` notes operations, `check` judges them: see docs/python/testing.md.
+The list of anomalies is that of Jepsen's Kafka workload. `Recorder` records operations, `check` judges them: see
+docs/python/testing.md.
 """
 
 from magicbyte.testing.checker.history import (

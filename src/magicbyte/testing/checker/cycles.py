@@ -1,6 +1,6 @@
-"""Finds transactions that read from each other in a circle: G1c, by write-read edges alone.
+"""Find transactions that read from each other in a cycle: G1c with write-read edges only.
 
-Circles with write-write edges (G0, and G1c with both) are not looked for: Kafka does not isolate writes, so that sound
+Cycles with write-write edges (G0, and G1c with both) are not anomalies, because Kafka does not isolate writes: sound
 clusters have them.
 """
 
@@ -22,26 +22,29 @@ class Read(NamedTuple):
 
 
 class Circles:
-    """Which transactions read what others wrote. Only those that write, too, are noted: others are in no circle."""
+    """The graph of transactions that read from others.
+
+    Only transactions that also write are in it, as in every cycle.
+    """
 
     def __init__(self) -> None:
         self._read: dict[int, dict[int, Read]] = {}  # by reader, by writer: the first value
 
     def note(self, reader: int, writer: int, read: Read) -> None:
-        """Note that a transaction read a value of another one; both are positions in the history."""
+        """Record that a transaction read a value of another one. Both are positions in the history."""
         self._read.setdefault(reader, {}).setdefault(writer, read)
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """Yield circles that have no transaction in common, as many as there are in one order of search."""
+        """Yield cycles without common transactions, as many as one order of search finds."""
         readers: dict[int, list[int]] = {}
-        left: dict[int, int] = {}  # by transaction: how many of those that it read from are left
+        left: dict[int, int] = {}  # by transaction: the number of remaining transactions that it read from
         for reader, writers in self._read.items():
             left[reader] = sum(writer in self._read for writer in writers)
             for writer in writers:
                 readers.setdefault(writer, []).append(reader)
         gone = [each for each, count in left.items() if not count]
         while True:
-            while gone:  # who has nobody left to read from is in no circle
+            while gone:  # a transaction that read from none of the remaining ones is in no cycle
                 writer = gone.pop()
                 if left.pop(writer, None) is None:
                     continue
@@ -56,7 +59,10 @@ class Circles:
             yield self._anomaly(gone)
 
     def _circle(self, left: dict[int, int]) -> list[int]:
-        """Return a circle, each transaction before the one that it read from. All that are left read from others."""
+        """Return a cycle, each transaction before the one that it read from.
+
+        All remaining ones must have read from others.
+        """
         at, path = next(iter(left)), dict[int, None]()
         while at not in path:
             path[at] = None

@@ -1,4 +1,4 @@
-"""What clients did and saw: operations, and files of them, one JSON object a line."""
+"""Histories: the operations of clients and their outcomes, and files with one JSON object per line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 Value: TypeAlias = int | str
-"""What identifies a record. No value is sent to a partition twice."""
+"""Identifies a record. No value is sent to a partition twice."""
 
 
 class Kind(StrEnum):
-    """What a client did. Send, poll and transaction have steps, assign and subscribe have partitions."""
+    """The kind of an operation. Send, poll and transaction have steps; assign and subscribe have partitions."""
 
     SEND = "send"
     POLL = "poll"
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 class OperationOutcome(StrEnum):
-    """How an operation ended: it took effect, it certainly did not and never will, or nobody knows."""
+    """The outcome of an operation: it took effect, it certainly never will, or unknown."""
 
     OK = "ok"
     FAIL = "fail"
@@ -34,10 +34,10 @@ class OperationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record that was sent. `offset` is what the broker answered, None where that is not known.
+    """A sent record. `offset`: from the broker's response, None if unknown.
 
-    `key` matters in compacted partitions only. `may_repeat`: the producer is not idempotent, and sent it again or may
-    have: it can be there several times, and out of order.
+    `key` matters only in compacted partitions. `may_repeat`: the producer is not idempotent and has retried, or may
+    have, so the record can occur several times, and out of order.
     """
 
     partition: str
@@ -49,7 +49,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """The records that a poll returned: offsets and values by partition, in the order of the answer."""
+    """The records returned by a poll: offsets and values by partition, in the order of the response."""
 
     records: Mapping[str, tuple[tuple[int, Value], ...]]
 
@@ -58,9 +58,9 @@ class Polled:
 class ClientOperation:
     """One operation of one process, which is a client with its position in each partition.
 
-    The operations of a process stand in the order in which they were begun. `partitions` are those that are assigned
-    or subscribed to. `repositioned` are partitions whose position was set anew before or during the operation, by a
-    rebalance or a seek: nothing is concluded from where the process read before. Times are of a monotonic clock.
+    Operations of a process are in the order of their starts. `partitions`: assigned or subscribed. `repositioned`:
+    partitions whose position was reset before or during the operation, by a rebalance or a seek, so that earlier reads
+    have no consequence. Times are of a monotonic clock.
     """
 
     process: str
@@ -73,7 +73,7 @@ class ClientOperation:
     end_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the operation as it stands in a file, without what is empty."""
+        """Return the operation as in a file, without empty fields."""
         fields: dict[str, Any] = {"process": self.process, "kind": self.kind, "outcome": self.outcome}
         if self.steps:
             fields["steps"] = [_step_to_json(each) for each in self.steps]
@@ -156,11 +156,11 @@ def _value(found: object) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRules:
-    """What may be missing from the reads of a history, and what it claims.
+    """The assumptions under which a history is judged.
 
-    `read_to_end`: the last polls read every partition to its end, so that an acknowledged record which nobody read is
-    missing. `all_sends_known`: nobody but the processes of the history sent to its partitions. `log_starts`: records
-    before these offsets may have been deleted. `compacted`: partitions in which a later record of a key removes earlier
+    `read_to_end`: the last polls read every partition to its end, so an acknowledged record that was never read is
+    lost. `all_sends_known`: only the processes of the history sent records to its partitions. `log_starts`: records
+    below these offsets may have been deleted. `compacted`: partitions in which a later record of a key replaces earlier
     ones.
     """
 
@@ -170,7 +170,7 @@ class HistoryRules:
     compacted: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rules as they stand in the first line of a file."""
+        """Return the rules as in the first line of a file."""
         return {
             "readToEnd": self.read_to_end,
             "allSendsKnown": self.all_sends_known,
@@ -180,7 +180,7 @@ class HistoryRules:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> HistoryRules:
-        """Return the rules of a file; what is left out is as by default. Raises ValueError."""
+        """Return the rules of a file, with defaults for missing ones. Raises ValueError."""
         default = cls()
         if unknown := set(fields) - set(default.to_json()):
             raise ValueError(
@@ -198,10 +198,10 @@ class HistoryRules:
 
 
 class HistoryFile:
-    """The operations of a JSON-lines file, read anew at each iteration: the file need not fit in memory.
+    """The operations of a JSON-lines file, read again at each iteration: the file need not fit in memory.
 
-    `rules` are those of its first line, `{"rules": {...}}`, if it has them. Raises ValueError with the number of the
-    line that is wrong, and OSError.
+    `rules`: from its first line, `{"rules": {...}}`, if present. Raises ValueError with the number of an invalid line,
+    and OSError.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -234,7 +234,7 @@ class HistoryFile:
 
 
 def write_history(path: str | Path, operations: Iterable[ClientOperation], rules: HistoryRules | None = None) -> None:
-    """Write operations to a file, one a line, with the rules in the first line if there are any."""
+    """Write operations to a file, one per line, after a line with the rules if there are any."""
     with Path(path).open("w", encoding="utf-8") as file:
         if rules is not None:
             file.write(json.dumps({"rules": rules.to_json()}) + "\n")

@@ -1,8 +1,8 @@
-"""Judges a history: lost records, duplicates, and records that were read or written out of order.
+"""Judge a history: find lost records, duplicates, and records that were read or written out of order.
 
-Pure, and linear in the history but for one sort of each partition's offsets. The rules are those of the checker of
-Jepsen's Kafka workload (jepsen.tests.kafka), by offsets where that has dense positions. An operation is *sure* when it
-is ok, or unknown and one of its values was read by an operation that is ok.
+Pure, and linear in the length of the history, besides one sort of each partition's offsets. The rules are those of the
+checker of Jepsen's Kafka workload (jepsen.tests.kafka), with offsets instead of its dense positions. An operation is
+*sure* if its outcome is ok, or unknown and one of its values was read by an operation with outcome ok.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from magicbyte.testing.checker.report import Anomaly, AnomalyKind, Report
 
 NOBODY: Final = -1
 UNKNOWN: Final = -1
-MOST_NAMED: Final = 3  # of the values that a read skipped
+MOST_NAMED: Final = 3  # values named in the message of a skipping read
 
 
 def check(history: Iterable[ClientOperation], rules: HistoryRules | None = None) -> Report:
-    """Judge a history, which is gone through twice: a list, or a `HistoryFile`.
+    """Judge a history, which is read twice: a list, or a `HistoryFile`.
 
-    Raises ValueError for what is no history: a value that is sent twice to a partition, an iterator.
+    Raises ValueError for an invalid history: a value sent twice to a partition, or an iterator.
     """
     if iter(history) is history:
         raise ValueError("cannot check an iterator, because it is read twice: give a list, or a HistoryFile")
@@ -51,7 +51,7 @@ def check(history: Iterable[ClientOperation], rules: HistoryRules | None = None)
 
 @dataclass(slots=True)
 class _WrittenValue:
-    """A value of a partition: who wrote it, who read it, and where it is. Operations are positions in the history."""
+    """A value of a partition, its writer, first reader and offsets. Operations are positions in the history."""
 
     value: Value
     writer: int = NOBODY
@@ -59,7 +59,7 @@ class _WrittenValue:
     sent_offset: int = UNKNOWN
     key: str | None = None
     may_repeat: bool = False
-    reader: int = NOBODY  # the first that is ok
+    reader: int = NOBODY  # the first with outcome ok
     in_transaction: bool = False
     first_offset: int = UNKNOWN
     last_offset: int = UNKNOWN
@@ -67,9 +67,9 @@ class _WrittenValue:
 
 @dataclass(slots=True)
 class _Partition:
-    """What a history says of a partition. `log` has one value for each offset, `clashes` the others.
+    """The evidence about a partition. `log` has one value per offset, `clashes` further ones.
 
-    `must_be_read` are the offsets that no read may skip, in order.
+    `must_be_read`: the offsets that no read may skip, in order.
     """
 
     log_start: int
@@ -79,7 +79,7 @@ class _Partition:
     clashes: dict[int, dict[Value, _WrittenValue]] = field(default_factory=dict)
     repeated: dict[Value, set[int]] = field(default_factory=dict)
     last_of_key: dict[str, int] = field(default_factory=dict)
-    doubtful_keys: set[str] = field(default_factory=set)  # some record of these may be there, unread
+    doubtful_keys: set[str] = field(default_factory=set)  # a record of these may exist unread
     must_be_read: array[int] = field(default_factory=lambda: array("q"))
 
     def written(self, value: Value) -> _WrittenValue:
@@ -89,7 +89,7 @@ class _Partition:
         return found
 
     def place(self, offset: int, written: _WrittenValue) -> None:
-        """Note that a value is at an offset."""
+        """Record that a value is at an offset."""
         there = self.log.setdefault(offset, written)
         if there is not written:
             self.clashes.setdefault(offset, {})[written.value] = written
@@ -101,7 +101,7 @@ class _Partition:
             written.last_offset = max(written.last_offset, offset)
 
     def close(self) -> None:
-        """Take in that every offset is known."""
+        """Compute the derived fields, after all offsets have been recorded."""
         if self.is_compacted:
             for each in self.values.values():
                 if each.key is not None and each.last_offset != UNKNOWN:
@@ -111,26 +111,26 @@ class _Partition:
         self.must_be_read.extend(sorted(offset for offset, each in self.log.items() if not self.may_lack(each, offset)))
 
     def may_lack(self, written: _WrittenValue, offset: int) -> bool:
-        """Return whether the value at an offset may be gone: deleted by retention, or replaced by its key's latest."""
+        """Return whether the value at an offset may be absent: deleted by retention, or compacted away."""
         if offset < self.log_start:
             return True
         key = written.key
         return self.is_compacted and key is not None and (key in self.doubtful_keys or offset < self.last_of_key[key])
 
     def skipped(self, before: int, after: int) -> Iterator[int]:
-        """Yield the offsets between two reads that may not be skipped, the first few."""
+        """Yield the first few offsets between two reads that must not be skipped."""
         if after > before + 1:
             first = bisect_right(self.must_be_read, before)
             yield from self.must_be_read[first : min(bisect_left(self.must_be_read, after), first + MOST_NAMED)]
 
 
 class _Evidence:
-    """All that is known of the partitions of a history, and what it says by itself."""
+    """The evidence about all partitions of a history, and the anomalies that it shows by itself."""
 
     def __init__(self, rules: HistoryRules) -> None:
         self.rules, self.partitions = rules, dict[str, _Partition]()
         self.operations = 0
-        self._unknown: list[tuple[str, _WrittenValue]] = []  # sends of unknown outcome
+        self._unknown: list[tuple[str, _WrittenValue]] = []  # sends with unknown outcome
         self._own_reads: list[Anomaly] = []
 
     def partition(self, name: str) -> _Partition:
@@ -141,7 +141,7 @@ class _Evidence:
         return found
 
     def note(self, number: int, operation: ClientOperation) -> None:
-        """Take in an operation."""
+        """Record an operation."""
         self.operations += 1
         own = {(each.partition, each.value) for each in operation.steps if isinstance(each, Sent)}
         for step in operation.steps:
@@ -182,7 +182,7 @@ class _Evidence:
             partition.place(sent.offset, written)
 
     def close(self) -> None:
-        """Take in that the history ends: it is known now which unknown operations took effect."""
+        """Decide which unknown operations took effect, after all operations have been recorded."""
         self.sure = {written.writer for _, written in self._unknown if written.reader != NOBODY}
         for name, written in self._unknown:
             if written.writer in self.sure and written.sent_offset != UNKNOWN:
@@ -191,7 +191,7 @@ class _Evidence:
             each.close()
 
     def note_reads(self, number: int, operation: ClientOperation, circles: Circles) -> None:
-        """Tell `circles` which transactions a transaction read from, if it wrote something itself."""
+        """Add to `circles` the transactions that a transaction read from, if it also wrote."""
         if operation.outcome is OperationOutcome.FAIL or not any(isinstance(each, Sent) for each in operation.steps):
             return
         for step in operation.steps:
@@ -206,11 +206,11 @@ class _Evidence:
 
     @property
     def unknown(self) -> int:
-        """How many sends have an unknown outcome."""
+        """The number of sends with an unknown outcome."""
         return len(self._unknown)
 
     def anomalies(self) -> Iterator[Anomaly]:
-        """Yield what is wrong with values and offsets, whatever the order of operations."""
+        """Yield the anomalies of values and offsets, which do not depend on the order of operations."""
         yield from self._own_reads
         for name in sorted(self.partitions):
             partition = self.partitions[name]
@@ -252,7 +252,7 @@ class _Evidence:
                     )  # fmt: skip
 
     def _is_doubtful(self, partition: _Partition, written: _WrittenValue) -> bool:
-        """Return whether a value that nobody read, at an unknown offset, may be one that was deleted."""
+        """Return whether an unread value at an unknown offset may have been deleted."""
         replaced = partition.is_compacted and written.key is not None
         return written.last_offset == UNKNOWN and (partition.log_start > 0 or replaced)
 
@@ -298,7 +298,7 @@ def _places(name: str, partition: _Partition) -> Iterator[Anomaly]:
 
 @dataclass(slots=True)
 class _Process:
-    """Where a process was last: operation and offset by partition."""
+    """The last position of a process in each partition: operation and offset."""
 
     is_subscribed: bool = False
     polled: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -306,14 +306,14 @@ class _Process:
 
 
 class _Order:
-    """Judges the order of reads and of sends, within operations and from one to the next of a process."""
+    """Judge the order of reads and of sends, within operations and between successive operations of a process."""
 
     def __init__(self, evidence: _Evidence, report: Report) -> None:
         self._evidence, self._report = evidence, report
         self._processes: dict[str, _Process] = {}
 
     def judge(self, number: int, operation: ClientOperation) -> None:
-        """Take in the next operation."""
+        """Judge the next operation."""
         name, kind, is_ok = operation.process, operation.kind, operation.outcome is OperationOutcome.OK
         if kind is Kind.CRASH:
             self._processes.pop(name, None)
@@ -339,7 +339,7 @@ class _Order:
             process.polled |= {key: (number, at) for key, at in reads.items()}
             process.sent |= {key: (number, at) for key, at in sends.items()}
         elif operation.outcome is OperationOutcome.INFO and kind is not Kind.SEND:
-            process.polled.clear()  # nobody knows how far it came
+            process.polled.clear()  # its position is unknown
 
     def _polls(
         self,
@@ -350,7 +350,7 @@ class _Order:
         offsets: list[int],
         reads: dict[str, int],
     ) -> None:
-        """Compare the reads of one partition, by one step, with each other and with those before."""
+        """Compare a step's reads of one partition with each other and with earlier ones."""
         if (before := reads.get(key)) is not None:
             if key not in operation.repositioned:
                 self._step(number, number, key, before, offsets[0])
@@ -363,7 +363,7 @@ class _Order:
                     self._step(number, number, key, before, after)
 
     def _step(self, first: int, second: int, key: str, before: int, after: int, *, is_allowed: bool = False) -> None:
-        """Judge two reads, one after the other; within one operation if that is the same."""
+        """Judge two successive reads; `first` and `second` are equal within one operation."""
         is_internal = first == second
         who = f"operation {second}" if is_internal else f"operation {second}, after operation {first},"
         partition = self._evidence.partitions[key]
@@ -382,7 +382,7 @@ class _Order:
         self._report.add(Anomaly(kind, key, offsets, values, operations, message, is_allowed))
 
     def _sends(self, number: int, process: _Process, sent: Sent, sends: dict[str, int]) -> None:
-        """Compare the offset of a record, if it is known, with that of the one before it."""
+        """Compare the offset of a sent record, if it is known, with that of the record sent before."""
         key, partition = sent.partition, self._evidence.partitions[sent.partition]
         written = partition.values[sent.value]
         is_placed = sent.offset is not None and self._evidence.is_sure(written)

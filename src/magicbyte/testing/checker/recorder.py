@@ -1,4 +1,4 @@
-"""Notes what clients do and see, as a history."""
+"""Record the operations of clients as a history."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Records = Mapping[str, Iterable[tuple[int, Value]]]
 
 
 class Pending:
-    """An operation that was begun. Until `ok` or `fail` is called, its outcome is unknown.
+    """An operation in progress. Its outcome is unknown until `ok` or `fail` is called.
 
-    As a context manager it notes when its block ends; an exception leaves the outcome as it is, and is raised.
+    As a context manager it records the end of its block. An exception leaves the outcome unchanged, and propagates.
     """
 
     def __init__(self, begun: ClientOperation, monotonic_ms: Callable[[], int]) -> None:
@@ -30,19 +30,19 @@ class Pending:
         key: str | None = None,
         may_repeat: bool = False,
     ) -> None:
-        """Note a record that is sent. Call it before sending: what is not noted is not expected by anybody."""
+        """Record a sent record. Call it before sending, because a record that is not in the history is unexpected."""
         self._add(Sent(partition, value, offset, key, may_repeat))
 
     def polled(self, records: Records) -> None:
-        """Note the records of a poll: offsets and values by partition."""
+        """Record the result of a poll: offsets and values by partition."""
         self._add(Polled({key: tuple(each) for key, each in records.items()}))
 
     def repositioned(self, partitions: Iterable[str]) -> None:
-        """Note that the position in partitions was set anew, by a rebalance or a seek."""
+        """Record that the position in partitions was reset, by a rebalance or a seek."""
         self.operation = replace(self.operation, repositioned=(*self.operation.repositioned, *partitions))
 
     def ok(self, *offsets: int | None) -> None:
-        """Note that it took effect, and at which offsets the records are that it sent, in their order, where known."""
+        """Record success, with the offsets of the sent records, in order, where they are known."""
         steps, left = list(self.operation.steps), list(offsets)
         for at, each in enumerate(steps):
             if left and isinstance(each, Sent):
@@ -53,7 +53,7 @@ class Pending:
         self._end(OperationOutcome.OK)
 
     def fail(self) -> None:
-        """Note that it had no effect and never will. A timeout or a lost connection does not say that."""
+        """Record that it never has an effect. A timeout or a lost connection does not prove that."""
         self._end(OperationOutcome.FAIL)
 
     def __enter__(self) -> Self:
@@ -73,9 +73,9 @@ class Pending:
 
 
 class Recorder:
-    """Notes the operations of many processes, in the order in which they begin. Threads may share it.
+    """Record the operations of many processes, in the order of their starts. Threads may share it.
 
-    `monotonic_ms` gives the times. Each method begins an operation and returns it for its outcome to be noted.
+    `monotonic_ms` returns the time. Each method begins an operation, and returns it for its outcome.
     """
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
@@ -83,25 +83,25 @@ class Recorder:
 
     @property
     def history(self) -> list[ClientOperation]:
-        """The operations so far; the outcome of those that have not ended is unknown."""
+        """The operations so far. Those in progress have an unknown outcome."""
         return [each.operation for each in self._pending]
 
     def send(
         self, process: str, partition: str, value: Value, *, key: str | None = None, may_repeat: bool = False
     ) -> Pending:
-        """Begin to send one record: note `ok(offset)`, or `fail()`."""
+        """Begin to send one record: call `ok(offset)` or `fail()`."""
         return self._begin(process, Kind.SEND, (Sent(partition, value, None, key, may_repeat),))
 
     def poll(self, process: str) -> Pending:
-        """Begin a poll: note `polled(records)` and `ok()`."""
+        """Begin a poll: call `polled(records)` and `ok()`."""
         return self._begin(process, Kind.POLL)
 
     def transaction(self, process: str) -> Pending:
-        """Begin a transaction: note each `send` and `polled`, and the outcome: `fail()` if it was aborted."""
+        """Begin a transaction: call each `send` and `polled`, then the outcome: `fail()` if it was aborted."""
         return self._begin(process, Kind.TRANSACTION)
 
     def assign(self, process: str, partitions: Iterable[str]) -> Pending:
-        """Begin to assign partitions: those that were assigned before keep their position."""
+        """Begin to assign partitions: those assigned before keep their positions."""
         return self._begin(process, Kind.ASSIGN, partitions=tuple(partitions))
 
     def subscribe(self, process: str, partitions: Iterable[str]) -> Pending:
@@ -109,7 +109,7 @@ class Recorder:
         return self._begin(process, Kind.SUBSCRIBE, partitions=tuple(partitions))
 
     def crash(self, process: str) -> None:
-        """Note that a client ended: the next one of that name knows nothing of what it did."""
+        """Record that a client ended. The next one of this name has none of its state."""
         self._begin(process, Kind.CRASH)
 
     def _begin(

@@ -1,4 +1,4 @@
-"""What a checker found in a history."""
+"""The report of a checker about a history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_EXAMPLES: Final = 100
 
 
 class AnomalyKind(StrEnum):
-    """What can be wrong with a history; the names are Jepsen's. Internal ones are within one operation."""
+    """The kinds of anomalies, by Jepsen's names. Internal ones (`int`) are within one operation."""
 
     LOST_WRITE = "lost-write"
     DUPLICATE = "duplicate"
@@ -36,7 +36,7 @@ class AnomalyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One anomaly. `operations` are positions in the history, from 0 on. `is_allowed`: sound clusters show it, too."""
+    """One anomaly. `operations`: positions in the history, from 0. `is_allowed`: sound clusters have it, too."""
 
     kind: AnomalyKind
     partition: str
@@ -61,7 +61,7 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Report:
-    """The judgement of a history: how many anomalies of each kind, and the first hundred of each."""
+    """The judgement of a history: the number of anomalies of each kind, and the first hundred of each."""
 
     operations: int = 0
     partitions: int = 0
@@ -74,11 +74,11 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was found but what is allowed."""
+        """Whether there are only allowed anomalies."""
         return not self.counts
 
     def add(self, anomaly: Anomaly) -> None:
-        """Count an anomaly, and keep it unless there are enough examples of its kind."""
+        """Count an anomaly, and store it up to MOST_EXAMPLES of its kind."""
         counts = self.allowed if anomaly.is_allowed else self.counts
         counts[anomaly.kind] += 1
         if counts[anomaly.kind] <= MOST_EXAMPLES:
