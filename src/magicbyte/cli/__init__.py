@@ -1,1 +1,1 @@
-"""The commands: arguments in, one library call, text and an exit status out. One file each."""
+"""The commands, one file each: parse arguments, call one library function, print, and return an exit status."""

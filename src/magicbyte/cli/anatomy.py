@@ -1,4 +1,4 @@
-"""`magicbyte dump --anatomy`: the bytes of one entry in hex, each field named."""
+"""`magicbyte dump --anatomy`: print the bytes of one entry in hex, with the name of each field."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from magicbyte.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect
 if TYPE_CHECKING:
     from magicbyte.ports import ReadableFile
 
-ROW = 16  # bytes on a line; half of it where lines would be longer than WIDEST columns
+ROW = 16  # bytes per line; half of it if lines would be longer than WIDEST columns
 WIDEST = 100
-ROWS = 4  # lines of one field, unless all are wanted
+ROWS = 4  # lines per field, unless `whole`
 _ANY_SIZE = (1 << 31) + LOG_OVERHEAD
-_SAMPLE = 4096  # bytes shown of an entry whose size makes no sense
+_SAMPLE = 4096  # bytes shown of an entry with an invalid size
 
 
 class EntryPlace(NamedTuple):
-    """Where the entry that holds a position lies. `damage`: why the walk to the position ended before it."""
+    """The position and size of an entry. `damage`: the damage between the last sound entry and this position."""
 
     position: int
     size: int
@@ -33,9 +33,9 @@ class EntryPlace(NamedTuple):
 
 
 def find(file: ReadableFile, at: int, dialect: Dialect) -> EntryPlace:
-    """Return the entry that holds the byte at position `at` of a `.log` file.
+    """Return the entry that contains the byte at position `at` of a `.log` file.
 
-    Behind damage no entry can be found: then `at` is taken for the beginning of one, and so it is in a cut tail.
+    After damage, and in a truncated tail, entries have no known start: then `at` is taken as the start of one.
     """
     found: list[CorruptRecordError] = []
     for chunk in read_chunks(file, dialect=dialect, limit=_ANY_SIZE, on_damage=found.append):
@@ -54,9 +54,9 @@ def find(file: ReadableFile, at: int, dialect: Dialect) -> EntryPlace:
 
 
 def show(file: ReadableFile, at: int, dialect: Dialect, *, deep: bool, whole: bool, form: str, limit: int) -> bool:
-    """Print the entry that holds position `at`; return whether it is sound. Raises UsageError for one beyond the end.
+    """Print the entry that contains position `at`. Return whether it is sound. Raises UsageError beyond the end.
 
-    `whole`: all bytes of long fields; `deep`: also what is compressed inside, `limit` bytes at most.
+    `whole`: print all bytes of long fields. `deep`: also the decompressed content, up to `limit` bytes.
     """
     if at >= file.size:
         raise click.UsageError(f"--at {at}: expected a position in {file.path}, which has {file.size} bytes")
@@ -127,7 +127,7 @@ def _lines(
     whole: bool,
     marked: bool,
 ) -> Iterator[str]:
-    """Yield the lines of one part: position, `row_size` bytes, and on the first its name and meaning."""
+    """Yield the lines of one field: position, `row_size` bytes, and on the first line name and meaning."""
     raw = data[part.start : part.start + part.size]
     color = _color(part)
     rows = range(0, len(raw), row_size)
@@ -157,12 +157,12 @@ def _meaning(part: FieldPart, first: bytes) -> str:
 
 
 def _text(piece: bytes) -> str:
-    """Return the bytes as ASCII, a dot for what cannot be shown."""
+    """Return the bytes as ASCII, with a dot for each unprintable byte."""
     return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
 
 
 def _color(part: FieldPart) -> str:
-    """Return the color of a field: by what kind of thing it is."""
+    """Return the color of a field by its kind."""
     name = part.field.rpartition(".")[2]
     if part.type == UNREADABLE or part.note.startswith("wrong"):
         return "red"

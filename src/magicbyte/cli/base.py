@@ -1,4 +1,4 @@
-"""The classes of all commands: what each has in its help and takes besides its own options."""
+"""The base classes of all commands: examples in the help, and the option --color."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import click
 from magicbyte.cli.output import say_text
 
 COLOR: Final[Mapping[str, bool | None]] = {"auto": None, "always": True, "never": False}
-"""The values of --color, and what click makes of them: with None a terminal decides."""
+"""The values of --color, as click's: None depends on the terminal."""
 
 
 def color_of_environment() -> bool | None:
-    """Return what NO_COLOR and FORCE_COLOR say, the first of them first; None where neither is set."""
+    """Return the color setting of NO_COLOR or else FORCE_COLOR, None if neither is set."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR") else None
@@ -24,7 +24,7 @@ def color_of_environment() -> bool | None:
 def _set_color(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
     if value is None:
         return
-    # The outermost context, too: errors of a command are printed after its own context is closed.
+    # The outermost context, too, because errors are printed after the command's own context is closed.
     context.color = context.find_root().color = COLOR[value]
 
 
@@ -40,19 +40,19 @@ def _color_option() -> click.Option:
 
 
 class Command(click.Command):
-    """A command with `examples`, lines as they are typed, at the end of its help. It takes --color."""
+    """A command with `examples`, lines as typed, at the end of its help, and the option --color."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **named: Any) -> None:
         super().__init__(*args, **named)
         self.examples = tuple(examples)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options and arguments, and before --help the option that all commands have."""
+        """Return the parameters, with the common option before --help."""
         *own, last = super().get_params(ctx)
         return [*own, _color_option(), last]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, and after them what else there is to say."""
+        """Write the examples, then the epilog."""
         write_examples(formatter, self.examples)
         super().format_epilog(ctx, formatter)
 
@@ -63,26 +63,26 @@ class CommandGroup(click.Group):
     command_class = Command
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options, and before --help the option that all commands have."""
+        """Return the options, with the common option before --help."""
         *own, last = super().get_params(ctx)
         return [*own, _color_option(), last]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what belongs to the group; without a command print the help."""
+        """Parse the group's options. Without a command, print the help."""
         if not args and not ctx.resilient_parsing:
             say_text(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write an example of each command, and after them what else there is to say."""
+        """Write an example of each command, then the epilog."""
         found = [each.examples[0] for each in self.commands.values() if isinstance(each, Command) and each.examples]
         write_examples(formatter, found)
         super().format_epilog(ctx, formatter)
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """Write lines as they are, neither wrapped nor cut."""
+    """Write lines unchanged, neither wrapped nor cut."""
     if examples:
         with formatter.section("Examples"):
             for each in examples:

@@ -1,4 +1,4 @@
-"""What the commands that speak to brokers share: where they are, and how a failure is said."""
+"""Shared by the commands that connect to brokers: addresses, clients, and messages of failures."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WITH_VALUES: Final = frozenset({"-s", "-r", "-F", "-G", "-d", "-c"})  # kcat's options that are followed by a value
+_WITH_VALUES: Final = frozenset({"-s", "-r", "-F", "-G", "-d", "-c"})  # kcat's options with a value
 
 
 def bootstrap_option(command: F) -> F:
-    """Add -b, --bootstrap, a str, and the settings of the client."""
+    """Add -b, --bootstrap, a str, and the client settings."""
     return client_options(
         click.option(
             "-b",
@@ -41,7 +41,7 @@ def bootstrap_option(command: F) -> F:
 
 
 def client_of(bootstrap: str, *, client_id: str = "magicbyte", settings: Mapping[str, Any] | None = None) -> Client:
-    """Return a client of these brokers, which is to be closed. `settings`: those that the command is given.
+    """Return a client of these brokers. The caller closes it. `settings`: by default those of the running command.
 
     Raises BadParameter, InvalidConfigError.
     """
@@ -57,7 +57,7 @@ def client_of(bootstrap: str, *, client_id: str = "magicbyte", settings: Mapping
 def sources_at(
     paths: Iterable[str], as_: TopicPartition | None = None, dialect: Dialect | None = None
 ) -> Iterator[list[Source]]:
-    """Give the partitions at `paths`, as `open_sources`, which names its other errors. Raises BadParameter."""
+    """Yield the partitions at `paths`. Raises BadParameter, and as `open_sources` does."""
     paths, settings = list(paths), raw_settings_given()
     if settings and not any(map(is_topic, paths)):
         raise click.UsageError("--config and -X are settings of a client: expected a PATH kafka://HOST:PORT/TOPIC")
@@ -70,7 +70,7 @@ def sources_at(
 
 
 def kcat_options(said: Mapping[str, str], ignored: str) -> Callable[[F], F]:
-    """Add options of kcat that are not there, each with what to do instead, and those letters that change nothing."""
+    """Add unsupported options of kcat, each with an alternative in its error, and letters without effect."""
 
     def refuse(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
         def callback(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
@@ -102,7 +102,7 @@ def kcat_options(said: Mapping[str, str], ignored: str) -> Callable[[F], F]:
 
 
 def parsed(parse: Callable[[str], T]) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
-    """Return a callback of an option whose value may be a ValueError."""
+    """Return an option callback that converts a ValueError of `parse` to BadParameter."""
 
     def callback(_context: click.Context, _parameter: click.Parameter, value: str | None) -> T | None:
         try:

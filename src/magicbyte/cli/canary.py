@@ -1,4 +1,4 @@
-"""`magicbyte migrate canary`: choose the broker to try a format on, and judge it."""
+"""`magicbyte migrate canary`: choose the canary broker for a format, and judge it."""
 
 from __future__ import annotations
 

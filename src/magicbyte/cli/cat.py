@@ -1,4 +1,4 @@
-"""`magicbyte cat`: the records of logs."""
+"""`magicbyte cat`: print the records of logs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BINARY = ("arrow", "parquet")
 
 
 def parse_time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Return the ms since 1970 of a time: a callback."""
+    """Option callback: return a time in ms since 1970."""
     try:
         return None if value is None else units.parse_time(value)
     except (ValueError, OverflowError) as error:
@@ -43,7 +43,7 @@ def parse_time(_context: click.Context, _parameter: click.Parameter, value: str 
 
 
 def parse_key(_context: click.Context, _parameter: click.Parameter, value: str | None) -> bytes | None:
-    """Return the bytes of a key that is given as text, or as base64: or hex: and its bytes: a callback."""
+    """Option callback: return the bytes of a key given as text, base64:… or hex:…"""
     if value is None:
         return None
     prefix, _, rest = value.partition(":")
@@ -59,7 +59,7 @@ def parse_key(_context: click.Context, _parameter: click.Parameter, value: str |
 
 @dataclass(frozen=True)
 class WantedRecords:
-    """What is wanted of each partition."""
+    """The selected records of each partition."""
 
     topics: tuple[str, ...]
     partitions: tuple[int, ...]
@@ -186,7 +186,7 @@ def _check(form: str, values: str | None, output: Path | None, wanted: WantedRec
 def _partitions(
     stack: contextlib.ExitStack, paths: tuple[str, ...], as_: TopicPartition | None, wanted: WantedRecords
 ) -> list[Source]:
-    """Return the partitions that are wanted; brokers are connected as long as `stack` is open."""
+    """Return the selected partitions. Connections to brokers are closed with `stack`."""
     from magicbyte.compiled import kernel
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.partitions import choose
@@ -210,7 +210,7 @@ def _records(
     *,
     packed: bool,
 ) -> Iterator[tuple[Source, RecordColumns]]:
-    """Yield the wanted records with the partition that they are of."""
+    """Yield the selected records, each chunk with its partition."""
     from magicbyte.log.files.reader import EVERYTHING, Isolation, Selection
     from magicbyte.records.decode import DecodeOptions
 

@@ -1,4 +1,4 @@
-"""Commands that take something away from logs: from a copy, unless they are told to change the logs in place."""
+"""Shared by commands that remove records or segments: they write a copy, or with --in-place change the logs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def change_options(command: F) -> F:
 
 
 def check_mode(*, out: Path | None, in_place: bool, dry_run: bool) -> None:
-    """Raise UsageError unless it is said where the result goes."""
+    """Raise UsageError unless exactly one destination is given."""
     if out is not None and in_place:
         raise click.UsageError("--out and --in-place: expected one of them")
     if out is None and not in_place and not dry_run:
@@ -43,7 +43,7 @@ def check_mode(*, out: Path | None, in_place: bool, dry_run: bool) -> None:
 def copies(
     partitions: Collection[PartitionDirectory], out: Path | None, *, dry_run: bool
 ) -> Iterator[CopiedLogs | None]:
-    """Give copies of the partitions where there is an output to make of them, else None."""
+    """Yield copies of the partitions if there is an output, else None."""
     if out is None or dry_run:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Settings of clients by the names of Kafka and librdkafka: --config FILE and -X NAME=VALUE."""
+"""Client settings by the names of Kafka and librdkafka: --config FILE and -X NAME=VALUE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _META: Final = "magicbyte.client.settings"
 
 
 def client_options(command: F) -> F:
-    """Add --config and -X: for the clients that `client_of` makes."""
+    """Add --config and -X, for the clients created by `client_of`."""
     config = click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -48,7 +48,7 @@ def _from_options(context: click.Context, _parameter: click.Parameter, given: tu
 
 
 def named_values(given: tuple[str, ...]) -> dict[str, str]:
-    """Return NAME=VALUE texts by name. Raises BadParameter, which shows no value."""
+    """Return NAME=VALUE texts by name. Raises BadParameter, without the values, which may be secrets."""
     found = {}
     for each in given:
         name, equals, value = each.partition("=")
@@ -59,7 +59,7 @@ def named_values(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def settings_given() -> dict[str, Any]:
-    """Return what `Client` is to be given for the command that runs. Raises InvalidConfigError."""
+    """Return the arguments of `Client` for the running command. Raises InvalidConfigError."""
     given = raw_settings_given()
     if not given:
         return {}
@@ -69,7 +69,7 @@ def settings_given() -> dict[str, Any]:
 
 
 def raw_settings_given() -> dict[str, str]:
-    """Return the client settings of the command that runs, as they were written."""
+    """Return the client settings of the running command, unparsed."""
     context = click.get_current_context(silent=True)
     found: dict[str, str] = {} if context is None else context.meta.get(_META, {})
     return found

@@ -1,4 +1,4 @@
-"""Sources on the clients of a cluster: --request-log, --capture, --metrics and access to pages over HTTPS."""
+"""Sources of facts about clients: --request-log, --capture, --metrics, and credentials for pages over HTTPS."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _keep(context: click.Context, option: click.Parameter, given: Path | None) -
 
 
 def access_options(command: F) -> F:
-    """Add what pages over HTTPS are asked with: `page_access` returns it."""
+    """Add the options for pages over HTTPS; `page_access` returns their values."""
     for name, what in reversed(_ACCESS.items()):
         command = click.option(name, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
                                help=what, expose_value=False, callback=_keep)(command)  # fmt: skip
@@ -38,7 +38,7 @@ def access_options(command: F) -> F:
 
 
 def page_access() -> PageAccess | None:
-    """Return what pages over HTTPS are asked with, None if nothing was given. Raises BadParameter."""
+    """Return the credentials for pages over HTTPS, None if none were given. Raises BadParameter."""
     from magicbyte.net.scrape import PageAccess
 
     files = click.get_current_context().meta.get(_ACCESS_KEY)
@@ -56,7 +56,7 @@ def page_access() -> PageAccess | None:
 
 @dataclass(frozen=True, slots=True)
 class ClientSources:
-    """The sources on clients that a command line names."""
+    """The sources of facts about clients on a command line."""
 
     pages: tuple[str, ...]
     request_logs: tuple[Path, ...]
@@ -67,14 +67,14 @@ class ClientSources:
 
     @property
     def files(self) -> list[Path]:
-        """All files that are read."""
+        """All files to read."""
         access = click.get_current_context().meta.get(_ACCESS_KEY, {})
         return [*self.request_logs, *self.captures, *access.values()]
 
     async def look(self, into: Sightings, own: Iterable[str]) -> list[str]:
-        """Add what the sources say about clients; return notes on those that say nothing.
+        """Add the requests in the sources. Return notes on sources without any.
 
-        `own`: pages that brokers name; no token is sent to them.
+        `own`: pages named by brokers; no token is sent to them.
         """
         from magicbyte.migration import look
 
@@ -87,7 +87,7 @@ class ClientSources:
 
 
 def clients_options(command: F) -> F:
-    """Add the sources on clients beside brokers of ours: the command gets them as `sources`."""
+    """Add the sources of facts about clients, which the command receives as `sources`."""
 
     @functools.wraps(command)
     def with_sources(

@@ -1,4 +1,4 @@
-"""`magicbyte cluster`: brokers and a ZooKeeper as processes of this machine; how they, or any cluster, are."""
+"""`magicbyte cluster`: brokers and a ZooKeeper as processes of this machine; the health of any cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from magicbyte.launch.cluster import LaunchedBroker, LocalCluster
 
 _UNHEALTHY: Final = 1  # exit status
-_MOST_NAMED: Final = 20  # partitions
+_MOST_NAMED: Final = 20  # partitions named in the text
 
 
 def _directory_option(command: F) -> F:

@@ -1,4 +1,4 @@
-"""`magicbyte compact`: what a stopped broker's cleaner would do, at once."""
+"""`magicbyte compact`: compact a stopped broker's logs, as its log cleaner would."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def compact(
 def _meant(
     partitions: list[PartitionDirectory], paths: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[PartitionDirectory]:
-    """Return the partitions that are to be compacted: not those that may hold what must not go."""
+    """Return the partitions to compact, without those whose records a compaction could lose."""
     from magicbyte.archive.compact import compacted_before
 
     if topics:
@@ -147,14 +147,14 @@ def _meant(
 
 
 def _refuse_unkeyed(partitions: list[PartitionDirectory], how: CompactOptions) -> None:
-    """Raise LogDirectoryError where a log that was never compacted has records that no compaction keeps."""
+    """Raise LogDirectoryError for a log that was never compacted and has records without keys."""
     from magicbyte.archive.compact import compacted_before, unkeyed
 
     known = {each.path for each in compacted_before(partitions)}
     for each in partitions:
         if each.path in known:
             continue
-        with contextlib.suppress(CorruptRecordError):  # a damaged log is left as it is, and this is reported
+        with contextlib.suppress(CorruptRecordError):  # a damaged log is left unchanged, and reported
             if count := unkeyed(each, how):
                 raise LogDirectoryError(
                     f"{each.name}: was never compacted, and {many(count, 'record')} without a key would be removed: "

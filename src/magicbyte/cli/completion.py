@@ -1,4 +1,4 @@
-"""`magicbyte completion`: what a shell runs to complete command lines."""
+"""`magicbyte completion`: print the script with which a shell completes command lines."""
 
 import click
 from click.shell_completion import get_completion_class

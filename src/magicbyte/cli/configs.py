@@ -1,4 +1,4 @@
-"""`magicbyte configs`: the settings of topics and brokers, as they are in force; setting them, taking them back."""
+"""`magicbyte configs`: show, set and unset the settings of topics and brokers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DESCRIBE: Final = 32  # API key
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Of which topic, or of which broker (by its id), the settings are; with neither, of all brokers."""
+    """The resource: a topic, a broker (by its id), or with neither the default of all brokers."""
 
     topic: str | None
     broker: int | None
@@ -43,7 +43,7 @@ class Whose:
 
     @property
     def resource(self) -> ConfigResource:
-        """Its kind in requests."""
+        """Its type in requests."""
         from magicbyte.client.admin import ConfigResource
 
         return ConfigResource.BROKER if self.topic is None else ConfigResource.TOPIC
@@ -130,7 +130,7 @@ async def _settings(client: Client, whose: Whose) -> dict[str, SettingInForce]:
 
 
 async def _check(client: Client, whose: Whose) -> None:
-    """Raise UnknownTopicError for a topic or broker that is not there, UnsupportedVersionError for brokers too old."""
+    """Raise UnknownTopicError for a missing topic or broker, UnsupportedVersionError for old brokers."""
     from magicbyte.client.admin import describe_cluster
     from magicbyte.protocol import APIS
 
@@ -149,7 +149,7 @@ async def _check(client: Client, whose: Whose) -> None:
 
 
 def _one_resource(command: F) -> F:
-    """Add -t, --broker and --entity-default, of which one is to be given, and --dry-run."""
+    """Add -t, --broker and --entity-default, exactly one of which must be given, and --dry-run."""
     for option in (
         _all_brokers_option,
         click.option("--dry-run", is_flag=True, help="Let the broker check it, and do nothing."),

@@ -1,4 +1,4 @@
-"""`magicbyte consume`: the records of a topic of a cluster."""
+"""`magicbyte consume`: print the records of a topic of a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Renderer = Callable[[RecordColumns], bytes | memoryview]
 
-MAX_WAIT_MS: Final = 500  # for which a broker holds back the answer about a partition where nothing is new
+MAX_WAIT_MS: Final = 500  # how long a broker delays an empty response for a partition
 _LEAST_WAIT_MS: Final = 10
 _KCAT: Final = {
     "-L": "`magicbyte topics list` and `topics describe` show topics and their brokers",
@@ -39,12 +39,12 @@ _KCAT: Final = {
     "-F": "--config names a file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
     "-d": "there are no debug contexts",
 }
-WORTH_A_THREAD: Final = 64 << 10  # bytes of sets
+WORTH_A_THREAD: Final = 64 << 10  # bytes of sets, from which on a thread decodes and writes them
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBound:
-    """Where to begin or end: `number` is an offset, how many offsets before the end, or a time in ms."""
+    """A start or end. `number`: an offset, a count of offsets before the end, or a time in ms."""
 
     kind: Literal["beginning", "end", "offset", "last", "time"]
     number: int = 0
@@ -52,7 +52,7 @@ class ReadBound:
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """What is wanted of a topic. `until`: the time of the first record that is not wanted."""
+    """The selected records of a topic. `until`: the time of the first record beyond the selection."""
 
     topic: str
     partitions: tuple[int, ...]
@@ -63,7 +63,7 @@ class WantedTopic:
 
 
 def _places(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, ReadBound]:
-    """Return `start` and `until` of what several -o say: a callback."""
+    """Option callback: return `start` and `until` from several -o."""
     found: dict[str, ReadBound] = {}
     for value in values:
         side = "until" if value.startswith("e@") else "start"
@@ -162,14 +162,14 @@ def consume(
 
 
 class Records(NamedTuple):
-    """Some sets of a partition: their bytes, and their records, decoded as they are taken."""
+    """Sets of a partition: their size in bytes, and their records, decoded lazily."""
 
     size: int
     columns: Iterator[RecordColumns]
 
 
 class _RecordOutput:
-    """Where records go, up to so many (None: all)."""
+    """The output of records, up to a number of them (None: all)."""
 
     def __init__(self, stream: BinaryIO, renderer: Callable[[int], Renderer], count: int | None) -> None:
         self._stream = stream
@@ -182,9 +182,9 @@ class _RecordOutput:
         return self._left == 0
 
     async def take(self, partition: int, found: AsyncIterator[Records]) -> None:
-        """Write the records that are found in a partition, until there are enough.
+        """Write the records of a partition, until the output is full.
 
-        Much is decoded and written in a thread, while the next sets are on their way.
+        Large sets are decoded and written in a thread, while the next ones are fetched.
         """
         if self.is_full:
             return
@@ -218,7 +218,7 @@ async def _consume(bootstrap: str, wanted: WantedTopic, output: _RecordOutput) -
         async with client_of(bootstrap) as client:
             partitions = await _partitions(client, wanted)
             ranges = await asyncio.gather(*(_range(client, wanted, each) for each in partitions))
-            # A broker answers the requests of a connection in turn: none of them may hold up the others for long.
+            # A broker answers the requests of a connection in order, so a long wait would delay the other partitions.
             wait_ms = max(MAX_WAIT_MS // len(partitions), _LEAST_WAIT_MS)
             options = FetchOptions(committed=wanted.committed, max_wait_ms=wait_ms, ahead=wanted.ends)
 
@@ -239,7 +239,7 @@ async def _consume(bootstrap: str, wanted: WantedTopic, output: _RecordOutput) -
 
 
 async def _first_of(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait until one of them ends, or fails, and end the others."""
+    """Wait until the first coroutine ends or fails, and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -260,7 +260,7 @@ async def _partitions(client: Client, wanted: WantedTopic) -> list[int]:
 
 
 async def _range(client: Client, wanted: WantedTopic, partition: int) -> tuple[int, int | None]:
-    """Return the offset to begin at, and the one to end before: None for no end."""
+    """Return the first offset and the end offset, None for no end."""
     from magicbyte.client.offsets import EARLIEST, LATEST, list_offset
 
     async def at(timestamp: int) -> int:

@@ -1,4 +1,4 @@
-"""`magicbyte convert`: a log directory in another message format."""
+"""`magicbyte convert`: convert a log directory to another message format."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def convert(
 
 
 def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Path) -> list[PartitionConversion]:
-    """Return all that is converted, told of one after the other; say how far it came when it is stopped."""
+    """Report each conversion as it ends, and return all. On an interruption, print the progress."""
     done: list[PartitionConversion] = []
     try:
         for each in work:
@@ -147,7 +147,7 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
 
 
 def _hint(done: PartitionConversion) -> str | None:
-    """Return what may help with a partition that was not converted."""
+    """Return a hint for a partition that was not converted."""
     if isinstance(done.error, UnsupportedCompressionError):
         return "--codec gzip, say, compresses anew what is zstd"
     if isinstance(done.error, CorruptRecordError) and not done.folder.exists():
@@ -211,7 +211,7 @@ def _sizes(report: ConversionReport) -> str:
 
 
 def _notes(report: ConversionReport, lz4_headers: int) -> list[str]:
-    """Return a line for each thing that the target could not hold, and one for what was repaired."""
+    """Return a line for each kind of loss in the target format, and one for repaired headers."""
     lines = []
     if lz4_headers:
         lines.append(f"  repaired: LZ4 header checksums of {many(lz4_headers, 'wrapper')}")

@@ -1,4 +1,4 @@
-"""`magicbyte diff`: whether two logs hold the same records, and where they differ."""
+"""`magicbyte diff`: compare the records of two logs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 def ignored_names(_context: click.Context, _parameter: click.Parameter, value: str | None) -> list[str]:
-    """Return the names in a list with commas: a callback."""
+    """Option callback: return the names in a comma-separated list."""
     names = [name.strip() for name in value.split(",")] if value else []
     for name in names:
         if name not in IGNORABLE:
@@ -41,7 +41,7 @@ def ignored_names(_context: click.Context, _parameter: click.Parameter, value: s
 
 
 def _dialect(side: str) -> Callable[[F], F]:
-    """Add --dialect-a or --dialect-b: a Dialect, or None for what the folder says."""
+    """Add --dialect-a or --dialect-b: a Dialect, or None for that of the folder."""
     return click.option(
         f"--dialect-{side}",
         type=click.Choice(["kafka", "enriched"]),
@@ -159,7 +159,7 @@ def _described(difference: Difference) -> list[str]:
 
 
 def _fields(record: Record, other: Record | None) -> list[str]:
-    """Return the fields that `other` has not, or has otherwise."""
+    """Return the fields that `other` lacks, or has with another value."""
     fields = {
         "key": f"key {_of_bytes(record.key)}",
         "value": f"value {_of_bytes(record.value)}",

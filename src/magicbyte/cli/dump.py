@@ -1,4 +1,4 @@
-"""`magicbyte dump`: what is in each file of a partition folder or log directory, entry by entry."""
+"""`magicbyte dump`: print the content of each file of a partition folder or log directory, entry by entry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file to dump. `kind` is its suffix, or the whole name of a text file; `leftover` what follows the suffix."""
+    """A file to dump. `kind`: its suffix, or the name of a text file. `leftover`: a suffix after it."""
 
     files: FileSystem
     path: str
@@ -119,7 +119,7 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
 
 
 def _target(path: str) -> DumpFile:
-    """Return what `path` is, by its name. Raises LogDirectoryError, which says what was expected."""
+    """Return the kind of file at `path`, by its name. Raises LogDirectoryError, with the expected kinds."""
     from magicbyte.cli.dump_files import TEXTS
 
     files, inside = file_system(path)
@@ -141,7 +141,7 @@ def _target(path: str) -> DumpFile:
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What is wanted of each file: the options, with their names."""
+    """The options of the command, by name."""
 
     deep: bool
     form: str
@@ -159,7 +159,7 @@ class DumpOptions:
     max_bytes: int | None
 
     def show_anatomy(self, targets: list[DumpFile]) -> None:
-        """Print one entry of the one log that was given; exit with 1 unless it is sound."""
+        """Print one entry of the only given log. Exit with status 1 unless it is sound."""
         from magicbyte.cli import anatomy
 
         if len(targets) != 1 or targets[0].kind not in (LOG, KRAFT_SNAPSHOT):
@@ -237,7 +237,7 @@ class DumpOptions:
             yield from dump.lines(file)
 
     def _dialect(self, target: DumpFile) -> Dialect:
-        """Return the dialect that was given, or what a file beside the log says."""
+        """Return the given dialect, or that of the folder."""
         if self.dialect is not None:
             return self.dialect
         folder = target.path.rpartition("/")[0] or "."
@@ -248,7 +248,7 @@ class DumpOptions:
 
 
 def _heading(target: DumpFile) -> Iterator[str]:
-    """Yield what Kafka's tool says first."""
+    """Yield the first lines of Kafka's tool."""
     yield f"Dumping {target.path}"
     stem = target.name.partition(".")[0]
     snapshot = _KRAFT_NAME.fullmatch(target.name)

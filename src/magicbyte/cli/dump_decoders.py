@@ -1,4 +1,4 @@
-"""Key and payload of the records of Kafka's internal topics, in the words of its dump tool."""
+"""Decode key and payload of the records of Kafka's internal topics, as its dump tool prints them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from magicbyte.transactions import records as transactions
 from magicbyte.wire.reader import Reader
 
 Decoder: TypeAlias = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
-"""From key and value to what is printed of them; None for what is not printed. Raises CorruptRecordError."""
+"""Takes key and value; returns their text, None for values that are not printed. Raises CorruptRecordError."""
 
 DELETED = "<DELETE>"
 
@@ -45,23 +45,23 @@ METADATA_RECORDS = {
     27: "REGISTER_CONTROLLER_RECORD",
     28: "CLEAR_ELR_RECORD",
 }
-"""By api key. Source: Kafka 4.3's MetadataRecordType."""
+"""Names of metadata records by API key. Source: Kafka 4.3's MetadataRecordType."""
 
 _FRAME_VERSION = 1
 
 
 def decode_group_record(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """A Decoder of `__consumer_offsets`."""
+    """Decode a record of `__consumer_offsets`: a Decoder."""
     what = groups.decode_key(_present(key))
     said = groups.decode_value(what, value)
     return _json(what.to_json()), DELETED if said is None else _json(said.to_json())
 
 
 def decode_transaction_record(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """A Decoder of `__transaction_state`.
+    """Decode a record of `__transaction_state`: a Decoder.
 
-    Records of version 0, which brokers up to 3.9 write, come as the tools of that time print them, others as those
-    from 4.0 on do: JSON.
+    Records of version 0, of brokers up to 3.9, are printed as by the tools of these releases; others as JSON, as by
+    those from 4.0 on.
     """
     what = transactions.decode_key(_present(key))
     said = transactions.decode_value(what, value)
@@ -72,7 +72,7 @@ def decode_transaction_record(key: bytes | None, value: bytes | None) -> tuple[s
 
 
 def decode_metadata_record(_key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
-    """A Decoder of `__cluster_metadata`: type and version by name, the rest in base64."""
+    """Decode a record of `__cluster_metadata`: type and version by name, the rest in base64. A Decoder."""
     if value is None:
         raise CorruptRecordError("value of a metadata record", expected="bytes", found="null")
     reader = Reader(value)

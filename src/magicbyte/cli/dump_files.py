@@ -1,4 +1,4 @@
-"""What `dump` says of the files beside a log: indexes, snapshots, checkpoints. One dict per line, as in dump_log.py."""
+"""Dump the files beside a log: indexes, snapshots, checkpoints. A dict per line, as in dump_log.py."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class SmallFile:
 
     @property
     def base_offset(self) -> int:
-        """The offset in the name; 0 where there is none, so that relative offsets are shown as they are."""
+        """The offset in the name, or 0 without one, so that relative offsets are shown unchanged."""
         stem = self.path.rpartition("/")[2].partition(".")[0]
         return int(stem) if stem.isdigit() else 0
 
     @property
     def log_path(self) -> str:
-        """The `.log` file that an index belongs to."""
+        """The `.log` file of an index."""
         return f"{self.path.removesuffix(self.leftover).rpartition('.')[0]}{LOG}{self.leftover}"
 
     def content(self) -> bytes:
@@ -46,11 +46,14 @@ class SmallFile:
         return read_whole(self.files, self.path)
 
     def report(self, error: CorruptRecordError) -> None:
-        """Give a damage to the handler, which may raise it."""
+        """Pass damage to the handler, which may raise it."""
         self.on_damage(error.locate(path=self.path))
 
     def parsed(self, parse: Callable[[bytes], Any]) -> Any:
-        """Return `parse` of the content, None when it is damaged; of the whole entries when a last one is cut."""
+        """Return `parse` of the content, None if it is damaged.
+
+        If only the last entry is truncated, parse the others.
+        """
         content = self.content()
         try:
             return parse(content)
@@ -61,7 +64,7 @@ class SmallFile:
         return None
 
     def sound(self, verify: Callable[[], None]) -> bool:
-        """Report what `verify` finds; return whether that was nothing."""
+        """Report damage raised by `verify`. Return whether there was none."""
         try:
             verify()
         except CorruptRecordError as error:
@@ -71,9 +74,9 @@ class SmallFile:
 
 
 def lines_of(file: SmallFile, suffix: str, *, show: bool, deep_check: bool) -> Iterator[Fields]:
-    """Yield a dict per entry of the file whose kind is `suffix` (its name for texts), then what is wrong with it.
+    """Yield a dict per entry of a file of kind `suffix` (the name of a text file), and report its damage.
 
-    `show`: whether entries are wanted, or only the checks. `deep_check`: compare an index with its log.
+    `show`: yield the entries, not only check them. `deep_check`: compare an index with its log.
     """
     if suffix == OFFSET_INDEX:
         return _offset_index(file, show=show, deep_check=deep_check)
@@ -172,7 +175,7 @@ def _snapshot(file: SmallFile) -> Iterator[Fields]:
 def _compare_with_log(file: SmallFile, index: OffsetIndex | EnrichedIndex) -> None:
     """Report the first entry that does not lead to an entry of the log from which its offset can be found.
 
-    Brokers write the first or the last offset of an append, so either will do. Without a log nothing is compared.
+    Brokers index the first or the last offset of an append, and both are accepted. Without a log nothing is compared.
     """
     try:
         log = file.files.open(file.log_path)
@@ -237,4 +240,4 @@ TEXTS: dict[str, Callable[[bytes], list[Fields]]] = {
     checkpoints.CLEAN_SHUTDOWN: _clean_shutdown,
     checkpoints.MESSAGE_DIALECT: _dialect,
 }
-"""The text files by name, and what reads them."""
+"""The text files, by name, with their parsers."""

@@ -1,6 +1,6 @@
-"""What `dump` says of a log: a dict for each batch, wrapper or message, and one for each record inside if wanted.
+"""Dump a log: a dict for each batch, wrapper or message, and with `deep` for each record in it.
 
-The names are those that Kafka's dump tool prints; dump_text.py makes its lines of them.
+Keys are the names that Kafka's dump tool prints; dump_text.py converts them to lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LogDump:
-    """How to dump logs. `limit` and `max_bytes` are in bytes; `decode` makes key and payload readable, if given."""
+    """Options of a dump of logs. `limit`, `max_bytes`: in bytes.
+
+    `decode`: converts key and payload to text, if given.
+    """
 
     dialect: Dialect
     deep: bool
@@ -44,7 +47,7 @@ class LogDump:
     progress: Callable[[int], None]
 
     def lines(self, file: ReadableFile) -> Iterator[Fields]:
-        """Yield what `file` holds, and give its damage to `on_damage`; what can be read behind it follows."""
+        """Yield the content of `file`, pass damage to `on_damage`, and continue after it."""
         found: list[CorruptRecordError] = []
         end = file.size if self.max_bytes is None else min(self.max_bytes, file.size)
         doubt = None
@@ -61,7 +64,7 @@ class LogDump:
         yield from self._damage(found, file)
 
     def _damage(self, found: list[CorruptRecordError], file: ReadableFile) -> Iterator[Fields]:
-        """Report what the walk over the file found; say how much is lost where it could not go on."""
+        """Report damage found by the walk over the file, with the number of unreadable bytes after it."""
         while found:
             error = found.pop(0)
             if not isinstance(error, BatchTooLargeError):
@@ -100,12 +103,12 @@ class LogDump:
             try:
                 yield from self._records(chunk, row, entry)
             except CorruptRecordError as error:
-                if damage is None:  # else it is known
+                if damage is None:  # otherwise it was reported above
                     error.position = position
                     self.on_damage(error.locate(path=chunk.path))
 
     def _records(self, chunk: Chunk, row: int, entry: Entry) -> Iterator[Fields]:
-        """Yield the records of one entry. Raises CorruptRecordError after those in front of the damage."""
+        """Yield the records of one entry. Raises CorruptRecordError after the records before the damage."""
         table = replace(
             chunk.table,
             buffer=entry.buffer,
@@ -126,7 +129,7 @@ class LogDump:
             damage = _checksum_error(message)
             yield self._message_record(message, record, valid=damage is None)
             if damage is not None and entry.is_wrapper:
-                damage.offsets = (record.offset, record.offset)  # it has the relative one
+                damage.offsets = (record.offset, record.offset)  # it has the relative offset
                 raise damage
 
     def _batch_record(self, batch: RecordBatch, record: Record) -> Fields:
@@ -235,7 +238,7 @@ def _messages(entry: MessageView | EnrichedMessage, dialect: Dialect, limit: int
 
 
 def _control(record: Record) -> Fields:
-    """Return what a control record says, with the names of Kafka's JSON."""
+    """Return the content of a control record, with the names of Kafka's JSON."""
     found = parse_control_record(record.offset, record.key, record.value)
     if found.ends_transaction:
         return {"type": found.type.name, "coordinatorEpoch": found.coordinator_epoch}
@@ -253,7 +256,7 @@ _SMALL_MESSAGES = {
     ControlType.SNAPSHOT_FOOTER: (("version", 2),),
     ControlType.KRAFT_VERSION: (("version", 2), ("kRaftVersion", 2)),
 }
-"""Fields of KRaft's control records with their sizes in bytes; tagged fields follow. Source: Kafka's schemas."""
+"""Fields of KRaft's control records, with their sizes in bytes; tagged fields follow. Source: Kafka's schemas."""
 
 
 def _camel(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The lines of `dump`: JSON, or text comparable with those of Kafka's dump tool."""
+"""Format the lines of `dump`: JSON, or text comparable with that of Kafka's dump tool."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 Fields = dict[str, Any]
 Show = Callable[[bytes], str]
-"""How bytes of keys and values become text."""
+"""Converts the bytes of keys and values to text."""
 
 _AS_JAVA = "magicbyte-as-java"
 _OPTIONAL = {"deleteHorizonMs", "currentTxnFirstOffset"}
 
 
 def plainly(data: bytes) -> str:
-    """Return bytes as Kafka's tool prints them, whatever they do to the lines: a Show."""
+    """Return bytes as Kafka's tool prints them, including control characters: a Show."""
     return data.decode(errors=_AS_JAVA)
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """Put one mark in place of a surrogate, of two or three bytes, as Java does; Python would put one for each byte."""
+    """Replace the two or three bytes of a surrogate by one mark, as Java does. Python would write a mark per byte."""
     assert isinstance(error, UnicodeDecodeError)
     cut = error.object[error.start : error.start + 3]
     if cut[:1] == b"\xed" and b"\xa0" <= cut[1:2] <= b"\xbf":
@@ -34,12 +34,12 @@ codecs.register_error(_AS_JAVA, _replace_as_java)
 
 
 def readably(data: bytes) -> str:
-    """Return bytes as text on one line that is safe to show; what is not UTF-8 or not printable is escaped: a Show."""
+    """Return bytes as text that is safe to print on one line, with escapes for other bytes: a Show."""
     return _printable(data.decode(errors="backslashreplace"))
 
 
 class _Escapes(dict[int, str]):
-    """What each character is shown as, by its code; filled as characters come along."""
+    """The printable form of each character, by its code; filled on demand."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
@@ -55,9 +55,9 @@ def _printable(text: str) -> str:
 
 
 def line_of(fields: Fields, *, contents: Show | None, metadata: bool) -> str:
-    """Return the line for what dump_log and dump_files yield.
+    """Return the line for a dict from dump_log or dump_files.
 
-    `contents`: how to show keys and values, None to leave them out; `metadata`: whether to print the rest of a record.
+    `contents`: converts keys and values to text, None to leave them out. `metadata`: print the rest of a record.
     """
     match fields["kind"]:
         case "batch":

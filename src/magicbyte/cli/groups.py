@@ -1,4 +1,4 @@
-"""`magicbyte groups`: which consumer groups a cluster has, how far they are, and where they go on."""
+"""`magicbyte groups`: list, describe, delete and reset the consumer groups of a cluster."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def describe(bootstrap: str, names: tuple[str, ...], all_groups: bool, zookeeper
 
 
 async def _described(bootstrap: str, names: tuple[str, ...] | None, *, zookeeper: bool) -> list[Json]:
-    """Return what is known of groups, all of them if `names` is None."""
+    """Return the descriptions of groups, of all if `names` is None."""
     from magicbyte.client.group_report import find_group, find_groups, report_of
 
     with explained("describe groups", NO_LIST if names is None else EVERY):
@@ -172,7 +172,7 @@ async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
 
 
 def _topic(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, list[int]]:
-    """Return the partitions of each TOPIC or TOPIC:N,N, none for all: a callback."""
+    """Option callback: return the partitions of each TOPIC or TOPIC:N,N; none means all."""
     found: dict[str, list[int]] = {}
     for value in values:
         topic, colon, numbers = value.partition(":")

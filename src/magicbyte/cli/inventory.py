@@ -1,4 +1,4 @@
-"""`magicbyte inventory`: what logs hold."""
+"""`magicbyte inventory`: count the content of logs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     Inventory = PartitionInventory | FetchedInventory
 
-_NAME: Final = 34  # characters of a partition's name in a table that no terminal bounds
-_SPAN: Final = 19  # of its offsets
-_OTHERS: Final = 51  # of all other columns
+_NAME: Final = 34  # characters of a partition's name in a table without a terminal
+_SPAN: Final = 19  # characters of its offsets
+_OTHERS: Final = 51  # characters of all other columns
 
 
 @click.command(
@@ -115,18 +115,18 @@ def inventory(
 
 
 def _columns() -> int:
-    """Return how wide the table may be: as the terminal is; elsewhere names of 34 characters are whole."""
+    """Return the width of the table: that of the terminal; elsewhere enough for names of 34 characters."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NAME + _OTHERS + _SPAN
 
 
 def _text(found: list[Inventory], whole: Tally) -> list[str]:
-    """Return a table of the partitions with notes on what is not ordinary, and one of the formats."""
+    """Return a table of the partitions, with notes on anything unusual, and a table of the formats."""
     spans = [
         f"{_known(each.tally.first_offset)}..{_known(each.tally.last_offset)}" if each.tally.batches else "-"
         for each in found
     ]
     columns, longest = _columns(), max(map(len, ["offsets", *spans]))
-    span_width = max(longest, min(_SPAN, columns - _OTHERS - _NAME))  # as wide as they must be on a narrow terminal
+    span_width = max(longest, min(_SPAN, columns - _OTHERS - _NAME))  # only as wide as needed on a narrow terminal
     room = max(columns - _OTHERS - span_width, len("partition"))
     width = min(max(len("partition"), *(len(each.partition.name) for each in found)), room)
     lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<{span_width}} newest"]
@@ -161,7 +161,7 @@ def _text(found: list[Inventory], whole: Tally) -> list[str]:
 
 
 def _notes(found: Inventory) -> list[str]:
-    """Return what there is to say about one partition beside its row."""
+    """Return the notes on one partition."""
     tally, folder = found.tally, found.folder
     notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []
     notes += _tally_notes(tally)
@@ -182,7 +182,7 @@ def _notes(found: Inventory) -> list[str]:
 
 
 def _damage(found: Inventory) -> list[str]:
-    """Return where one partition is damaged."""
+    """Return the damage of one partition."""
     indexes = [f"{(error.path or '').rpartition('/')[2]}: {error.what}" for error in found.index_damage]
     logs = [f"{(error.path or '').rpartition('/')[2]}, position {error.position}" for error in found.damage]
     return indexes + logs

@@ -1,4 +1,4 @@
-"""How what a long-running command has to say is written: as text, or as a JSON object in each line."""
+"""Format the log messages of a long-running command: as text, or as a JSON object per line."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _TEXT: Final = "%(asctime)s %(levelname)s %(message)s"
 
 
 class TextFormatter(logging.Formatter):
-    """One line for each record, whatever names in it came from a network; a traceback follows in lines of its own."""
+    """Formats each record on one line, with names from the network escaped. A traceback follows on further lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the name in the base class)
         """Return the line without a traceback."""
         return printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 (the name in the base class)
-        """Return the traceback, indented: its last lines are the error's own words, which may look like others."""
+        """Return the traceback, indented, because its last lines may look like log lines."""
         return "\n".join(f"    {printable(line)}" for line in super().formatException(ei).splitlines())
 
 
 class JsonFormatter(logging.Formatter):
-    """A line of JSON: time (UTC), level, logger, message, the facts that came with it, and a traceback if there is one.
+    """Formats each record as a line of JSON: time (UTC), level, logger, message, fields, and any traceback.
 
-    Facts are what was logged with `extra={"fields": {...}}`.
+    Fields are logged with `extra={"fields": {...}}`.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -52,7 +52,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_options(command: F) -> F:
-    """Add --log-level and --log-format; `set_up` takes their values."""
+    """Add --log-level and --log-format, for `set_up`."""
     command = click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
                            help="How lines of the log are written, to stderr.")(command)  # fmt: skip
     return click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True,
@@ -60,7 +60,7 @@ def log_options(command: F) -> F:
 
 
 def set_up(level: str, form: str) -> None:
-    """Have the log written to stderr."""
+    """Configure logging to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(_TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,7 +1,7 @@
-"""The command line's frame: finds the command that was asked for, and ends as a well-behaved program does.
+"""The entry point of the command line: finds and runs a command, and converts errors to exit statuses.
 
 Exit status: 0 sound, 1 damage found, 2 wrong use or a failure to write, 130 after Ctrl-C, 143 after SIGTERM, 141 when
-the reader of our output went away. Nothing of a command is imported before it is called for.
+the reader of stdout closed it. The modules of a command are imported only when it is called.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ GROUPS = {
         "warm": "Compile the fast paths now, not at their first use.",
     },
 }
-"""The commands by what they are for, as the help lists them."""
+"""The commands, grouped by purpose, in the order of the help."""
 
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
-"""Each name, its hyphens as underscores, is also that of the module here and of the command in it."""
+"""A command's name, with underscores for hyphens, is also that of its module and of its function there."""
 
 GC_THRESHOLD = 100_000
-"""Objects between two garbage collections: what imports make lives on, and looking it through takes 15 ms."""
+"""Objects between two garbage collections. Imported objects are permanent, and scanning them takes 15 ms."""
 
 DAMAGE, WRONG_USE, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
 
 
 class Commands(CommandGroup):
-    """The group of all commands, each imported when it is asked for."""
+    """The group of all commands, each imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
         """Return the names, in the order of the help."""
@@ -98,8 +98,8 @@ class Commands(CommandGroup):
         if cmd_name not in COMMANDS:
             return None
         gc.set_threshold(GC_THRESHOLD)
-        atexit.register(gc.freeze)  # at its end, too, the interpreter would look through all that is imported
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # else numpy starts threads that no command has work for
+        atexit.register(gc.freeze)  # the interpreter's last collection would scan all imported objects, too
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # otherwise numpy starts threads, which no command uses
         name = cmd_name.replace("-", "_")
         module = importlib.import_module(f"magicbyte.cli.{name}")
         command: click.Command = getattr(module, name)
@@ -108,10 +108,10 @@ class Commands(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that `args` begin with; say which one may have been meant when there is none."""
+        """Find the command named by `args`. The error for an unknown one suggests a similar name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            import difflib  # takes as long as all else here
+            import difflib  # it takes as long as everything else here
 
             close = difflib.get_close_matches(name, COMMANDS, 1)
             meant = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(COMMANDS)}"
@@ -126,7 +126,7 @@ class Commands(CommandGroup):
                 formatter.write_dl([(f"{name:<{width}}", text) for name, text in group.items()])
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command line (default: the process's) and exit; the arguments are click's."""
+        """Run a command line (default: the process's) and exit. The arguments are click's."""
         extra["standalone_mode"] = False
         _open_standard_streams()
         try:
@@ -146,12 +146,12 @@ class Commands(CommandGroup):
         sys.exit(status or 0)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the command line as far as it is ours; of --help and --version that is all, and they print."""
+        """Parse the options before the command. --help and --version print and exit here."""
         with _told():
             return super().make_context(*args, color=color_of_environment(), **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; turn what may go wrong into one line and an exit status."""
+        """Run the command. Convert expected errors to one line and an exit status."""
         raise_limit()
         if clone := os.environ.get("MAGICBYTE_CLONE"):
             install_by(functools.partial(_set_up, clone))
@@ -160,8 +160,8 @@ class Commands(CommandGroup):
 
 
 def _set_up(clone: str, extra: str) -> None:
-    """Bring the packages of a clone, which ./magicbyte set up, as far as `extra` needs them. It says what it does."""
-    import subprocess  # milliseconds, which commands that install nothing need not pay
+    """Install the packages of `extra` in a clone that uses ./magicbyte. Its progress is printed."""
+    import subprocess  # takes milliseconds, so only if something is installed
 
     stage = "spark" if extra == "spark" else "run"
     subprocess.run(["sh", f"{clone}/tools/set_up.sh", stage], stdin=subprocess.DEVNULL, stdout=2, check=False)
@@ -169,7 +169,7 @@ def _set_up(clone: str, extra: str) -> None:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """Turn what may go wrong inside the block into one line and an exit status. At its end stdout is written."""
+    """Convert expected errors inside the block to one line and an exit status. Flush stdout at the end."""
     try:
         try:
             yield
@@ -204,7 +204,7 @@ def _told() -> Iterator[None]:
 
 
 def _drop_unwritten(stream: TextIO) -> None:
-    """Drop text that cannot be written: the interpreter flushes at its end, and would exit with a status of its own."""
+    """Discard text that cannot be written. The interpreter's own flush at exit would change the exit status."""
     try:
         stream.flush()
     except OSError:
@@ -214,7 +214,7 @@ def _drop_unwritten(stream: TextIO) -> None:
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """Raised by SIGTERM."""
 
 
 def _terminate(_number: int, _frame: object) -> None:
@@ -223,7 +223,7 @@ def _terminate(_number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def _cleaning_up_at_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a command as Ctrl-C does, so that it removes what is not whole; some have a way of their own."""
+    """Let SIGTERM end a command like Ctrl-C, so that incomplete outputs are removed. Some commands override it."""
     is_ours = (
         threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     )
@@ -237,13 +237,13 @@ def _cleaning_up_at_sigterm() -> Iterator[None]:
 
 
 class _Stdout(io.FileIO):
-    """The process's stdout; of a failure, of which the system does not tell the file, it says that it was this one."""
+    """The process's stdout. Its errors name it, because the system's message has no file name."""
 
     def __init__(self) -> None:
         super().__init__(1, "w", closefd=False)
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of `data`; return how many bytes."""
+        """Write some of `data`. Return the number of bytes."""
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -253,9 +253,9 @@ class _Stdout(io.FileIO):
 
 
 def _open_standard_streams() -> None:
-    """Open the standard streams that the shell closed (`>&-`), so that no file of ours gets their descriptors.
+    """Open the standard streams that the shell closed (`>&-`), so that no other file gets their descriptors.
 
-    stdin can then not be read and stdout not be written, which is an error only where that is tried; stderr is lost.
+    Reading stdin and writing stdout then fail, which matters only to commands that do so. Output to stderr is lost.
     """
     for number, stream, mode in (
         (0, sys.stdin, os.O_WRONLY),
@@ -265,7 +265,7 @@ def _open_standard_streams() -> None:
         if stream is None:
             with contextlib.suppress(OSError):
                 os.fstat(number)
-                continue  # it is open, but not for us: as on Windows without a console
+                continue  # open, but unusable, as on Windows without a console
             descriptor = os.open(os.devnull, mode)
             if descriptor != number:
                 os.dup2(descriptor, number)

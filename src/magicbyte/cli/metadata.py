@@ -1,4 +1,4 @@
-"""`magicbyte metadata`: the metadata of a log directory to a ZooKeeper and back, so that it can change hands."""
+"""`magicbyte metadata`: export the metadata of a log directory to a ZooKeeper, or import it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OURS: Final = frozenset(
         "mirror.identical",
     }
 )
-"""Settings of topics that Kafka's brokers do not have."""
+"""Settings of topics that Kafka's brokers do not support."""
 
 
 def _both(command: F) -> F:
@@ -78,7 +78,7 @@ def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferr
             if to_zookeeper:
                 return transfer(store, keeper, ours=OURS)
             done = transfer(keeper, store)
-            forget(store)  # others had the directory: its records tell in which format it is now
+            forget(store)  # other brokers had the directory: only its records show its present format
             return done
         finally:
             store.close()

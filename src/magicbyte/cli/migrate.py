@@ -1,4 +1,4 @@
-"""`magicbyte migrate`: what the upgrade of a cluster would break, and where it stands."""
+"""`magicbyte migrate`: check an upgrade of a cluster, and show and take the steps of a format migration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 BREAKS = 1
 _DAY_MS = 86_400_000
-_LOOKS = 8  # sampled positions of a partition, before its format is set
+_LOOKS = 8  # sampled offsets of a partition before its format is set
 
 
 @click.group(cls=CommandGroup)
@@ -119,7 +119,7 @@ async def _check(asked: _Asked) -> Check:
                 facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
     notes += await asked.sources.look(facts.sightings, pages)
     if asked.days is not None:
-        now_ms = SystemClock().now_ms()  # dates are compared with dates
+        now_ms = SystemClock().now_ms()  # both are dates
         if count := facts.sightings.forget_before(now_ms - asked.days * _DAY_MS):
             notes.append(f"{count} kinds of requests are left out: the last was more than {asked.days} days ago")
     if not len(facts.sightings):
@@ -157,7 +157,7 @@ def _sum(findings: tuple[UpgradeFinding, ...]) -> str:
 
 
 def look_options(command: F) -> F:
-    """Add the options by which `status` and `next` look: those of `PlanOptions`, but for http and settings."""
+    """Add the options of `status` and `next` that collect facts: those of `PlanOptions` without http and settings."""
     for option in reversed(_LOOK_OPTIONS):
         command = option(command)
     return command
@@ -300,7 +300,7 @@ def next_step(wait: float | None, form: str, sources: ClientSources, **given: An
 def _waited(
     asked: PlanOptions, found: _MigrationStatus, seconds: float, form: str, sources: ClientSources
 ) -> tuple[bool, dict[str, Any]]:
-    """Wait for the restarts of a step; return whether it was done well, and what --format json has of it."""
+    """Wait for the restarts of a step. Return whether it succeeded, and its JSON."""
     from magicbyte.cli.migrate_wait import wait_for
     from magicbyte.migration.waiting import RESTARTS
 
@@ -359,7 +359,7 @@ def _against(found: _MigrationStatus, topics: Iterable[str], target: Format) -> 
 
 
 async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> bool:
-    """Set the format of topics; return whether the brokers have applied it. Raises BrokerError."""
+    """Set the format of topics. Return whether the brokers have applied it. Raises BrokerError."""
     from magicbyte.client.admin import ConfigResource, alter_configs, describe_configs
     from magicbyte.log.append.rules import stored_format
     from magicbyte.migration.procedure import FORMAT

@@ -1,4 +1,4 @@
-"""`magicbyte migrate next --wait`: waits until brokers were restarted for a step, and says how far it is."""
+"""`magicbyte migrate next --wait`: wait until brokers were restarted for a step, and print the progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BETWEEN_S: Final = 1.0
 
 
 async def wait_for(bootstrap: str, begun: ClusterStage, expected: Collection[int], seconds: float) -> StepProgress:
-    """Return how far a step is: when it is done, or after `seconds`. Each change is a line on stderr meanwhile."""
+    """Return the progress of a step when it is done, or after `seconds`. Print each change to stderr meanwhile."""
     clock = SystemClock()
     end, last_text = clock.monotonic_ms() + seconds * 1000, ""
     while True:
@@ -44,5 +44,5 @@ async def _progress(bootstrap: str, begun: ClusterStage, expected: Collection[in
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:
             brokers = await look_at_brokers(client)
             return progress_of(begun, expected, brokers, await look_at_sync(client))
-    except (NetworkError, BrokerError):  # those that -b names may be the ones that are away
+    except (NetworkError, BrokerError):  # the brokers in -b may be the ones that are restarting
         return progress_of(begun, expected, (), None)

@@ -1,4 +1,4 @@
-"""`magicbyte mirror`: topics of a cluster to another, until Ctrl-C or SIGTERM, or until all is copied."""
+"""`magicbyte mirror`: copy topics of a cluster to another, until Ctrl-C or SIGTERM, or until the end is reached."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 _TELL_SECONDS = 1.0
 _LAST_PORT = 65535
-_LOOK_SECONDS = 5.0  # until sets are opened again to learn what that costs
+_LOOK_SECONDS = 5.0  # interval of sampling the CPU cost that closed copies avoid
 
 
 class _Mirror(Command):
-    """The command, of which `mirror translate` is one of its own, with other options."""
+    """The command, with `mirror translate` as a subcommand with its own options."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Return the context of what is meant."""
+        """Return the context of the subcommand or of the command itself."""
         if args[:1] != ["translate"]:
             return super().make_context(info_name, args, parent, **extra)
         from magicbyte.cli.mirror_translate import translate
@@ -83,9 +83,9 @@ def _client(context: click.Context, side: str, option: str, addresses: str) -> C
 
 
 def _source(context: click.Context, source: str) -> Client | LogSource:
-    """Return a client of a cluster, or what is in a log directory: a name with a slash. Raises BadParameter.
+    """Return a client of a cluster, or the source in a log directory (a value with a slash). Raises BadParameter.
 
-    A directory is known again by the cluster that its broker was in; without one by its path.
+    A directory is identified by the cluster id in it, or else by its path.
     """
     folder = log_directory_or_none(source, "--from")
     if folder is None:
@@ -104,7 +104,7 @@ def _source(context: click.Context, source: str) -> Client | LogSource:
 
 
 def _target(context: click.Context, target: str) -> Client | Path:
-    """Return a client of a cluster, or a log directory: a name with a slash. Raises BadParameter."""
+    """Return a client of a cluster, or a log directory (a value with a slash). Raises BadParameter."""
     return log_directory_or_none(target, "--to") or _client(context, "target", "--to", target)
 
 
@@ -213,7 +213,7 @@ def mirror(
             raise click.UsageError("--sync-groups: not from a log directory; `magicbyte rescue` also brings its groups")
         if isinstance(there, Path):
             refuse_overlap(there, [str(Path(source).resolve())])
-        until_caught_up = True  # nobody adds to it
+        until_caught_up = True  # no broker appends to a log directory
     asked = None if yes or isinstance(there, Path) else target
     asyncio.run(_run(here, there, choice, asked, until_caught_up=until_caught_up, explain=explain, http=http))
 
@@ -228,7 +228,7 @@ async def _run(
     explain: bool,
     http: tuple[str, int] | None,
 ) -> None:
-    """Mirror, or explain. `asked`: the target's address, if its owner is to be asked before the first write."""
+    """Mirror, or explain. `asked`: the target's address, if the user must confirm the first write."""
     from magicbyte.mirror.saving import Savings
 
     async with source, AsyncExitStack() as stack:
@@ -264,7 +264,7 @@ async def _run(
 
 
 async def _ask(address: str, target: Client, planned: list[TopicMirrorPlan]) -> None:
-    """Name the target and ask, before this mirror writes there for the first time. Raises Abort, UsageError."""
+    """Name the target and ask for confirmation before this mirror's first write to it. Raises Abort, UsageError."""
     from magicbyte.mirror.plan import Mode
 
     wanted = [each for each in planned if each.mode is not Mode.LEFT_OUT]
@@ -281,7 +281,7 @@ async def _ask(address: str, target: Client, planned: list[TopicMirrorPlan]) -> 
 async def _plan(
     source: Client | LogSource, target: Client | Path, choice: Choice, stack: AsyncExitStack
 ) -> list[TopicMirrorPlan]:
-    """Return what would be done; no log directory is made for it."""
+    """Return the plan, without creating a log directory."""
     from magicbyte.mirror.plan import plan_folder
 
     if isinstance(target, Path):
@@ -290,7 +290,7 @@ async def _plan(
 
 
 async def _mirror(source: Client | LogSource, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> Rounds:
-    """Return the mirror that is asked for; what it holds of the target is let go with the stack."""
+    """Return the mirror. Its resources at the target are released with the stack."""
     from magicbyte.mirror.identical import IdenticalMirror
     from magicbyte.mirror.log_target import LogTarget
     from magicbyte.mirror.mirror import Mirror
@@ -319,7 +319,7 @@ async def _serve(mirror: Rounds, savings: Savings, address: tuple[str, int], sta
 
 
 def _check_some(found: Sized, choice: Choice) -> None:
-    """Raise an error where no topic was meant: a run without an end waits for one."""
+    """Raise an error if no topic matches. A run without an end waits for one."""
     if not found:
         raise UnknownTopicError(
             f"--topics {choice.topics.pattern!r}: expected matching topics at the source, found none"
@@ -327,7 +327,7 @@ def _check_some(found: Sized, choice: Choice) -> None:
 
 
 async def _watch(mirror: Rounds, savings: Savings) -> None:
-    """Show on a terminal how the topics stand, each second, and see now and then what is saved."""
+    """Show the state of the topics on a terminal, each second, and sample the savings from time to time."""
     looked = time.monotonic()
     with display() if sys.stderr.isatty() else contextlib.nullcontext() as shown:
         while True:
@@ -339,14 +339,14 @@ async def _watch(mirror: Rounds, savings: Savings) -> None:
             if shown is not None and copied:
                 shown.show(copied, savings.seconds(copied), time.monotonic())
             if time.monotonic() - looked >= _LOOK_SECONDS or len(savings.seconds(copied)) < len(copied):
-                with contextlib.suppress(MagicbyteError):  # whoever copies has the same trouble, and says so
+                with contextlib.suppress(MagicbyteError):  # the copiers have the same error, and report it
                     await savings.look(mirror.planned, copied)
                 looked = time.monotonic()
 
 
 @contextlib.asynccontextmanager
 async def _watching(mirror: Rounds, savings: Savings, *, wanted: bool) -> AsyncIterator[None]:
-    """Watch inside the block, if that is wanted."""
+    """Watch the mirror inside the block, if `wanted`."""
     task = asyncio.create_task(_watch(mirror, savings)) if wanted else None
     try:
         yield

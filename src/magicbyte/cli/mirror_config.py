@@ -1,4 +1,4 @@
-"""A mirror's settings: its properties file, with options of the command by their names, and those of its clients."""
+"""Options of a mirror from a properties file, by the options' names, and the settings of its two clients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def client_setting_option(command: F) -> F:
 
 
 def from_file(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
-    """Let the options of a properties file be the defaults of the command, and keep what is for its clients."""
+    """Use the options in a properties file as the command's defaults, and store the settings of its clients."""
     if path is None:
         return
     named = {option.lstrip("-"): each.name for each in context.command.params for option in each.opts}
@@ -57,13 +57,13 @@ def from_file(context: click.Context, _parameter: click.Parameter, path: Path | 
 
 
 def _from_options(context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
-    """Keep what -X says of the clients; it counts more than the file."""
+    """Store the client settings in -X, which override the file's."""
     for key, value in named_values(given).items():
         _keep(context, key, value, "no client setting", [])
 
 
 def client_settings(context: click.Context, side: str) -> dict[str, Any]:
-    """Return what `Client` is to be given for "source" or "target". Raises InvalidConfigError."""
+    """Return the arguments of `Client` for "source" or "target". Raises InvalidConfigError."""
     found: dict[str, dict[str, str]] = context.meta.get(_META, {})
     return client_arguments(found.get(side, {}))
 

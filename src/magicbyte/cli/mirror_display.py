@@ -1,4 +1,4 @@
-"""How a mirror that runs is shown: a table on a terminal, and a line for each topic at its end."""
+"""Display a running mirror: a table on a terminal, and a line per topic at its end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
     from magicbyte.mirror.copier import Copied
 
-RATE_SECONDS: Final = 5.0  # over which MB/s are counted
-_AROUND: Final = 5  # lines of a terminal that no topic has: names of columns, two rules, the sum, and the cursor's
-_GAP: Final = 3  # cells between two columns
+RATE_SECONDS: Final = 5.0  # window for MB/s
+_AROUND: Final = 5  # lines of a terminal without a topic: column names, two rules, the sum, and the cursor's
+_GAP: Final = 3  # cells between columns
 _HEAD: Final = ["topic", "closed", "opened", "MB/s", "offsets behind", "CPU saved"]
 
 
 class Rates:
-    """Bytes in a second over the last few, by topic. `note` is told what was copied, again and again."""
+    """Bytes per second by topic, over the last few seconds. Call `note` regularly."""
 
     def __init__(self) -> None:
         self._noted: deque[tuple[float, dict[str, int]]] = deque()
 
     def note(self, copied: Mapping[str, Copied], now: float) -> None:
-        """Keep what is copied at a moment, in seconds."""
+        """Record the copied bytes at `now`, in seconds."""
         self._noted.append((now, {topic: bytes_of(each) for topic, each in copied.items()}))
         while len(self._noted) > 2 and now - self._noted[1][0] >= RATE_SECONDS:
             self._noted.popleft()
@@ -41,14 +41,14 @@ class Rates:
 
 
 def bytes_of(copied: Copied) -> int:
-    """Return how much was copied."""
+    """Return the number of copied bytes."""
     return copied.closed_bytes + copied.opened_bytes
 
 
 def rows(copied: Mapping[str, Copied], rates: Rates, saved: Mapping[str, float], room: int) -> list[list[str]]:
-    """Return the cells of topics, first those that are behind and those that move, and of a sum over all.
+    """Return the cells of topics, those with lag and traffic first, and of their sum.
 
-    `room`: lines for topics; the last one may stand for several.
+    `room`: lines for topics. The last one may summarize several topics.
     """
     topics = sorted(copied, key=lambda topic: (-copied[topic].lag, -rates[topic], topic))
     shown = topics if len(topics) <= room else topics[: room - 1]
@@ -77,7 +77,7 @@ def _row(
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration, two digits or so."""
+    """Return a duration with about two digits."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
@@ -91,7 +91,7 @@ class Display:
         self._rates = Rates()
 
     def show(self, copied: Mapping[str, Copied], saved: Mapping[str, float], now: float) -> None:
-        """Draw what was copied by `now`, in seconds; `saved`: CPU seconds by topic."""
+        """Draw the state at `now`, in seconds. `saved`: CPU seconds by topic."""
         self._rates.note(copied, now)
         room = max(self._live.console.size.height - _AROUND, 2)
         drawn = table(rows(copied, self._rates, saved, room), self._live.console.size.width)
@@ -99,7 +99,7 @@ class Display:
 
 
 def table(cells: list[list[str]], width: int) -> Table:
-    """Return rows as what is drawn: the last one, the sum of several, under a rule. Names are cut to fit a `width`."""
+    """Return a table of rows, with a rule before the last one if it is a sum. Names are cut to fit into `width`."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -118,7 +118,7 @@ def table(cells: list[list[str]], width: int) -> Table:
 
 @contextmanager
 def display() -> Iterator[Display]:
-    """Show a table on stderr inside the block, and take it away behind it."""
+    """Show a table on stderr inside the block, and remove it at the end."""
     from rich.console import Console
     from rich.live import Live
 
@@ -127,7 +127,7 @@ def display() -> Iterator[Display]:
 
 
 def total(copied: Iterable[Copied]) -> str:
-    """Return what is said of all topics at the end: how many records were copied, as far as headers tell."""
+    """Return the final line about all topics: the number of copied records, as far as headers show it."""
     each = list(copied)
     records, uncounted = sum(topic.records for topic in each), sum(topic.uncounted for topic in each)
     others = f" and those of {many(uncounted, 'compressed set')}" if uncounted else ""
@@ -135,7 +135,7 @@ def total(copied: Iterable[Copied]) -> str:
 
 
 def line(each: Copied, seconds: float, saved: float | None = None) -> str:
-    """Return what is said of a topic at the end of a run of so many seconds; `saved`: CPU seconds."""
+    """Return the final line about a topic after a run of `seconds`. `saved`: CPU seconds."""
     parts = [
         f"{size_text(each.closed_bytes)} closed in {each.closed_sets} sets",
         f"{size_text(each.opened_bytes)} opened in {each.opened_sets}",

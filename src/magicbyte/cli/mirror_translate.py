@@ -1,4 +1,4 @@
-"""`magicbyte mirror translate`: where an offset of the source, or a consumer group, is at the target of a mirror."""
+"""`magicbyte mirror translate`: translate an offset, or the offsets of a group, from source to target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that several commands share, said once, and the types of their values."""
+"""Options shared by several commands, and the types of their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from magicbyte.records.layout import Dialect
 if TYPE_CHECKING:
     _PathType = click.ParamType[Path]
 else:
-    _PathType = click.ParamType  # not generic before click 8.2
+    _PathType = click.ParamType  # generic only from click 8.2 on
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +26,7 @@ _MOST = 2**31 - 1
 
 
 def size(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
-    """Return the bytes of 1048576, 64MiB or 1g, say: a callback. All units are powers of 1024."""
+    """Option callback: return the bytes of a size such as 1048576, 64MiB or 1g. Units are powers of 1024."""
     number = size_of(value)
     if number is None or not 0 < number <= _MOST:
         raise click.BadParameter(f"{value!r}: expected 1 to {_MOST} bytes, such as 1048576 or 64MiB")
@@ -34,7 +34,7 @@ def size(_context: click.Context, _parameter: click.Parameter, value: str) -> in
 
 
 def duration(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Return the ms of 7d, 12h or 500ms, say: a callback."""
+    """Option callback: return the ms of a duration such as 7d, 12h or 500ms."""
     found = None if value is None else duration_ms(value)
     if value is not None and found is None:
         raise click.BadParameter(f"{value!r}: expected a time such as 7d, 12h, 30m, 45s or 500ms")
@@ -42,7 +42,7 @@ def duration(_context: click.Context, _parameter: click.Parameter, value: str | 
 
 
 def partition_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TopicPartition | None:
-    """Return what TOPIC-N names: a callback."""
+    """Option callback: return the partition named TOPIC-N."""
     from magicbyte.log.files.directory import parse_topic_partition
 
     try:
@@ -52,15 +52,15 @@ def partition_name(_context: click.Context, _parameter: click.Parameter, value: 
 
 
 def dialect_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Dialect | None:
-    """Return the dialect of that name: a callback."""
+    """Option callback: return the dialect of this name."""
     return None if value is None else Dialect(value)
 
 
-_AS_JSON = "magicbyte.json"  # in the context, which has what was given by flag before other options are looked at
+_AS_JSON = "magicbyte.json"  # in the context's meta: set by --json before other options are parsed
 
 
 def json_option(form: str = "json") -> Callable[[F], F]:
-    """Add --json, which stands for `--format` with this value. `form_of` has to be the callback of --format."""
+    """Add --json, short for `--format` with this value. The callback of --format must be `form_of`."""
 
     def note(context: click.Context, _parameter: click.Parameter, given: bool) -> None:
         if given:
@@ -71,7 +71,7 @@ def json_option(form: str = "json") -> Callable[[F], F]:
 
 
 def form_of(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Return the format that is asked for, by --json or by name: a callback."""
+    """Option callback: return the format from --json or --format."""
     found: str | None = context.meta.get(_AS_JSON, value)
     return found
 
@@ -84,9 +84,9 @@ def format_option(command: F) -> F:
 
 
 class OutputPath(_PathType):
-    """A file or folder of this machine that a command writes: a Path, of a path or of a file: URL.
+    """A local file or folder that a command writes: a Path, from a path or a file: URL.
 
-    A command with such an option calls `refuse_overlap`; tests/cli/test_outputs.py knows each of them.
+    A command with such an option calls `refuse_overlap`; tests/cli/test_outputs.py lists all of them.
     """
 
     name = "path"
@@ -95,7 +95,7 @@ class OutputPath(_PathType):
         self._folder = folder
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path. Refuses the URL of another store, and, where a folder is written, what is none."""
+        """Return the path. Refuses URLs of other stores and, if a folder is written, other files."""
         if isinstance(value, Path):
             return value
         from magicbyte.log.files.outputs import local_output
@@ -107,7 +107,7 @@ class OutputPath(_PathType):
 
 
 def log_directory_or_none(value: str, option: str) -> Path | None:
-    """Return the log directory that a value names, which has a slash; None for brokers. Raises BadParameter."""
+    """Return the log directory named by a value with a slash, None for brokers. Raises BadParameter."""
     from magicbyte.log.files.filesystem import local_path
 
     path = Path(local_path(value) or value)
@@ -124,7 +124,7 @@ def log_directory_or_none(value: str, option: str) -> Path | None:
 
 
 class FormatName(click.Choice):  # type: ignore[type-arg]  # not generic before click 8.2
-    """A message format: by its name v2, its magic byte 2, or a release of Kafka that wrote it, 0.11 or 4.3."""
+    """A message format: by its name v2, its magic byte 2, or a Kafka release that wrote it, 0.11 or 4.3."""
 
     def __init__(self, *others: str) -> None:
         super().__init__(["v0", "v1", "v2", *others])
@@ -171,7 +171,7 @@ def as_option(command: F) -> F:
 
 
 def dialect_option(command: F) -> F:
-    """Add --dialect: a Dialect, or None for what the folder says."""
+    """Add --dialect: a Dialect, or None for that of the folder."""
     return click.option(
         "--dialect",
         type=click.Choice([each.value for each in Dialect]),

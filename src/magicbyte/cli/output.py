@@ -1,7 +1,7 @@
-"""What the commands say: complaints on stderr, data on stdout or into a file.
+"""The output of the commands: messages on stderr, data on stdout or into a file.
 
-All of it is written here, so that nothing which comes from a broker or a file reaches a terminal but as text: see
-printable.py. What is given as one line is shown as one. No other module of the commands calls `click.echo`.
+All output goes through this module, which escapes text from brokers and files, so that it cannot control a terminal:
+see printable.py. A value printed as one line stays one line. No other module of the commands calls `click.echo`.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
 
 class Colored(str):
-    """A line that `say` writes in a color, once it is safe to show."""
+    """A line that `say` escapes, and then colors."""
 
     __slots__ = ("color",)
     color: str
 
 
 def good(line: str) -> str:
-    """Return a verdict that all is well: green."""
+    """Return a good verdict, in green."""
     return _colored(line, "green")
 
 
 def doubtful(line: str) -> str:
-    """Return what a person should look at: yellow."""
+    """Return a line that needs attention, in yellow."""
     return _colored(line, "yellow")
 
 
 def bad(line: str) -> str:
-    """Return what is damaged, lost or refused: red."""
+    """Return a line about damage, loss or refusal, in red."""
     return _colored(line, "red")
 
 
@@ -53,9 +53,9 @@ def _colored(line: str, color: str) -> str:
 
 
 def complain(what: object, *, color: bool | None = None) -> None:
-    """Write one line to stderr, or several of an error that is made of several, where that can be written.
+    """Write an error to stderr, on one line or several, and ignore a closed stderr.
 
-    `color`: whether in colors; None lets --color, the environment and the terminal decide.
+    `color`: whether in colors; None depends on --color, the environment and the terminal.
     """
     if isinstance(what, TruncatedLogError):
         what = f"cut short: {what}"
@@ -69,14 +69,14 @@ def complain(what: object, *, color: bool | None = None) -> None:
 
 
 def say(*lines: str, err: bool = False) -> None:
-    """Write each of `lines` as one line, to stdout or, with `err`, to stderr. A progress bar makes room for them."""
+    """Write each of `lines` as one line, to stdout or, with `err`, to stderr. Hides a progress bar meanwhile."""
     if lines:
         hide_bar()
         click.echo("\n".join(map(_shown, lines)), err=err)
 
 
 def pause(prompt: str) -> str:
-    """Wait for a line of stdin behind a prompt, which is erased then; return it, empty at the end of the input."""
+    """Prompt for a line of stdin, then erase the prompt. Return the line, empty at the end of the input."""
     click.echo(click.style(prompt, dim=True), nl=False)
     sys.stdout.flush()
     answer = sys.stdin.readline()
@@ -90,50 +90,53 @@ def _shown(line: str) -> str:
 
 
 def say_text(text: str) -> None:
-    """Write text of our own, of several lines."""
+    """Write trusted text of several lines."""
     hide_bar()
     click.echo(printable_text(text))
 
 
 def say_json(found: Any, *, indent: int | None = 2) -> None:
-    """Write a JSON document. In it every control character is escaped as JSON has it."""
+    """Write a JSON document. All control characters in it are escaped."""
     hide_bar()
     click.echo(json.dumps(found, indent=indent).replace("\x7f", "\\u007f"))
 
 
 def prints_in_color() -> bool:
-    """Say whether what goes to stdout keeps its colors."""
+    """Return whether stdout keeps colors."""
     context = click.get_current_context(silent=True)
     return sys.stdout.isatty() if context is None or context.color is None else context.color
 
 
 def say_styled(line: str) -> None:
-    """Write one line in which `click.style` put colors; whatever it was made of has been through `printable` before."""
+    """Write one line with colors of `click.style`. The untrusted text in it must have been escaped by `printable`."""
     click.echo("".join(each if _STYLE.fullmatch(each) else printable(each) for each in _STYLE.split(line)))
 
 
 class DamagePolicy:
-    """What to do about damage in a log: `policy` stop raises the first, skip reports each and goes on behind it."""
+    """The reaction to damage in a log.
+
+    `policy`: stop raises the first one, skip reports each and continues after it.
+    """
 
     def __init__(self, policy: str) -> None:
         self.stops = policy == "stop"
         self.found = 0
 
     def __call__(self, error: CorruptRecordError) -> None:
-        """Take one damage: a DamageHandler."""
+        """Handle damage: a DamageHandler."""
         self.found += 1
         if self.stops:
             raise error
         complain(error)
 
     def exit(self) -> None:
-        """End the command with status 1 if there was any damage."""
+        """Exit with status 1 if there was any damage."""
         if self.found:
             click.get_current_context().exit(1)
 
 
 class _Terminal:
-    """A stream of bytes that a person sees: what is not text is escaped."""
+    """A stream of bytes to a terminal, with unprintable characters escaped."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -144,16 +147,16 @@ class _Terminal:
         return len(data)
 
     def flush(self) -> None:
-        """Have it shown."""
+        """Flush the stream."""
         self._stream.flush()
 
 
 @contextlib.contextmanager
 def binary_output(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[BinaryIO]:
-    """Give stdout, flushed at the end, or the file at `path` (`-`: stdout), to write bytes to.
+    """Yield stdout, flushed at the end, or the file at `path` (`-`: stdout), for bytes.
 
-    The file gets its name at the end, whole; damage of an input ends it in front of the damage. Raises
-    LogDirectoryError, before anything is written, for a file that is one of `inputs` or lies in one.
+    The file is renamed to its name at the end. Damage of an input ends it at the damage. Raises LogDirectoryError,
+    before anything is written, for a file that is one of `inputs` or inside of one.
     """
     from magicbyte.log.files.outputs import refuse_overlap, whole_file
 
@@ -171,8 +174,8 @@ def binary_output(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[Bin
 
 
 def _refuse_own_input(inputs: Iterable[str]) -> None:
-    """Raise LogDirectoryError where the shell sent stdout into an input, as with `>>`: its end would never be met."""
-    with contextlib.suppress(OSError, ValueError):  # a stream of a test, which has no descriptor
+    """Raise LogDirectoryError if stdout is redirected into an input, as with `>>`, which would grow without end."""
+    with contextlib.suppress(OSError, ValueError):  # tests replace stdout by a stream without a descriptor
         own = os.fstat(sys.stdout.fileno())
         for each in inputs:
             if Path(each).is_file() and os.path.samestat(own, Path(each).stat()):

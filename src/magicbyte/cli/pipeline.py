@@ -1,4 +1,4 @@
-"""`magicbyte pipeline`: whole archives, partition by partition, on Spark."""
+"""`magicbyte pipeline`: process whole archives, partition by partition, on Spark."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def materialize(url: str, to: Path) -> None:
 
 
 def _memory(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Return a size as Spark takes it: a callback. Of another, its worker prints only how it is called."""
+    """Option callback: return a size in Spark's notation. Spark's worker answers others only with its usage."""
     if not re.fullmatch(r"[1-9][0-9]*[mgt]b?", value, re.IGNORECASE):
         raise click.BadParameter(f"{value!r}: expected a size such as 512m or 1g")
     return value
@@ -139,9 +139,9 @@ def up(workers: int, cores: int, memory: str) -> None:
 
 @contextlib.contextmanager
 def _progress(given: Pipeline) -> Iterator[Callable[[str, int, int], None]]:
-    """Give a function that takes a stage, and bytes and partitions just done: a bar for each stage, and one for all.
+    """Yield a callback for a stage, and bytes and partitions just done: a bar per stage, and one for all.
 
-    They are shown on stderr, if that is a terminal; what the run has to say comes behind them.
+    The bars are shown on stderr, if it is a terminal.
     """
     if not sys.stderr.isatty():
         yield lambda _stage, _bytes, _units: None
@@ -164,7 +164,7 @@ def _progress(given: Pipeline) -> Iterator[Callable[[str, int, int], None]]:
 
         def advance(stage: str, size: int, units: int) -> None:
             if stage not in bars:
-                bars[stage] = bar.add_task(stage, total=None, units=0, of="?")  # what damage asks for is not planned
+                bars[stage] = bar.add_task(stage, total=None, units=0, of="?")  # salvage is not in the plan
             task = bar.tasks[bar.task_ids.index(bars[stage])]
             bar.update(bars[stage], advance=size, units=task.fields["units"] + units)
 
@@ -172,7 +172,7 @@ def _progress(given: Pipeline) -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _due(planned: RunPlan) -> dict[str, tuple[int, int]]:
-    """Return bytes of sources and partitions of each stage that is to be done, and under "" of the whole run."""
+    """Return bytes of sources and partitions due in each stage, and under "" in the whole run."""
     from magicbyte.spark.pipeline.runner import stage_names
 
     sums: dict[str, tuple[int, int]] = {}
@@ -198,7 +198,7 @@ def _plan_text(planned: RunPlan) -> list[str]:
 
 
 def _text(done: PipelineRun) -> list[str]:
-    """Return a line for each kind of stage, and one for all."""
+    """Return a line per kind of stage, and one for all."""
     from magicbyte.spark.pipeline.report import stage_sums
 
     lines = [

@@ -1,4 +1,4 @@
-"""`magicbyte plan`: where a migration between message formats stands, what comes next, and what that costs."""
+"""`magicbyte plan`: the state of a migration between message formats, its next step, and the cost."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What the command line says, by the names of its options."""
+    """The options of the command, by name."""
 
     bootstrap: str | None
     directories: tuple[Path, ...]
@@ -83,7 +83,7 @@ class PlanOptions:
 
 
 async def made_plan(asked: PlanOptions) -> MigrationPlan:
-    """Return the plan that a command line asks for. Raises NetworkError, BrokerError."""
+    """Return the plan for a command line. Raises NetworkError, BrokerError."""
     from magicbyte.migration import planner
     from magicbyte.migration.sightings import CLIENT_ID
 
@@ -112,7 +112,7 @@ async def made_plan(asked: PlanOptions) -> MigrationPlan:
 
 
 def _stored(asked: PlanOptions) -> dict[str, TopicFacts]:
-    """Return what the directories hold; the broker's own topics only if they are named."""
+    """Return the facts about the directories; internal topics only if they are named."""
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.partitions import choose, in_use
     from magicbyte.migration.planner import look_at_directories
@@ -126,7 +126,7 @@ def _stored(asked: PlanOptions) -> dict[str, TopicFacts]:
 
 
 def plan_text(found: MigrationPlan) -> list[str]:
-    """Return the lines that `magicbyte plan` prints."""
+    """Return the lines of `magicbyte plan`."""
     from magicbyte.archive.migration import Phase
 
     rows = [["topic", "format", "stored", "phase", "next step", "old format leaves"]]

@@ -1,4 +1,4 @@
-"""`magicbyte produce`: what comes on stdin, as records of a topic."""
+"""`magicbyte produce`: produce the lines of stdin as records of a topic."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def _header(text: str) -> Header:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How messages become records. `delimiter` None: they hold no key, and `key` is that of all."""
+    """The conversion of messages to records.
+
+    `delimiter` None: messages have no key, and `key` is that of all records.
+    """
 
     delimiter: bytes | None
     key: bytes | None
@@ -66,7 +69,7 @@ class Shape:
     empty_is_null: bool
 
     def record(self, message: bytes) -> Record:
-        """Return the record of a message; one without the delimiter has no key of its own."""
+        """Return the record of a message. A message without the delimiter has the key `key`."""
         from magicbyte.records.columns import Record
 
         key, value = self.key, message
@@ -155,7 +158,7 @@ def produce(
             runner.run(sender.check(shape))
             batches = ([shape.record(message) for message in messages] for messages in _messages(stream, end))
             if transactional_id is None:
-                # Reading stdin holds up the loop, which has nothing else to do, so that Ctrl-C is heard at once.
+                # Reading stdin blocks the loop, which has nothing else to do; so Ctrl-C takes effect at once.
                 for records in batches:
                     runner.run(sender.send(records))
             else:
@@ -173,7 +176,10 @@ def _in_transactions(
     most: int | None,
     timeout: int,
 ) -> None:
-    """Send records in transactions of `most` records, or in one. Where one fails, say how many are committed."""
+    """Send records in transactions of `most` records, or in one.
+
+    On a failure, print the number of committed records.
+    """
     from magicbyte.client.transactions import TransactionalProducer
 
     committed = held = 0
@@ -201,7 +207,7 @@ def _in_transactions(
 
 
 def _messages(stream: BufferedReader, end: bytes) -> Iterator[list[bytes]]:
-    """Yield the messages that come, those that arrive together at once. The last one need not have an end."""
+    """Yield messages in groups that arrived together. The last message may lack the delimiter."""
     rest = b""
     while data := stream.read1(READ_BYTES):
         *whole, rest = (rest + data).split(end)
@@ -214,7 +220,7 @@ def _messages(stream: BufferedReader, end: bytes) -> Iterator[list[bytes]]:
 
 
 class _Sender:
-    """Sends records to a topic. Those without a key go to the partitions in turn, as many as come together."""
+    """Sends records to a topic. Groups of records without a key go to the partitions in turn."""
 
     def __init__(
         self, client: Client, topic: str, partitions: list[int], partition: int | None, options: ProduceOptions
@@ -233,7 +239,7 @@ class _Sender:
     async def to(
         cls, client: Client, topic: str, partition: int | None, options: ProduceOptions, *, create: bool
     ) -> _Sender:
-        """Look the topic up, and make it if it is not there and `create` says so. Raises UnknownTopicError."""
+        """Look up the topic, and create a missing one if `create` is set. Raises UnknownTopicError."""
         try:
             found = await client.existing_topic(topic)
         except UnknownTopicError as error:
@@ -247,11 +253,11 @@ class _Sender:
         return cls(client, topic, sorted(found.partitions), partition, options)
 
     def send_with(self, send: Send) -> None:
-        """Have another producer send the records."""
+        """Use another function for sending."""
         self._send = send
 
     async def check(self, shape: Shape) -> None:
-        """Raise BadParameter for headers if what is sent cannot hold them."""
+        """Raise BadParameter for headers if the format cannot hold them."""
         from magicbyte.client.produce import newest_format
         from magicbyte.records.encode import Format
 
@@ -260,7 +266,7 @@ class _Sender:
             raise click.BadParameter(f"magic {target.value} has no headers", param_hint="-H")
 
     async def send(self, records: list[Record]) -> None:
-        """Send records, those of a partition in their order."""
+        """Send records, in order within each partition."""
         from magicbyte.client.partitioning import partition_of
 
         shares: dict[int, list[Record]] = {}
@@ -273,13 +279,13 @@ class _Sender:
             shares.setdefault(chosen, []).append(record)
         self._turn += keyless in shares
         sends = (self._send(self._topic, at, part, self._options) for at, part in shares.items())
-        for answer in await asyncio.gather(*sends, return_exceptions=True):  # none is under way behind a failure
+        for answer in await asyncio.gather(*sends, return_exceptions=True):  # none in flight after a failure
             if isinstance(answer, BaseException):
                 raise answer
 
 
 async def _make(client: Client, topic: str) -> None:
-    """Make a topic; old brokers, which have no request for it, do so when they are asked for it by name."""
+    """Create a topic. Old brokers, which have no request for it, create topics that are requested by name."""
     from magicbyte.cli.topics import create_topic
 
     try:

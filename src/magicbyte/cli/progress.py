@@ -1,4 +1,4 @@
-"""How far a command is, in a line on stderr: on a terminal only, and only where there is something to wait for."""
+"""A progress bar on stderr, if that is a terminal and the work is large enough."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class Bar:
-    """A line with a bar, bytes, rate and time left, written anew at most every 0.1 s while something is done."""
+    """A line with a bar, bytes, rate and time left, redrawn by `advance` at most every 0.1 s."""
 
     def __init__(self, total: int, stream: TextIO, clock: Callable[[], float] = time.monotonic, name: str = "") -> None:
         self._total, self._stream, self._clock = total, stream, clock
@@ -25,7 +25,7 @@ class Bar:
         self._done = 0
 
     def advance(self, size: int) -> None:
-        """Take the bytes just done."""
+        """Add the bytes just done."""
         self._done = min(self._done + size, self._total)
         now = self._clock()
         if now - self._drawn >= _EACH_SECONDS:
@@ -33,7 +33,7 @@ class Bar:
             self._write(f"{_ERASE}{self._line(now)}")
 
     def hide(self) -> None:
-        """Remove the line; the next `advance` that is due brings it back."""
+        """Remove the line until a later `advance`."""
         self._write(_ERASE)
 
     def _line(self, now: float) -> str:
@@ -42,13 +42,13 @@ class Bar:
         rate = self._done / (now - self._begun)
         left = "" if not rate else f"  {_time_text((self._total - self._done) / rate)} left"
         label = f"{self._name}{size_text(self._done)} of {size_text(self._total)}  {size_text(int(rate))}/s{left}"
-        columns = shutil.get_terminal_size((80, 24)).columns - 1  # a line that is full would wrap
+        columns = shutil.get_terminal_size((80, 24)).columns - 1  # a full line would wrap
         width = min(_WIDEST, columns - len(label) - 2)
         filled = width * self._done // self._total
         return f"{'━' * filled}{'╌' * (width - filled)}  {label}" if width > 0 else label[:columns]
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, UnicodeEncodeError):  # nothing fails because its progress cannot be shown
+        with contextlib.suppress(OSError, UnicodeEncodeError):  # an error in the display must not fail the command
             self._stream.write(text)
             self._stream.flush()
 
@@ -58,10 +58,10 @@ _shown: list[Bar] = []
 
 @contextlib.contextmanager
 def progress(total: int, *, streams: bool = False, name: str = "") -> Iterator[Callable[[int], None]]:
-    """Give a function that takes the bytes just done, of `total`.
+    """Yield a callback for the bytes just done, of `total`.
 
-    `name`: of the step, shown in front. `streams`: data flows to stdout meanwhile; no bar then, if that is a terminal
-    as well. Single lines, written by `output.say` and `output.complain`, go between two states of the bar.
+    `name`: of the step, shown before the bar. `streams`: data flows to stdout meanwhile, so there is no bar if that is
+    a terminal, too. `output.say` and `output.complain` hide the bar while they write a line.
     """
     if total < WORTH_SHOWING or not _is_terminal(sys.stderr) or (streams and _is_terminal(sys.stdout)):
         yield lambda _: None
@@ -76,7 +76,7 @@ def progress(total: int, *, streams: bool = False, name: str = "") -> Iterator[C
 
 
 def hide_bar() -> None:
-    """Remove the bar from the terminal until the next `advance`, for a line that is written now."""
+    """Remove the bar from the terminal until the next `advance`, before writing a line."""
     for bar in _shown:
         bar.hide()
 

@@ -1,4 +1,4 @@
-"""`magicbyte rebuild-index`: index files and producer snapshots from the log alone."""
+"""`magicbyte rebuild-index`: rebuild index files and producer snapshots from the log."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def rebuild_index(
         for partition in partitions:
             known = given
             if given is None:
-                with contextlib.suppress(CorruptRecordError):  # told below, behind the segments in front of it
+                with contextlib.suppress(CorruptRecordError):  # reported below, after the segments before it
                     known = recognise(partition, interval_bytes=index_interval, dialect=dialect, limit=max_batch_bytes)
             rules = known or replace(LATEST_RULES, interval_bytes=index_interval)
             report.begin(partition, rules, recognised=given is None and known is not None)
@@ -135,7 +135,7 @@ def _rebuild(
 
 
 def _check(partition: PartitionDirectory, paths: tuple[str, ...], *, write: bool) -> None:
-    """Raise LogDirectoryError for a place that nothing can, or may, be made of or written to."""
+    """Raise LogDirectoryError for a path that cannot be read, or must not be written."""
     from magicbyte.log.files.filesystem import LocalFiles, is_locked
 
     if any(
@@ -152,7 +152,7 @@ def _check(partition: PartitionDirectory, paths: tuple[str, ...], *, write: bool
 
 
 class _Report:
-    """Says what happened, per segment in a line, or all in JSON at the end."""
+    """Prints a line per segment, or JSON at the end."""
 
     def __init__(self, form: str, *, write: bool, out: Path | None) -> None:
         self.write, self.out = write, out
@@ -161,7 +161,7 @@ class _Report:
         self._partitions: list[Json] = []
 
     def begin(self, partition: PartitionDirectory, rules: IndexRules, *, recognised: bool) -> None:
-        """Begin with a partition."""
+        """Begin a partition."""
         self._partitions.append(
             {
                 "topic": partition.topic,
@@ -178,7 +178,7 @@ class _Report:
             say(f"{partition.name}: as Kafka {rules.version} writes it{how}")
 
     def add(self, rebuilt: RebuiltSegment, written: list[str]) -> None:
-        """Take in a segment, and the names of the files written for it."""
+        """Add a segment, and the names of the files written for it."""
         self.segments += 1
         self.written += len(written)
         self.wrong += rebuilt.wrong
@@ -192,7 +192,7 @@ class _Report:
             say(_line(rebuilt, written))
 
     def damaged(self, error: CorruptRecordError) -> None:
-        """Take in what ended the walk over the partition."""
+        """Add the damage that ended the walk over the partition."""
         self._partitions[-1]["damage"] = {
             "path": error.path,
             "position": error.position,
@@ -202,7 +202,7 @@ class _Report:
         }
 
     def end(self) -> None:
-        """Say what it comes to."""
+        """Print the summary."""
         if self._form == "json":
             total = {"segments": self.segments, "wrong": self.wrong, "written": self.written}
             say_json({"partitions": self._partitions, "total": total})

@@ -1,6 +1,6 @@
-"""Records as lines: jsonl, text and csv. Each renderer takes columns and returns the lines of all their records.
+"""Render records as lines: jsonl, text and csv. Each renderer converts columns to the lines of all their records.
 
-A renderer is made once for each partition; it avoids all work per record that it can, since it is what `cat` waits for.
+A renderer is created once per partition. It avoids work per record, because it dominates the time of `cat`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def _json(cells: list[bytes | None]) -> list[str]:
 
 
 def _as_json(cell: bytes) -> str:
-    """Return the cell as it stands when it is a JSON document, on one line, else as a string."""
+    """Return the cell unchanged if it is a JSON document, on one line, else as a JSON string."""
     text = cell.decode(errors="backslashreplace")
     try:
         json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return quote(text)
-    # Line ends stand between tokens only: inside strings JSON wants them escaped.
+    # Line ends occur between tokens only: JSON requires escapes inside strings.
     return text.replace("\n", " ").replace("\r", " ")
 
 
@@ -61,14 +61,14 @@ def _refuse(constant: str) -> None:
 
 
 CELLS: dict[str, Cells] = {"base64": _base64, "utf8": _utf8, "json": _json, "hex": _hex}
-"""By the value of --values."""
+"""The renderers of values, by --values."""
 
 
 # ---- jsonl
 
 
 def jsonl(values: str, topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
-    """Return a renderer of one JSON object per record; with `named`, topic and partition come first."""
+    """Return a renderer of one JSON object per record. `named`: topic and partition come first."""
     cells = CELLS[values]
     start = f'{{"topic": {json.dumps(topic)}, "partition": {json.dumps(partition)}, ' if named else "{"
 
@@ -88,7 +88,7 @@ def jsonl(values: str, topic: str | None = None, partition: int | None = None, *
 
 
 def jsonl_bytes(values: str, topic: str, partition: int) -> Callable[[RecordColumns], bytes | memoryview]:
-    """Return a renderer of the same, named, as bytes, which are valid until it is called again."""
+    """Return a renderer of named JSON objects as bytes, which are valid until its next call."""
     from magicbyte.records.text import LineWriter, TextField, min_max, suits
 
     plain = jsonl(values, topic, partition, named=True)
@@ -133,7 +133,7 @@ def csv_head(*, named: bool) -> str:
 
 
 def csv(values: str, topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
-    """Return a renderer of csv rows: a null is an empty field, an empty key or value is `""`; headers are JSON."""
+    """Return a renderer of csv rows. A null is an empty field, an empty key or value is `""`; headers are JSON."""
     cells = CELLS[values]
     start = f"{'' if topic is None else topic},{'' if partition is None else partition}," if named else ""
 
@@ -166,7 +166,7 @@ def _csv_cells(values: str) -> Cells:
 
 
 def text(topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
-    """Return a renderer of readable lines: offset, time, key, value, headers, with tabs between them."""
+    """Return a renderer of readable lines: offset, time, key, value, headers, separated by tabs."""
     start = f"{'-' if topic is None else printable(topic)}-{'' if partition is None else partition}\t" if named else ""
 
     def render(columns: RecordColumns) -> str:
@@ -198,13 +198,13 @@ def many(count: int, what: str) -> str:
 
 
 def ended_text(count: int) -> str:
-    """Return what is said of transactions that were open at the end of a log for a new cluster."""
+    """Return the note on transactions that were open at the end of a log for a new cluster."""
     ended = many(count, "open transaction")
     return f"ended: {ended}, by ABORT markers behind the last record (not with --same-cluster)"
 
 
 def size_text(size: float) -> str:
-    """Return a size with its unit, three digits or so."""
+    """Return a size with its unit and about three digits."""
     unit = 0
     while size >= 1024 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
@@ -212,9 +212,9 @@ def size_text(size: float) -> str:
 
 
 def table_lines(rows: list[list[str]], left: set[int]) -> list[str]:
-    """Return the lines of a table: columns as wide as they must be, those of `left` flush left.
+    """Return the lines of a table, with columns as wide as needed, and those in `left` aligned left.
 
-    Cells are shown as `printable` has them.
+    Cells are escaped by `printable`.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

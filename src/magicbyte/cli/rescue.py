@@ -1,4 +1,4 @@
-"""`magicbyte rescue`: an old backup into a running cluster, or a new log directory."""
+"""`magicbyte rescue`: bring an old backup into a running cluster, or into a new log directory."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def rescue(
 
 @contextlib.contextmanager
 def _step(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """Show how far a step is."""
+    """Show the progress of a step."""
     with progress(size, name=name) as advance:
         yield advance
 

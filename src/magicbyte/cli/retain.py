@@ -1,4 +1,4 @@
-"""`magicbyte retain`: what a stopped broker's retention would take away, by limits given for once."""
+"""`magicbyte retain`: delete old records of a stopped broker's logs, by limits on the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    """Return the bytes of 10GiB or 500000, say: a callback. All units are powers of 1024."""
+    """Option callback: return the bytes of a size such as 10GiB or 500000. Units are powers of 1024."""
     found = None if value is None else _BYTES.fullmatch(value)
     if value is not None and found is None:
         raise click.BadParameter(f"{value!r}: expected bytes such as 1073741824 or 10GiB")

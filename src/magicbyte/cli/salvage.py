@@ -1,4 +1,4 @@
-"""`magicbyte salvage`: a sound log of all that is whole in a damaged one."""
+"""`magicbyte salvage`: write the sound batches of damaged logs into a new log directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`magicbyte schema`: the schema compiler's commands."""
+"""`magicbyte schema`: the commands of the schema compiler."""
 
 from __future__ import annotations
 
@@ -303,14 +303,14 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
 
 
 def _message(name: str) -> MessageSchema:
-    """Return the schema of a file or of a message that comes with the package."""
+    """Return the schema in a file, or of a message that is included in magicbyte."""
     from magicbyte.schema import load
 
     return load(_file_of(name))
 
 
 def _file_of(name: str) -> Path:
-    """Return the file of a schema: a path, or that of a message that comes with the package."""
+    """Return the path of a schema file, or of that of an included message."""
     from magicbyte.schema import bundled_file
 
     path = Path(name)

@@ -1,4 +1,4 @@
-"""`magicbyte serve`: a broker, until Ctrl-C or SIGTERM."""
+"""`magicbyte serve`: run a broker until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
 
-_FULL_COLLECTIONS = 1000  # of the next younger generation, before one of all objects
-_ALIKE = 0.85  # of 1: how much of its letters a misspelt setting shares with the one that was meant
+_FULL_COLLECTIONS = 1000  # collections of the middle generation before a full one
+_ALIKE = 0.85  # similarity, of 1, at which an unknown setting counts as a misspelling
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 
 
@@ -79,14 +79,14 @@ def serve(
     served with --adopt, or with --overlay, which leaves it as it is.
     """
 
-    obtain("fast")  # in a clone it is not there before it is asked for
+    obtain("fast")  # in a clone, it is not installed until requested
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
     config = _config(path, given)
     if overlay is not None:
         _lay_over(Path(config.log_directory), overlay)
         config = _config(path, given | {"log.dirs": str(overlay)})
-    elif not adopt and config.zookeeper_connect is None:  # a cluster's brokers take each other's directories over
+    elif not adopt and config.zookeeper_connect is None:  # a cluster's brokers may exchange their directories
         _refuse_foreign(Path(config.log_directory))
     _refuse_misspelt(key_values(settings), config)
     for warning in config.warnings():
@@ -101,7 +101,7 @@ def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
 
 
 def _refuse_misspelt(typed: Mapping[str, str], config: BrokerConfig) -> None:
-    """Raise UsageError if a setting of the command line is unknown, and nearly a known one: a file may have others."""
+    """Raise UsageError for a misspelled setting on the command line. A file may have unknown settings."""
     from magicbyte.broker.config import SETTINGS
 
     for name in config.unknown():
@@ -110,9 +110,9 @@ def _refuse_misspelt(typed: Mapping[str, str], config: BrokerConfig) -> None:
 
 
 def _meant(name: str, known: Iterable[str]) -> str | None:
-    """Return the known setting that `name` is a misspelling of: word by word, and as a whole.
+    """Return the known setting of which `name` is a misspelling: similar word by word, and as a whole.
 
-    Other settings of Kafka resemble known ones as a whole, but have another word, or one more: queued.max.requests.
+    Other settings of Kafka are similar as a whole, but differ in a word or have one more: queued.max.requests.
     """
     import difflib
 
@@ -125,7 +125,7 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """Raise LogDirectoryError for a directory with logs of another broker."""
+    """Raise LogDirectoryError for a directory with another broker's logs."""
     from magicbyte.broker.adoption import foreign_partitions
     from magicbyte.cli.render import many
 
@@ -137,7 +137,7 @@ def _refuse_foreign(directory: Path) -> None:
 
 
 def _lay_over(directory: Path, overlay: Path) -> None:
-    """Make the overlay, unless an earlier run has: then it goes on with it."""
+    """Create the overlay. One of an earlier run is continued."""
     from magicbyte.archive.copies import lay_over
     from magicbyte.metadata.sqlite import FILE_NAME
 
@@ -163,8 +163,8 @@ async def _run(config: BrokerConfig, *, repairs: bool) -> None:
     broker, ended = Broker(config, repairs=repairs), asyncio.Event()
     stops(ended)
     await broker.start()
-    # A full collection looks at every object with the interpreter held: never at those that stay, seldom at those of
-    # large requests, which have no cycles and go by their reference counts.
+    # A full collection scans every object and blocks the interpreter. Permanent objects are frozen, and large requests
+    # have no cycles, so full collections can be rare.
     gc.freeze()
     gc.set_threshold(700, 10, _FULL_COLLECTIONS)
     try:
@@ -181,7 +181,7 @@ async def _run(config: BrokerConfig, *, repairs: bool) -> None:
 
 
 def _greet(broker: Broker) -> None:
-    """Say where the broker is to be found, and how to try it."""
+    """Print the broker's address, and a command to try."""
     addresses = {each.name: "{}:{}".format(*broker.address_of(each)) for each in broker.config.listeners}
     for name, address in addresses.items():
         say(f"listening on {address} ({name}), logs in {broker.logs.path}")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for commands that run until they are told to stop."""
+"""Ctrl-C and SIGTERM for commands that run until they are stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 
 
 def stops(ended: asyncio.Event) -> None:
-    """Let Ctrl-C and SIGTERM set `ended`, once: the second of them ends the process as usual, without waiting."""
+    """Set `ended` at the first Ctrl-C or SIGTERM. The second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:

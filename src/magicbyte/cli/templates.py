@@ -1,4 +1,4 @@
-"""Records as bytes after a template, in the notation of kcat's -f: `%k: %s\\n`."""
+"""Render records by a template, in the notation of kcat's -f: `%k: %s\n`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from magicbyte.records.text import LineWriter
 
 Part: TypeAlias = str | bytes
-"""A column, by its letter, or bytes that stand in each record."""
+"""A column, by its letter, or bytes that are the same in each record."""
 
 FIELDS: Final = "sSkKtpoTh"
 _MARK = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
@@ -41,7 +41,7 @@ def parse_template(text: str) -> list[Part]:
 
 
 def unescape(text: str) -> bytes:
-    r"""Return the bytes of a text in which \n, \t, \r, \0, \\ and \xHH stand for one byte. Raises ValueError."""
+    r"""Return the bytes of a text with escapes: \n, \t, \r, \0, \\ and \xHH stand for one byte. Raises ValueError."""
     parts: list[bytes] = []
     at = 0
     for mark in re.finditer(r"\\(x[0-9A-Fa-f]{2}|.?)", text, re.DOTALL):
@@ -63,9 +63,9 @@ def _raw(text: str) -> bytes:
 
 
 def templated(parts: Iterable[Part], topic: str, partition: int) -> Callable[[RecordColumns], bytes | memoryview]:
-    """Return a renderer of the records of a partition. What is null is empty, its size -1.
+    """Return a renderer of the records of a partition. Nulls are empty, with size -1.
 
-    What it returns is valid until it is called again.
+    Its result is valid until its next call.
     """
     from magicbyte.records.text import suits
 
@@ -87,7 +87,7 @@ def templated(parts: Iterable[Part], topic: str, partition: int) -> Callable[[Re
 
 
 def _writer(parts: list[Part]) -> Callable[[], LineWriter]:
-    """Return what gives a writer of the same lines for records without headers, made when it is first asked for."""
+    """Return a function that returns a writer of the lines of records without headers, created on demand."""
     from magicbyte.records.text import LineWriter, TextField
 
     fields: dict[str, TextField | bytes] = {

@@ -1,4 +1,4 @@
-"""`magicbyte topics`: which topics a cluster has, their partitions, making and deleting them."""
+"""`magicbyte topics`: list, describe, create, move and delete topics of a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOO_OLD: Final = "brokers from 0.10.1 on can do it; for older ones there are the
 EVERY: Final = "brokers from 0.8.2 on can do it"
 NOT_ENABLED: Final = "brokers before 1.0 delete nothing unless delete.topic.enable is set"
 _CREATE, _DELETE = 19, 20  # API keys
-_OWN_NUMBERS: Final = 4  # the first version of CreateTopics that takes -1 for the broker's own numbers
+_OWN_NUMBERS: Final = 4  # the first version of CreateTopics with -1 for the brokers' defaults
 
 
 @click.group(cls=CommandGroup)
@@ -161,7 +161,7 @@ async def _create(
 async def create_topic(
     client: Client, name: str, partitions: int | None, replicas: int | None, settings: dict[str, str]
 ) -> None:
-    """Make a topic, with the brokers' own numbers for None. Raises UnsupportedVersionError where brokers cannot."""
+    """Create a topic, with the brokers' defaults for None. Raises UnsupportedVersionError for old brokers."""
     from magicbyte.client.admin import NewTopic
     from magicbyte.client.admin import create_topic as create
     from magicbyte.protocol import APIS

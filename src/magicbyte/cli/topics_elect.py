@@ -1,4 +1,4 @@
-"""`magicbyte topics elect`: have the controller elect leaders of partitions."""
+"""`magicbyte topics elect`: let the controller elect leaders of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`magicbyte topics reassign`: move partitions to other brokers, by Kafka's file or by a balanced plan of our own."""
+"""`magicbyte topics reassign`: move partitions to other brokers, by Kafka's JSON file or a balanced plan."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _read(path: Path) -> Assignment:
 
 
 class _Task:
-    """One run of the command against a cluster. Each of its coroutines returns the exit status."""
+    """One run of the command against a cluster. Its coroutines return the exit status."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _Task:
         return 2 if failed else 0
 
     async def _moves(self, client: Client) -> list[Move]:
-        """Return the moves of the plan, which is made if none is given."""
+        """Return the moves of the given plan, or of a new one."""
         from magicbyte.client.reassignment import assignment_of, check_brokers, moves_of
         from magicbyte.replication.balance import balance
 
@@ -238,7 +238,7 @@ class _Task:
         return await moves_of(client, balance(current, brokers, self._replicas))
 
     async def _target(self, client: Client) -> Assignment:
-        """Return what the plan leads to, or the moves of the topics that are under way."""
+        """Return the target of the plan, or the ongoing moves of the topics."""
         from magicbyte.client.reassignment import moves_of
         from magicbyte.client.replicas import list_reassignments
 
@@ -283,7 +283,7 @@ class _Task:
 
 
 async def _check_age(client: Client) -> None:
-    """Raise UnsupportedVersionError where brokers are too old, before anything is done."""
+    """Raise UnsupportedVersionError for old brokers, before anything is changed."""
     from magicbyte.protocol import APIS
 
     connection = await client.any_connection()
@@ -301,7 +301,7 @@ def _brokers_text(replicas: tuple[int, ...]) -> str:
 
 
 async def _summary(client: Client, moves: list[Move], changed: list[Move]) -> str:
-    """Say how much a plan moves: in bytes, too, where brokers tell sizes."""
+    """Print how much a plan moves, with bytes if brokers report sizes."""
     if not changed:
         return f"nothing to move: {many(len(moves), 'partition')} as planned"
     from magicbyte.client.reassignment import sizes_of
@@ -329,7 +329,7 @@ def _progress_text(found: ReassignmentProgress) -> str:
 
 
 class _Lines:
-    """Says how far moves are on stderr, a line when something has changed."""
+    """Prints the progress of moves to stderr, a line per change."""
 
     def __init__(self) -> None:
         self._last = ""

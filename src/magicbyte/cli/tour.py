@@ -1,4 +1,4 @@
-"""`magicbyte tour`: the commands on real logs, live."""
+"""`magicbyte tour`: run the commands live on real logs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PYSPARK = "The Spark query needs PySpark: pip install 'magicbyte[spark]'"
 
 NEWEST_MAGIC = 2
 
-_ENOUGH = 400  # records, or batches, that are looked at to find good examples
-_LARGE = 1 << 20  # bytes of a segment that is not dumped whole
+_ENOUGH = 400  # records, or batches, among which good examples are chosen
+_LARGE = 1 << 20  # bytes, above which a segment is not dumped whole
 
 COUNT = """\
 import pyarrow.parquet as pq
@@ -100,9 +100,9 @@ CHAPTERS = {
     "pipeline": "a whole archive through a pipeline on Spark",
     "spark": "the logs as a DataFrame",
 }
-"""What the tour can show, by what is typed, in the order of the tour."""
+"""The chapters of the tour, by their names on the command line, in order."""
 SHORT = ("inventory", "bytes", "damage", "serve", "migration")
-"""What it shows when nothing is named."""
+"""The chapters without arguments."""
 WITH_SPARK = ("pipeline", "spark")
 
 
@@ -163,7 +163,7 @@ def tour(paths: tuple[str, ...], everything: bool, keep: Path | None, unpack: Pa
             with whole_folder(folder) as fresh:
                 if not paths:
                     _unpack(fresh)
-        # As what they are from anywhere: the tour goes elsewhere.
+        # Absolute paths, because the tour changes the current folder.
         given = [path if "://" in path else str(Path(path).absolute()) for path in paths]
         if not given and keep is None:
             _unpack(folder)
@@ -174,7 +174,7 @@ def tour(paths: tuple[str, ...], everything: bool, keep: Path | None, unpack: Pa
 
 
 def _checked(folder: Path) -> Path:
-    """Return the whole path of a folder to be made. Raises UsageError if there is something in it."""
+    """Return the absolute path of a folder to create. Raises UsageError for one that is not empty."""
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder}: expected a folder that is new or empty")
     return folder.absolute()
@@ -187,14 +187,14 @@ def _unpack(folder: Path) -> None:
 
 
 class Example(NamedTuple):
-    """A batch, or a message of its own, that is small enough to be shown."""
+    """A batch or a single message that is small enough to show."""
 
     segment: str
     position: int
 
 
 class Tour:
-    """The walk through the logs at `paths`. What is shown is chosen by what an inventory found in them."""
+    """The walk through the logs at `paths`. Its examples are chosen by an inventory of them."""
 
     def __init__(self, paths: list[str], folder: Path, stage: TourStage, *, bundled: bool, kept: bool) -> None:
         self.paths = paths
@@ -207,7 +207,7 @@ class Tour:
         self._old: str | None = None
 
     def walk(self, chapters: Sequence[str]) -> None:
-        """Go through chapters. Raises LogDirectoryError when there are no logs, TourEndedError."""
+        """Show chapters. Raises LogDirectoryError if there are no logs, TourEndedError."""
         started = time.monotonic()
         self._look()
         self._introduce()
@@ -276,7 +276,7 @@ class Tour:
     # ---- the steps
 
     def inventory(self) -> None:
-        """Say what there is."""
+        """Show the inventory."""
         self.stage.heading("What is in these logs?")
         self.stage.say(
             "From the headers alone, so at the speed of the disk. A ? marks what is known only after decompression."
@@ -335,7 +335,7 @@ class Tour:
             self.stage.run("dump", example.segment, "--anatomy", "--at", str(example.position), rows=32)
 
     def transactions(self) -> None:
-        """Count what a consumer sees with and without aborted transactions."""
+        """Count the records of consumers with and without aborted transactions."""
         chosen = max(
             (each for each in self._sound() if each.tally.aborted or each.tally.open_transactions),
             key=lambda each: (len(each.tally.open_transactions), each.tally.aborted),
@@ -354,7 +354,7 @@ class Tour:
             self.stage.run("cat", path, "--isolation", isolation, "--format", "jsonl", pipe=COUNT_LINES)
 
     def internal_topics(self) -> None:
-        """Decode a topic of Kafka's own."""
+        """Decode an internal topic of Kafka."""
         decoders = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "--transaction-log-decoder"}
         chosen = next((each for each in self._sound() if each.partition.topic in decoders and each.tally.batches), None)
         if chosen is None:
@@ -369,7 +369,7 @@ class Tour:
         self.stage.run("dump", _shown(segment.log.path), *decoding, *bound, rows=14, wrap=True, pipe=ONLY_RECORDS)
 
     def enriched(self) -> None:
-        """Show the other format with magic 1."""
+        """Show the enriched format, which also has magic 1."""
         from magicbyte.records.layout import Dialect
 
         chosen = next((each for each in self.found if each.dialect is Dialect.ENRICHED and not each.damage), None)
@@ -383,7 +383,7 @@ class Tour:
         self.stage.run("cat", _shown(chosen.partition.path), "-n", "4")
 
     def damage(self) -> None:
-        """Find the damage that there is."""
+        """Find the damage."""
         damaged = [each for each in self.found if each.damage]
         self.stage.heading("Damage")
         if not damaged:
@@ -404,7 +404,7 @@ class Tour:
         self.stage.run("diff", _shown(chosen.partition.path), "whole", "--on-damage", "skip", rows=12, wrap=True)
 
     def served(self) -> None:
-        """Serve the log of the oldest release, read it as a client of today, and mirror it."""
+        """Serve the log of the oldest release, read it with a modern client, and mirror it."""
         self.stage.heading("An old log, served and mirrored")
         if not self.bundled:
             self.stage.say("A broker works on a copy of its directory, so this chapter takes the bundled logs only.")
@@ -422,7 +422,7 @@ class Tour:
             self.stage.run("inventory", f"kafka://{new}/basic-none", rows=4)
 
     def migration(self) -> None:
-        """Plan the way of an old cluster to format 2."""
+        """Plan the migration of an old cluster to format 2."""
         self.stage.heading("A migration, planned")
         if not self.bundled:
             self.stage.say(
@@ -436,13 +436,13 @@ class Tour:
         self.stage.run("migrate", "next", "-b", old, "--to", "v2", "--rehearse", "0", wrap=True)
 
     def _old_broker(self) -> str:
-        """Return the address of a broker with the log of the oldest release, which runs until the tour ends."""
+        """Return the address of a broker with the log of the oldest release, which runs until the end of the tour."""
         if self._old is None:
             self._old = self._ending.enter_context(serving(self.stage, "--dir", OLDEST, "--overlay", "served"))
         return self._old
 
     def conversion(self) -> None:
-        """Bring a log of the oldest format to the newest, and compare the two."""
+        """Convert a log of the oldest format to the newest, and compare both."""
         chosen = min(self._sound(), key=lambda each: min(each.tally.formats), default=None)
         if chosen is None or min(chosen.tally.formats)[0] == NEWEST_MAGIC:
             return
@@ -466,7 +466,7 @@ class Tour:
         self.stage.run_script(self.folder / "count_records.py", COUNT)
 
     def pipeline(self) -> None:
-        """Take a log directory through a pipeline."""
+        """Run a pipeline on a log directory."""
         self.stage.heading("A pipeline")
         if not self._has_spark():
             return
@@ -481,7 +481,7 @@ class Tour:
         self.stage.run("inventory", "archive", rows=6)
 
     def _has_spark(self) -> bool:
-        """Say whether Spark can start, and what it lacks where it cannot."""
+        """Return whether Spark can start. Print what is missing if it cannot."""
         if not present("spark"):
             self.stage.say(PYSPARK)
         elif not _runs_java():
@@ -511,7 +511,7 @@ class Tour:
     # ---- choosing
 
     def _sound(self) -> list[PartitionInventory]:
-        """Return the partitions of topics without any damage, in Kafka's own formats, with records."""
+        """Return the partitions of topics in Kafka's formats that have records and no damage."""
         from magicbyte.records.layout import Dialect
 
         bad = {each.partition.topic for each in self.found if each.damage or each.dialect is not Dialect.KAFKA}
@@ -531,7 +531,7 @@ class Tour:
         return int(records[best].offset)
 
     def _example(self, magic: int) -> Example | None:
-        """Return the smallest uncompressed batch of a magic with a readable key and value, or one like it."""
+        """Return the smallest uncompressed batch of a magic with readable key and value, or a similar one."""
         from magicbyte.archive.batch_list import list_batches
         from magicbyte.log.files.reader import SegmentReader
 
@@ -560,7 +560,7 @@ def _deep(found: PartitionInventory) -> Any:
 
 
 def _is_readable(record: Any) -> bool:
-    """Say whether a record is worth showing: some text that fits on a line."""
+    """Return whether a record has some text that fits on a line."""
     try:
         key, value = ((part or b"").decode() for part in (record.key, record.value))
     except UnicodeDecodeError:
@@ -569,7 +569,7 @@ def _is_readable(record: Any) -> bool:
 
 
 def _shown(path: str) -> str:
-    """Return a path as short as it can be typed here."""
+    """Return the shortest form of a path for the present folder."""
     if "://" in path:
         return path
     relative = os.path.relpath(path)
@@ -577,7 +577,7 @@ def _shown(path: str) -> str:
 
 
 def _runs_java() -> bool:
-    """Say whether there is a Java that runs: the `java` of a fresh Mac only says where to buy one."""
+    """Return whether `java` runs. On a Mac without Java, it is a stub that fails."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if java is None:

@@ -1,4 +1,4 @@
-"""Brokers of the tour: processes of `magicbyte serve`, as they would be started in another terminal."""
+"""Brokers of the tour: processes of `magicbyte serve`, as if started in another terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _END_SECONDS: Final = 10.0
 
 @contextmanager
 def serving(stage: TourStage, *arguments: str) -> Iterator[str]:
-    """Run `magicbyte serve` with these arguments on a free port inside the block, and show its start; give its address.
+    """Run `magicbyte serve` on a free port inside the block, show its start, and yield its address.
 
     Raises ClickException if it does not start.
     """

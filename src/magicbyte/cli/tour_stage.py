@@ -1,4 +1,4 @@
-"""Where a tour is shown: commands run as if they had been typed, their output cut to what fits on a screen."""
+"""Show the tour: run commands as if they had been typed, and cut their output to fit on a screen."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _WHOLE = re.compile(r"(\x1b\[[0-9;]+m)[^\x1b]*(\x1b\[0m)")
 
 
 class Shown(NamedTuple):
-    """What a command said, and its exit status."""
+    """The output of a command, and its exit status."""
 
     status: int
     lines: list[str]
 
 
 class Pipe(NamedTuple):
-    """A command that takes our lines, and what it makes of them."""
+    """A command that filters the lines, with an equivalent function."""
 
     command: str
     filter: Callable[[list[str]], list[str]]
@@ -42,11 +42,11 @@ ONLY_RECORDS = Pipe("grep '^|'", lambda lines: [line for line in lines if line.s
 
 
 class TourEndedError(Exception):
-    """The reader left."""
+    """Raised when the reader quits."""
 
 
 class TourStage:
-    """Prints headings, prose, and commands with what they say. Lines have at most `width` columns."""
+    """Prints headings, prose, and commands with their output. Lines have at most `width` columns."""
 
     def __init__(self, *, pauses: bool = False) -> None:
         size = shutil.get_terminal_size((WIDEST, 24))
@@ -57,7 +57,7 @@ class TourStage:
         self._shown = 0
 
     def heading(self, title: str) -> None:
-        """Begin the next step, on a screen of its own where somebody reads along."""
+        """Begin the next step; on a terminal with pauses, on a new screen."""
         if self.steps:
             self._pause()
         self.steps += 1
@@ -75,7 +75,7 @@ class TourStage:
             self._line(line)
 
     def command(self, line: str) -> None:
-        """Print a command line as it is typed."""
+        """Print a command line."""
         self._line("")
         self._line(click.style(f"$ {line}", bold=True))
 
@@ -86,7 +86,7 @@ class TourStage:
         self._shown += 1
 
     def _pause(self) -> None:
-        """Wait for Enter where somebody reads along. Raises TourEndedError for q and at the end of the input."""
+        """Wait for Enter if pauses are on. Raises TourEndedError for q and at the end of the input."""
         if self._rows is None:
             return
         answer = pause("-- Enter: go on; q: end --")
@@ -95,9 +95,9 @@ class TourStage:
             raise TourEndedError
 
     def run(self, *arguments: str, rows: int = 40, wrap: bool = False, pipe: Pipe | None = None) -> Shown:
-        """Run a command of ours, show it and at most `rows` rows of what it says, through `pipe`.
+        """Run a magicbyte command, and print it with at most `rows` rows of its output, filtered by `pipe`.
 
-        Longer lines are cut, or with `wrap` continued.
+        Longer lines are cut or, with `wrap`, continued.
         """
         from magicbyte.cli.main import INTERRUPTED, main
 
@@ -117,7 +117,7 @@ class TourStage:
         return Shown(status, lines)
 
     def run_script(self, path: Path, source: str, rows: int = 60) -> Shown:
-        """Write a Python script, show it, run it, and show what it prints; its complaints only when it fails."""
+        """Write a Python script, print it, run it, and print its output; its stderr only if it fails."""
         path.write_text(source)
         self.command(f"cat {path.name}")
         self.lines(source.rstrip().splitlines())
@@ -133,7 +133,7 @@ class TourStage:
 
     @contextlib.contextmanager
     def _collect_into(self, collected: io.BytesIO) -> Iterator[None]:
-        """Send stdout and stderr there, in the order in which they are written."""
+        """Redirect stdout and stderr to a buffer, in the order of writing."""
         out, err = (io.TextIOWrapper(collected, encoding="utf-8", errors="backslashreplace") for _ in range(2))
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -153,7 +153,7 @@ class TourStage:
 
 
 def _pieces(line: str, width: int) -> list[str]:
-    """Return a line in pieces of at most `width` characters, all but the first indented; one color of all stays."""
+    """Return a line in pieces of at most `width` characters, all but the first indented, in the line's color."""
     colored = _WHOLE.fullmatch(line)
     plain = _ESCAPE.sub("", line)
     pieces = textwrap.wrap(plain, width, subsequent_indent="    ", break_on_hyphens=False) or [""]
@@ -161,7 +161,7 @@ def _pieces(line: str, width: int) -> list[str]:
 
 
 def _cut(line: str, width: int) -> str:
-    """Return the line with `…` for what is beyond `width` characters; colors do not count."""
+    """Return the line cut to `width` characters, with `…` at the end. Color codes do not count."""
     line = line.expandtabs(2)
     if len(_ESCAPE.sub("", line)) <= width:
         return line

@@ -1,4 +1,4 @@
-"""`magicbyte transactions`: which transactions a cluster has, which of them hang, and ending those."""
+"""`magicbyte transactions`: list and describe transactions of a cluster, find and abort hanging ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`magicbyte verify`: whether logs are sound, and what is not."""
+"""`magicbyte verify`: check whether logs are sound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`magicbyte warm`: compile the kernels ahead of their first use."""
+"""`magicbyte warm`: compile the kernels before their first use."""
 
 import importlib
 import pkgutil
