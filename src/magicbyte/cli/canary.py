@@ -55,9 +55,9 @@ def _pages(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 @click.option("--max-leaders", type=click.FloatRange(0, 100), default=10, show_default=True, metavar="PERCENT",
               help="The largest share of the cluster's partitions that a canary may lead.")  # fmt: skip
 @click.option("--watch", type=click.FloatRange(1, 86_400), metavar="SECONDS",
-              help="Compare the canary with the other brokers for so long, and say keep or roll back.")  # fmt: skip
+              help="How long to compare the canary with the other brokers, before a verdict.")  # fmt: skip
 @click.option("--metrics", "pages", multiple=True, metavar="ID=URL", callback=_pages,
-              help="Metrics of a broker: 1=http://HOST:PORT/metrics. Brokers of ours name theirs.")  # fmt: skip
+              help="Metrics of a broker: 1=http://HOST:PORT/metrics. Not needed for magicbyte brokers.")  # fmt: skip
 @access_options
 @format_option
 def canary(

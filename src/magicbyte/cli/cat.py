@@ -90,7 +90,7 @@ class WantedRecords:
 @click.option("--from", "first", type=click.IntRange(0), metavar="OFFSET", help="Begin at this offset.")
 @click.option("--to", "end", type=click.IntRange(0), metavar="OFFSET", help="End before this offset.")
 @click.option("--since", callback=parse_time, metavar="TIME",
-              help="Only records of this time or later: ISO 8601 (UTC unless it says otherwise), or ms.")  # fmt: skip
+              help="Only records of this time or later: ISO 8601 (default UTC), or ms.")  # fmt: skip
 @click.option("--until", callback=parse_time, metavar="TIME", help="Only records of an earlier time.")
 @click.option(
     "--key", callback=parse_key, metavar="KEY", help="Only records with exactly this key: text, base64:… or hex:…"
@@ -103,10 +103,10 @@ class WantedRecords:
               callback=options.form_of,
               help="[default: text, and jsonl with --batches]")  # fmt: skip
 @click.option("--values", type=click.Choice(list(render.CELLS)), default=None,
-              help="How jsonl and csv show bytes; json puts JSON documents in as such.  [default: base64]")  # fmt: skip
-@click.option("--batches", is_flag=True, help="A line for each batch, not for each record.")
+              help="How jsonl and csv show bytes; json embeds JSON documents.  [default: base64]")  # fmt: skip
+@click.option("--batches", is_flag=True, help="Print a line per batch, not per record.")
 @click.option("-o", "--output", type=options.OutputPath(), metavar="FILE",
-              help="Write to this file, not to stdout; it gets its name when it is whole.")  # fmt: skip
+              help="Write to this file, which appears when it is complete, not to stdout.")  # fmt: skip
 @options.dialect_option
 @options.as_option
 @options.on_damage_option

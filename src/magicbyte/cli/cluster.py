@@ -51,20 +51,22 @@ def cluster() -> None:
     )
 )
 @_directory_option
-@click.option("--brokers", type=click.IntRange(1, 100), metavar="N", help="How many. [default: 3, or as before]")
+@click.option(
+    "--brokers", type=click.IntRange(1, 100), metavar="N", help="Number of brokers. [default: 3, or as before]"
+)
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N",
-              help="Port of the first broker; the others have the next ones. 0: any that are free. "
+              help="Port of the first broker; the others have the next ones. 0: any free ports. "
               "[default: 9092, or as before]")  # fmt: skip
 @click.option("--http", type=click.IntRange(0, 65535), metavar="N",
               help="Port of /metrics and /health of the first broker; the others have the next ones.")  # fmt: skip
 @click.option("--zookeeper", metavar="HOST:PORT[/PATH]",
-              help="A ZooKeeper that runs. [default: one is started with the cluster]")  # fmt: skip
+              help="A running ZooKeeper. [default: one is started with the cluster]")  # fmt: skip
 @click.option("--zookeeper-classpath", "jars", metavar="PATH",
-              help="The jars of the ZooKeeper that is started: a folder or a Java class path. [default: Debian's "
+              help="The jars of the ZooKeeper to start: a folder or a Java class path. [default: Debian's "
               "package, or a ZooKeeper or Kafka in /opt]")  # fmt: skip
-@click.option("--as-version", metavar="RELEASE", help="Offer what that Kafka release does, 0.8.2 to 4.1.")
+@click.option("--as-version", metavar="RELEASE", help="Behave as this Kafka release does, 0.8.2 to 4.1.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
-              help="A setting of all brokers, with Kafka's name. Several times: several.")  # fmt: skip
+              help="A setting of all brokers, with Kafka's name. Can be given several times.")  # fmt: skip
 def up(
     directory: Path,
     brokers: int | None,
@@ -109,7 +111,7 @@ def up(
     "--bootstrap-server",
     "bootstrap",
     metavar="HOST:PORT[,…]",
-    help="Look at this cluster, of any age, instead of DIR's.",
+    help="Show this cluster, of any Kafka version, instead of DIR's.",
 )
 @client_options
 @format_option

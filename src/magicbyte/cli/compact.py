@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 @change_options
 @click.option("--drop-unkeyed", is_flag=True,
               help="Remove records without a key from logs that were never compacted.")  # fmt: skip
-@click.option("--from-start", is_flag=True, help="Do not rely on what was compacted before.")
+@click.option("--from-start", is_flag=True, help="Compact from the log start, not from the cleaner's checkpoint.")
 @click.option("--merge-sets/--no-merge-sets", default=None,
-              help="Make one set of neighbours that are alike.  [default: in the enriched dialect]")  # fmt: skip
+              help="Merge adjacent similar sets.  [default: in the enriched dialect]")  # fmt: skip
 @click.option("--delete-retention", callback=options.duration, default="1d", show_default=True, metavar="TIME",
-              help="How long tombstones and markers stay: delete.retention.ms.")  # fmt: skip
+              help="How long tombstones and markers are kept: delete.retention.ms.")  # fmt: skip
 @click.option("--min-lag", callback=options.duration, default="0s", show_default=True, metavar="TIME",
-              help="Leave younger records alone: min.compaction.lag.ms.")  # fmt: skip
+              help="Keep younger records: min.compaction.lag.ms.")  # fmt: skip
 @click.option("--segment-bytes", callback=options.size, default="1GiB", metavar="SIZE",
-              help="The size up to which segments are put together.  [default: 1 GiB]")  # fmt: skip
+              help="Join segments up to this size.  [default: 1 GiB]")  # fmt: skip
 @click.option("--max-message-bytes", callback=options.size, default="1048588", show_default=True, metavar="SIZE",
-              help="The size up to which sets are merged.")  # fmt: skip
+              help="Merge sets up to this size.")  # fmt: skip
 @click.option("--dedupe-buffer", callback=options.size, default="128MiB", show_default=True, metavar="SIZE",
-              help="Memory for keys, 27 bytes each; if it does not suffice there are several rounds.")  # fmt: skip
+              help="Memory for keys, 27 bytes each; several rounds if it is too small.")  # fmt: skip
 @click.option("--kafka", "version", metavar="VERSION",
-              help="Work as the cleaner of this Kafka does.  [default: as the index files that are there]")  # fmt: skip
+              help="Compact as this Kafka version does.  [default: that of the index files]")  # fmt: skip
 @options.format_option
 @options.as_option
 def compact(

@@ -64,17 +64,19 @@ def configs() -> None:
 
 _all_brokers_option = click.option(
     "--entity-default", "for_all", is_flag=True,
-    help="Of all brokers: what they were given together while they ran. Brokers from 1.1 on.",
+    help="The dynamic defaults of all brokers. Needs brokers from 1.1 on.",
 )  # fmt: skip
 
 
 @configs.command(examples=("magicbyte configs describe -b localhost:9092 -t orders --all",))
 @bootstrap_option
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic. Several times: of each.")
+@click.option(
+    "-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic. Can be given several times."
+)
 @click.option("--broker", "brokers", type=click.IntRange(0), multiple=True, metavar="ID",
-              help="Of the broker with this id. Several times: of each.")  # fmt: skip
+              help="Of the broker with this id. Can be given several times.")  # fmt: skip
 @_all_brokers_option
-@click.option("--all", "everything", is_flag=True, help="Also settings that are the broker's own or the default.")
+@click.option("--all", "everything", is_flag=True, help="Also settings of the broker, and defaults.")
 @format_option
 def describe(
     bootstrap: str, topics: tuple[str, ...], brokers: tuple[int, ...], for_all: bool, everything: bool, form: str
@@ -152,7 +154,7 @@ def _one_resource(command: F) -> F:
     """Add -t, --broker and --entity-default, exactly one of which must be given, and --dry-run."""
     for option in (
         _all_brokers_option,
-        click.option("--dry-run", is_flag=True, help="Let the broker check it, and do nothing."),
+        click.option("--dry-run", is_flag=True, help="Let the broker check the change, without making it."),
         click.option("--broker", type=click.IntRange(0), metavar="ID", help="Of the broker with this id."),
         click.option("-t", "--topic", metavar="TOPIC", help="Of this topic."),
     ):

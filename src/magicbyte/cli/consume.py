@@ -99,20 +99,20 @@ def _place(value: str) -> ReadBound:
               help="Only this partition. Can be given several times.")  # fmt: skip
 @click.option("-o", "--offset", "places", multiple=True, callback=_places, metavar="WHERE",
               help="Where to begin: beginning, end, an offset, -N for the last N offsets of each partition, or s@TIME; "
-              "and with e@TIME where to end. TIME is ISO 8601 (UTC unless it says otherwise), or ms.  "
+              "and with e@TIME where to end. TIME is ISO 8601 (default UTC), or ms.  "
               "[default: beginning]")  # fmt: skip
-@click.option("-e", "--exit", "ends", is_flag=True, help="End after the record that is the last one now.")
+@click.option("-e", "--exit", "ends", is_flag=True, help="End at the present end of the topic.")
 @click.option("-c", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
 @click.option("-f", "--template", callback=parsed(parse_template), metavar="TEMPLATE",
-              help="What to print of each record, as kcat has it: %s value, %k key, %S and %K their sizes (-1: null), "
+              help="The format of each record, as in kcat: %s value, %k key, %S and %K their sizes (-1: null), "
               r"%t topic, %p partition, %o offset, %T time in ms, %h headers; \n, \t, \xHH.")  # fmt: skip
-@click.option("-J", "--json", "as_json", is_flag=True, help="Print an object per line, with the members of `cat`.")
+@click.option("-J", "--json", "as_json", is_flag=True, help="Print a JSON object per line, as `cat` does.")
 @click.option("-K", "--key-delimiter", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
-              help=r"Print the key and this in front of the value; \t is a tab.")  # fmt: skip
+              help=r"Print the key and this before the value; \t is a tab.")  # fmt: skip
 @click.option("-D", "--delimiter", "end", callback=parsed(unescape), default=r"\n", show_default=True,
               metavar="DELIMITER", help="Print this after each value.")  # fmt: skip
 @click.option("--values", type=click.Choice(list(render.CELLS)), default="utf8", show_default=True,
-              help="How -J shows bytes; json puts JSON documents in as such.")  # fmt: skip
+              help="How -J shows bytes; json embeds JSON documents.")  # fmt: skip
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="As a consumer's isolation.level.")  # fmt: skip
 @kcat_options(_KCAT, "Cqu")

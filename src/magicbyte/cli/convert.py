@@ -53,12 +53,12 @@ _NOUNS = {
 @options.paths_argument
 @click.option("--to", "target", type=options.FormatName("enriched"), required=True, help="The format to convert to.")
 @click.option("--codec", type=click.Choice(CODECS), default="keep", show_default=True,
-              help="Compress all batches with this codec; keep leaves each its own.")  # fmt: skip
+              help="Compress all batches with this codec; keep: each batch keeps its own.")  # fmt: skip
 @click.option("--out", type=options.OutputPath(folder=True), required=True, metavar="DIR",
-              help="The new log directory, or one where the same conversion was interrupted.")  # fmt: skip
+              help="The new log directory, or that of an interrupted conversion to continue.")  # fmt: skip
 @click.option("--fix-lz4", is_flag=True,
               help="Give LZ4 batches of v1 the correct header checksum, those of v0 the one old clients expect; the "
-              "compressed blocks stay as they are.")  # fmt: skip
+              "compressed blocks are not changed.")  # fmt: skip
 @click.option("--kafka", metavar="VERSION",
               help="Write indexes as this Kafka does.  [default: 0.9.0.1 for v0, 0.10.2.2 for v1, or 4.3]")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Compare every record written with its source.")

@@ -46,7 +46,7 @@ def _dialect(side: str) -> Callable[[F], F]:
         f"--dialect-{side}",
         type=click.Choice(["kafka", "enriched"]),
         callback=options.dialect_name,
-        help=f"How to read magic byte 1 in {side.upper()}.  [default: what a message.dialect file says, else kafka]",
+        help=f"How to read magic byte 1 in {side.upper()}.  [default: that of a message.dialect file, else kafka]",
     )
 
 
@@ -64,7 +64,7 @@ def _dialect(side: str) -> Callable[[F], F]:
               help="Do not compare timestamps (times and types), headers, or control records.")  # fmt: skip
 @options.format_option
 @click.option("--limit", type=click.IntRange(0), default=100, show_default=True, metavar="N",
-              help="Describe at most so many differences of a partition; all are counted.")  # fmt: skip
+              help="Describe at most N differences of a partition; all are counted.")  # fmt: skip
 @_dialect("a")
 @_dialect("b")
 @options.on_damage_option

@@ -63,29 +63,29 @@ def _refuse(instead: str) -> Any:
     ),
 )
 @click.argument("segments", nargs=-1, metavar="SEGMENT...")
-@click.option("--deep", is_flag=True, help="Also the records, keys and values readable; inside of compressed sets.")
+@click.option("--deep", is_flag=True, help="Also print the records, with readable keys and values.")
 @options.json_option("jsonl")
 @click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True,
               callback=options.form_of)  # fmt: skip
-@click.option("--anatomy", "as_anatomy", is_flag=True, help="One entry's bytes in hex, each field named.")
+@click.option("--anatomy", "as_anatomy", is_flag=True, help="Print one entry's bytes in hex, with field names.")
 @click.option("--at", type=click.IntRange(0), metavar="POSITION",
               help="With --anatomy: a position in the entry, in bytes.  [default: 0]")  # fmt: skip
-@click.option("--all-bytes", is_flag=True, help="With --anatomy: long fields whole.")
+@click.option("--all-bytes", is_flag=True, help="With --anatomy: print all bytes of long fields.")
 @options.dialect_option
 @options.on_damage_option
 @options.max_batch_bytes_option
 @click.option("--files", metavar="FILE,...", help="SEGMENTs, as Kafka's dump tool takes them.")
-@click.option("--print-data-log", is_flag=True, help="Also the records, as Kafka's dump tool prints them.")
+@click.option("--print-data-log", is_flag=True, help="Also print the records, as Kafka's dump tool does.")
 @click.option("--deep-iteration", is_flag=True, help="The same without keys and values.")
-@click.option("--skip-record-metadata", is_flag=True, help="Of records only keys and values.")
-@click.option("--offsets-decoder", "decoder", flag_value="offsets", help="Records as those of __consumer_offsets.")
+@click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records.")
+@click.option("--offsets-decoder", "decoder", flag_value="offsets", help="Decode records of __consumer_offsets.")
 @click.option("--transaction-log-decoder", "decoder", flag_value="transactions",
-              help="Records as those of __transaction_state.")  # fmt: skip
+              help="Decode records of __transaction_state.")  # fmt: skip
 @click.option("--cluster-metadata-decoder", "decoder", flag_value="metadata",
-              help="Records as those of __cluster_metadata: their types by name.")  # fmt: skip
-@click.option("--index-sanity-check", is_flag=True, help="Only say whether each index is sound.")
+              help="Decode records of __cluster_metadata: their types by name.")  # fmt: skip
+@click.option("--index-sanity-check", is_flag=True, help="Only check whether each index is sound.")
 @click.option("--verify-index-only", is_flag=True, help="Check each index, also against its log; print no entries.")
-@click.option("--max-bytes", type=click.IntRange(0), metavar="BYTES", help="Dump only so much of each log.")
+@click.option("--max-bytes", type=click.IntRange(0), metavar="BYTES", help="Dump only the first BYTES of each log.")
 @click.option("--max-message-size", type=click.IntRange(1), expose_value=False, hidden=True)
 @click.option("--key-decoder-class", hidden=True, expose_value=False,
               callback=_refuse(_NO_JAVA))  # fmt: skip

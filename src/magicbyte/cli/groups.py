@@ -201,12 +201,12 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.argument("name", metavar="GROUP")
 @click.option("-t", "--topic", "topics", multiple=True, callback=_topic, metavar="TOPIC[:N,…]",
               help="Only this topic, or these partitions of it, which the group need not have read. "
-              "Can be given several times.  [default: all that the group has offsets for]")  # fmt: skip
+              "Can be given several times.  [default: all topics of the group's offsets]")  # fmt: skip
 @click.option("--to-earliest", is_flag=True, help="To the first record.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="OFFSET", help="To an offset.")
 @click.option("--to-datetime", callback=_time, metavar="TIME",
-              help="To the first record of this time or later: ISO 8601 (UTC if it does not say), or ms.")  # fmt: skip
+              help="To the first record of this time or later: ISO 8601 (default UTC), or ms.")  # fmt: skip
 @click.option("--shift-by", type=int, metavar="N", help="By N offsets from the committed one; back if negative.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @click.option("--zookeeper", is_flag=True, help="The offsets that old consumers keep in ZooKeeper.")

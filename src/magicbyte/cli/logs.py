@@ -54,9 +54,9 @@ class JsonFormatter(logging.Formatter):
 def log_options(command: F) -> F:
     """Add --log-level and --log-format, for `set_up`."""
     command = click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-                           help="How lines of the log are written, to stderr.")(command)  # fmt: skip
+                           help="The format of log messages on stderr.")(command)  # fmt: skip
     return click.option("--log-level", type=click.Choice(LEVELS), default="warning", show_default=True,
-                        help="What is worth a line.")(command)  # fmt: skip
+                        help="The least severe level to log.")(command)  # fmt: skip
 
 
 def set_up(level: str, form: str) -> None:

@@ -31,7 +31,7 @@ OURS: Final = frozenset(
 
 def _both(command: F) -> F:
     command = click.option("--zookeeper", required=True, metavar="HOST:PORT[/PATH]",
-                           help="The ZooKeeper, with the path of its brokers if they have one.")(command)  # fmt: skip
+                           help="The ZooKeeper, with the cluster's chroot path if it has one.")(command)  # fmt: skip
     return click.option("--dir", "directory", required=True, metavar="DIR",
                         type=click.Path(exists=True, file_okay=False, path_type=Path),
                         help="The log directory of a stopped broker.")(command)  # fmt: skip

@@ -54,10 +54,10 @@ migrate.add_command(canary)
 @clients_options
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--looks", type=click.IntRange(0, 10_000), default=32, show_default=True,
-              help="Positions of a partition at which to look for old formats.")  # fmt: skip
+              help="Offsets of a partition to sample for old formats.")  # fmt: skip
 @click.option("--days", type=click.IntRange(1, 36_500), metavar="N",
               help="Only clients with a request in the last N days, or without a date.")  # fmt: skip
-@click.option("--html", type=OutputPath(), metavar="FILE", help="Write a page, too.")
+@click.option("--html", type=OutputPath(), metavar="FILE", help="Also write an HTML page.")
 @format_option
 def check(form: str, html: Path | None, target: str, **given: Any) -> None:
     """Say which clients, settings and stored formats a release of Kafka refuses or changes, and what to do.
@@ -173,9 +173,9 @@ _LOOK_OPTIONS = (
                  show_default="since its start", help="How long to watch the metrics of brokers."),
     click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times."),
     click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
-                 help="Rehearse the step for so many topics, the busiest first; some seconds each."),
+                 help="Rehearse the step for N topics, the busiest first; some seconds each."),
     click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
-                 help="Positions of a partition to sample without --dir."),
+                 help="Offsets of a partition to sample without --dir."),
     format_option,
 )  # fmt: skip
 
@@ -272,7 +272,7 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
 @migrate.command("next", examples=("magicbyte migrate next -b localhost:9092 --to v2",))
 @look_options
 @click.option("--wait", type=click.FloatRange(0, 604_800), metavar="SECONDS",
-              help="Wait up to so many seconds until the brokers were restarted, and check the step.")  # fmt: skip
+              help="Wait at most this long until the brokers have been restarted, and check the step.")  # fmt: skip
 def next_step(wait: float | None, form: str, sources: ClientSources, **given: Any) -> None:
     """Print the next step of a migration as a procedure. Nothing is changed.
 
@@ -324,7 +324,7 @@ def _waited(
 @click.option("--to", "target", type=FormatName(), required=True, help="The format that new records are stored in.")
 @click.option("--topic", "topics", multiple=True, required=True, help="The topic. Can be given several times.")
 @clients_options
-@click.option("--force", is_flag=True, help="Override the reasons against it.")
+@click.option("--force", is_flag=True, help="Set it despite the reasons against it.")
 def apply(bootstrap: str, sources: ClientSources, target: Format, topics: tuple[str, ...], *, force: bool) -> None:
     """Set topics' message.format.version, unless that would break or cost something.
 
@@ -386,7 +386,7 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> 
 @click.option("--broker", type=click.IntRange(0), required=True, metavar="ID", help="The canary.")
 @click.option("--to", "target", type=FormatName(), required=True, help="The format to return to.")
 @click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
-              help="Positions of a partition at which to look for the new format.")  # fmt: skip
+              help="Offsets of a partition to sample for the new format.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Print the procedure despite the reasons against it.")
 @format_option
 def rollback(bootstrap: str, broker: int, target: Format, looks: int, form: str, *, force: bool) -> None:

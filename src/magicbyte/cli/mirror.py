@@ -118,37 +118,37 @@ def _target(context: click.Context, target: str) -> Client | Path:
 )
 @click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), is_eager=True,
               expose_value=False, callback=from_file, metavar="FILE",
-              help="Options in a properties file, by their names: topics=REGEX; what is given here counts more. "
-              "Settings of the clients, too: source.request.timeout.ms, target.security.protocol.")  # fmt: skip
+              help="Options in a properties file, by their names: topics=REGEX; the command line overrides them. "
+              "Also settings of the clients: source.request.timeout.ms, target.security.protocol.")  # fmt: skip
 @client_setting_option
 @click.option("--from", "source", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy from, "
               "or a log directory of this machine, which is only read and copied once.")  # fmt: skip
 @click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy to, or a "
               "log directory of this machine: a name with a slash, such as ./copy.")  # fmt: skip
-@click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose whole name matches.")
-@click.option("--group", callback=_group, metavar="NAME", help="Consumer group at the target that keeps the progress.  "
-              "[default: magicbyte-mirror]")  # fmt: skip
-@click.option("--prefix", default="", metavar="TEXT", help="Put in front of each topic's name at the target. "
-              "Topics that came from there are left out.")  # fmt: skip
-@click.option("--identical", is_flag=True, help="Keep offsets and bytes: brokers of ours can. A log directory gets "
-              "them in any case.")  # fmt: skip
-@click.option("--merge", is_flag=True, help="Also copy into topics that hold records of others.")
+@click.option("--topics", required=True, callback=_pattern, metavar="REGEX", help="Topics whose full name matches.")
+@click.option("--group", callback=_group, metavar="NAME", help="Consumer group at the target that stores the "
+              "progress.  [default: magicbyte-mirror]")  # fmt: skip
+@click.option("--prefix", default="", metavar="TEXT", help="Prefix of the topics' names at the target. "
+              "Topics mirrored from there are left out.")  # fmt: skip
+@click.option("--identical", is_flag=True, help="Keep offsets and bytes. Needs a magicbyte broker. "
+              "A log directory gets them in any case.")  # fmt: skip
+@click.option("--merge", is_flag=True, help="Also copy into topics that hold other records.")
 @click.option("--on-oversize", type=click.Choice(["stop", "split", "park"]), default="stop", show_default=True,
-              help="What to do with a set that is larger than the target takes.")  # fmt: skip
+              help="What to do with a set above the target's size limit.")  # fmt: skip
 @click.option("--park", type=OutputPath(folder=True), metavar="DIR",
               help="Log directory for sets of --on-oversize=park.")  # fmt: skip
 @click.option("--from-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
               help="The dialect that the source's listener returns for enriched topics.")  # fmt: skip
 @click.option("--to-dialect", type=click.Choice(["kafka", "enriched"]), default="kafka", show_default=True,
-              help="The dialect that the target's listener takes for enriched topics.")  # fmt: skip
+              help="The dialect that the target's listener accepts for enriched topics.")  # fmt: skip
 @click.option("--sync-groups", is_flag=True, help="Also copy the offsets of the source's consumer "
               "groups that have no members at the target.")  # fmt: skip
-@click.option("--transactional-id", metavar="ID", help="Write records and progress in transactions, whose ids begin "
-              "with this one: a mirror that starts fences the one before.")  # fmt: skip
+@click.option("--transactional-id", metavar="ID", help="Write records and progress in transactions; their ids begin "
+              "with ID. A mirror fences its predecessor when it starts.")  # fmt: skip
 @click.option("--http", metavar="HOST:PORT", callback=_http,
-              help="Serve metrics for Prometheus there, at /metrics.")  # fmt: skip
-@click.option("--until-caught-up", is_flag=True, help="End when everything is copied that the source has at the start.")
-@click.option("--explain", is_flag=True, help="Print what would be done with each topic, and do nothing.")
+              help="Serve metrics for Prometheus at this address, path /metrics.")  # fmt: skip
+@click.option("--until-caught-up", is_flag=True, help="End at the offsets that the source has at the start.")
+@click.option("--explain", is_flag=True, help="Print the plan for each topic, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask before the first write into a cluster.")
 @click.pass_context
 def mirror(

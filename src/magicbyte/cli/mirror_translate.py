@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     cls=Command,
     examples=("magicbyte mirror translate --from old:9092 --to new:9092 --group billing",),
 )
-@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Brokers of the cluster that is copied to.")
+@click.option("--to", "target", required=True, metavar="HOST:PORT", help="Brokers of the target cluster.")
 @click.option("--topic", metavar="NAME", help="Topic of the source, with --partition and --offset.")
 @click.option("--partition", type=click.IntRange(0), metavar="N", help="Its partition.")
-@click.option("--offset", type=click.IntRange(0), metavar="N", help="The offset that a reader wants next there.")
-@click.option("--from", "source", metavar="HOST:PORT", help="Brokers of the cluster that is copied from, with --group.")
+@click.option("--offset", type=click.IntRange(0), metavar="N", help="The next offset to read at the source.")
+@click.option("--from", "source", metavar="HOST:PORT", help="Brokers of the source cluster, with --group.")
 @click.option("--group", metavar="NAME", help="Consumer group of the source: all its offsets in mirrored topics.")
-@click.option("--prefix", default="", metavar="TEXT", help="What the mirror puts in front of names.")
+@click.option("--prefix", default="", metavar="TEXT", help="The mirror's --prefix.")
 @client_setting_option
-@click.option("--mirror-group", metavar="NAME", help="Group that keeps the mirror's progress.  "
+@click.option("--mirror-group", metavar="NAME", help="Group that stores the mirror's progress.  "
               "[default: magicbyte-mirror]")  # fmt: skip
 def translate(
     target: str,

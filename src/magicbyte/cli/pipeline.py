@@ -41,8 +41,8 @@ def pipeline() -> None:
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="The Spark master to run at.")
-@click.option("--dry-run", is_flag=True, help="Check the file, say what would be done, and do nothing.")
-@click.option("--resume", is_flag=True, help="Go on in a sink where an earlier run was: what it did is not done again.")
+@click.option("--dry-run", is_flag=True, help="Check the file and show the plan, and do nothing.")
+@click.option("--resume", is_flag=True, help="Continue an earlier run in its sink: finished partitions are kept.")
 @format_option
 def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None:
     """Run the pipeline in FILE, a TOML file.

@@ -38,16 +38,16 @@ Json = dict[str, Any]
               help="Brokers of the cluster, of any version.")  # fmt: skip
 @client_options
 @click.option("--dir", "directories", type=click.Path(exists=True, path_type=Path), multiple=True, metavar="DIR",
-              help="A log directory: what is stored is told exactly. Can be given several times.")  # fmt: skip
-@click.option("--http", metavar="HOST:PORT", help="Where `magicbyte serve --http` shows its numbers; found by -b.")
+              help="A log directory: stored formats are then exact. Can be given several times.")  # fmt: skip
+@click.option("--http", metavar="HOST:PORT", help="The metrics of a `magicbyte serve --http`; found by -b.")
 @click.option("--window", type=click.FloatRange(0, 3600), default=0, metavar="SECONDS", show_default="since its start",
-              help="For how long to look at what the broker does.")  # fmt: skip
+              help="How long to watch the metrics of brokers.")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--to", "target", type=FormatName(), help="The format to go to.  [default: the next]")
 @click.option("--rehearse", type=click.IntRange(0), default=4, show_default=True, metavar="TOPICS",
-              help="Of how many topics, those that move most, the step is rehearsed; some seconds each.")  # fmt: skip
+              help="Rehearse the step for N topics, the busiest first; some seconds each.")  # fmt: skip
 @click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
-              help="Places of a partition that are looked at without --dir.")  # fmt: skip
+              help="Offsets of a partition to sample without --dir.")  # fmt: skip
 @format_option
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:

@@ -37,7 +37,7 @@ Json = dict[str, Any]
     "--kafka",
     "version",
     metavar="VERSION",
-    help="As this version writes them. [default: the newest whose files are those that are there, else the newest]",
+    help="Write them as this version does. [default: the newest that matches the existing files, else the newest]",
 )
 @click.option(
     "--index-interval",
@@ -45,12 +45,10 @@ Json = dict[str, Any]
     default="4096",
     show_default=True,
     metavar="SIZE",
-    help="What index.interval.bytes is, or was.",
+    help="The value of index.interval.bytes.",
 )
-@click.option(
-    "--write", is_flag=True, help="Put the files that are not the same in their place. The broker must be stopped."
-)
-@click.option("--out", type=options.OutputPath(folder=True), metavar="DIR", help="Put all files below DIR instead.")
+@click.option("--write", is_flag=True, help="Replace the files that differ. The broker must be stopped.")
+@click.option("--out", type=options.OutputPath(folder=True), metavar="DIR", help="Write all files below DIR instead.")
 @options.format_option
 @options.dialect_option
 @options.as_option

@@ -43,14 +43,14 @@ def _unpacked(context: click.Context, parameter: click.Parameter, value: str | N
 @click.argument("backup", type=click.Path(exists=True, path_type=Path))
 @click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to produce into, "
               "or a new log directory: a name with a slash, such as ./rescued.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Say what is whole, what is lost and what would be done; write nothing "
+@click.option("--dry-run", is_flag=True, help="Report sound data, losses and the plan; write nothing "
               "to the target.")  # fmt: skip
 @click.option("--work", type=options.OutputPath(folder=True), metavar="DIR", help="A folder for intermediate "
               "data, removed at the end; the same folder is needed to continue.  [default: beside DIR, else in the "
               "current folder: its name, or that of BACKUP, and .rescue]")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @options.as_option
-@click.option("--max-unpacked", callback=_unpacked, metavar="SIZE", help="Bytes that an archive may have inside.  "
+@click.option("--max-unpacked", callback=_unpacked, metavar="SIZE", help="Limit of an archive's uncompressed bytes.  "
               "[default: 100 times its own size, at least 1GiB]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the receipt as JSON.")
 @options.max_batch_bytes_option

@@ -46,15 +46,15 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--older-than", "retention_ms", callback=options.duration, metavar="TIME",
               help="Remove older records: 7d, 12h, 30m, 45s.")  # fmt: skip
 @click.option("--bytes", "retention_bytes", callback=_bytes, metavar="SIZE",
-              help="Remove old segments while at least so much stays.")  # fmt: skip
+              help="Remove old segments while at least SIZE remains.")  # fmt: skip
 @click.option("--before-offset", type=click.IntRange(0), metavar="N",
-              help="Set the log start offset; of one partition.")  # fmt: skip
+              help="Set the log start offset of the only partition.")  # fmt: skip
 @click.option("--head-truncation", is_flag=True,
               help="Also cut the first remaining segment, at the first remaining batch.")  # fmt: skip
 @change_options
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--kafka", "version", metavar="VERSION",
-              help="Write new index files as this Kafka does.  [default: as those that are there]")  # fmt: skip
+              help="Write index files as this Kafka version does.  [default: that of the existing ones]")  # fmt: skip
 @options.format_option
 @options.as_option
 def retain(

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @click.command(cls=Command, examples=("magicbyte salvage tour/logs/kafka-0.8.2.2/basic-none-0 --out whole",))
 @options.paths_argument
 @click.option("--out", type=options.OutputPath(folder=True), required=True, metavar="DIR",
-              help="The new log directory, or one where the same work was interrupted.")  # fmt: skip
+              help="The new log directory, or that of an interrupted salvage to continue.")  # fmt: skip
 @click.option("--kafka", metavar="VERSION",
-              help="Write indexes as this Kafka does.  [default: the newest]")  # fmt: skip
+              help="Write indexes as this Kafka version does.  [default: the newest]")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @options.format_option
 @options.dialect_option

@@ -22,7 +22,7 @@ _FAILED = 1
 _file = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 
 
-@click.group(cls=CommandGroup, epilog="Exit status: 0 sound or compatible, 1 not so, 2 wrong use.")
+@click.group(cls=CommandGroup, epilog="Exit status: 0 sound or compatible, 1 faulty or incompatible, 2 wrong use.")
 def schema() -> None:
     """Compile message schemas: Kafka's JSON, and an encoding for each integer.
 
@@ -206,7 +206,7 @@ def _change_text(change: Change) -> list[str]:
 
 @schema.command(examples=("magicbyte schema advise MetadataRequest --samples samples.jsonl",))
 @click.argument("message")
-@click.option("--samples", "samples_path", type=_file, required=True, help="A message's values on each line, as JSON.")
+@click.option("--samples", "samples_path", type=_file, required=True, help="Values of a message as JSON, one per line.")
 @click.option("--version", "version", type=int, help="The version to write. [default: the newest]")
 @format_option
 def advise(message: str, samples_path: Path, version: int | None, form: str) -> None:
@@ -272,7 +272,7 @@ def _advice_text(name: str, version: int, samples: int, whole: int, advice: list
 
 @schema.command(examples=("magicbyte schema generate schemas --out generated",))
 @click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--out", type=OutputPath(folder=True), required=True, metavar="DIR", help="Where the code goes.")
+@click.option("--out", type=OutputPath(folder=True), required=True, metavar="DIR", help="The folder for the code.")
 @click.option("--check", "check_only", is_flag=True, help="Write nothing; exit status 1 if the code is stale.")
 def generate(directory: Path, out: Path, check_only: bool) -> None:
     """Write Python for the schemas in DIR.

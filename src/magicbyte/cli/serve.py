@@ -40,21 +40,21 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 @click.option("--config", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="A server.properties, with Kafka's names.")  # fmt: skip
 @click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Where the logs are: log.dirs.")  # fmt: skip
-@click.option("--listen", metavar="HOST:PORT", help="Where to listen: listeners. Port 0 is any that is free.")
+              help="The log directory: log.dirs.")  # fmt: skip
+@click.option("--listen", metavar="HOST:PORT", help="The address to listen at: listeners. Port 0: any free one.")
 @click.option("--http", metavar="HOST:PORT",
-              help="Where /metrics (for Prometheus) and /health are: http.address.")  # fmt: skip
+              help="The address of /metrics (for Prometheus) and /health: http.address.")  # fmt: skip
 @click.option("--as-version", metavar="RELEASE",
-              help="Offer what that Kafka release does, 0.8.2 to 4.1: as.version.")  # fmt: skip
+              help="Behave as this Kafka release does, 0.8.2 to 4.1: as.version.")  # fmt: skip
 @click.option("--repair", is_flag=True,
-              help="Open logs that are damaged, too: what cannot be kept of them goes to DIR/quarantine.")  # fmt: skip
+              help="Also open damaged logs: what cannot be kept goes to DIR/quarantine.")  # fmt: skip
 @click.option("--adopt", is_flag=True,
-              help="Serve a directory that no broker of ours has served: it is ours from then on.")  # fmt: skip
+              help="Take over a directory that no magicbyte broker has served.")  # fmt: skip
 @click.option("--overlay", type=OutputPath(folder=True), metavar="DIR",
-              help="Serve a copy of the directory, which stays as it is. DIR is made where it is not there; its files "
-              "share blocks with the others on file systems that can do that.")  # fmt: skip
+              help="Serve a copy of the directory, which is not changed. DIR is created if needed; its files "
+              "share blocks with the original on file systems that can do that.")  # fmt: skip
 @log_options
-@click.option("-v", "--verbose", is_flag=True, help="Say more of what happens: --log-level info.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more: --log-level info.")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 def serve(
     path: Path | None,

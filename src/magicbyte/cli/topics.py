@@ -46,7 +46,7 @@ topics.add_command(reassign)
 
 @topics.command("list", examples=("magicbyte topics list -b localhost:9092",))
 @bootstrap_option
-@click.option("--internal", is_flag=True, help="Also those of the brokers themselves, such as __consumer_offsets.")
+@click.option("--internal", is_flag=True, help="Also internal topics, such as __consumer_offsets.")
 @format_option
 def list_(bootstrap: str, internal: bool, form: str) -> None:
     """List topics with the number of their partitions and replicas."""
@@ -78,7 +78,7 @@ async def _all(bootstrap: str) -> dict[str, Topic]:
 @bootstrap_option
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
-@click.option("--unavailable", is_flag=True, help="Only partitions without a leader that is alive.")
+@click.option("--unavailable", is_flag=True, help="Only partitions without a live leader.")
 @format_option
 def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, unavailable: bool, form: str) -> None:
     """Show each partition of topics, of all topics if none is named.
@@ -138,7 +138,7 @@ def _known(number: int | None) -> str:
 @topics.command(examples=("magicbyte topics create -b localhost:9092 events retention.ms=86400000",))
 @bootstrap_option
 @click.option("--partitions", type=click.IntRange(1), metavar="N",
-              help="[default: the brokers' own; 1 where they are older than 2.4]")  # fmt: skip
+              help="[default: the brokers' setting; 1 with brokers before 2.4]")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(1), metavar="N", help="[default: the same]")
 @click.argument("name", metavar="TOPIC")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")

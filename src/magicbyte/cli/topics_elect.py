@@ -37,11 +37,11 @@ TOO_OLD: Final = (
 @bootstrap_option
 @click.option("--preferred/--unclean", default=True, show_default=True,
               help="Elect the first replica of the assignment, if it is in sync. Or, for a partition without a leader, "
-              "any replica that is alive: records that it does not have are lost.")  # fmt: skip
+              "any live replica: records that it lacks are lost.")  # fmt: skip
 @click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC",
-              help="Of this topic. Several times: of each.")  # fmt: skip
+              help="Of this topic. Can be given several times.")  # fmt: skip
 @click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N",
-              help="Of this partition of the one topic. Several times: of each. [default: all of them]")  # fmt: skip
+              help="Of this partition of the only topic. Can be given several times. [default: all]")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Of all partitions of the cluster.")
 @format_option
 def elect(

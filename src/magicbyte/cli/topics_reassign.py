@@ -60,19 +60,19 @@ def _rate(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option("--plan", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
               help="The replicas of each partition, in the JSON of kafka-reassign-partitions.")  # fmt: skip
 @click.option("--topics", callback=_names, metavar="T1,T2,…",
-              help="Make a plan for these topics: even, with as few copies as that takes.")  # fmt: skip
+              help="Plan an even distribution of these topics, with as few moves as possible.")  # fmt: skip
 @click.option("--brokers", callback=_ids, metavar="1,2,…",
-              help="The brokers that the plan for --topics may use. [default: all that are alive]")  # fmt: skip
+              help="The brokers that the plan for --topics may use. [default: all live brokers]")  # fmt: skip
 @click.option("--replicas", type=click.IntRange(1), metavar="N",
-              help="How many replicas the plan for --topics has. [default: as many as now]")  # fmt: skip
+              help="The number of replicas in the plan for --topics. [default: the present one]")  # fmt: skip
 @click.option("--execute", is_flag=True,
-              help="Start the moves, and print the assignment before them: the plan of the way back.")  # fmt: skip
+              help="Start the moves, and print the present assignment: the plan that undoes them.")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Follow the moves until they have ended; with --execute or later.")
-@click.option("--verify", is_flag=True, help="Show how far the moves are, once.")
+@click.option("--verify", is_flag=True, help="Show the progress of the moves, once.")
 @click.option("--cancel", is_flag=True, help="Cancel the moves under way: partitions keep the replicas they had.")
 @click.option("--throttle", callback=_rate, metavar="SIZE",
               help="With --execute: bytes per second that each broker may send, and receive, for moves.")  # fmt: skip
-@click.option("--keep-throttle", is_flag=True, help="Leave throttles in place when the moves have ended.")
+@click.option("--keep-throttle", is_flag=True, help="Keep throttles after the moves have ended.")
 @format_option
 def reassign(
     bootstrap: str,

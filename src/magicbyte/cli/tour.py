@@ -126,9 +126,9 @@ class _Tour(Command):
     ),
 )
 @click.argument("paths", nargs=-1, metavar="[CHAPTER...] [PATH...]")
-@click.option("--all", "everything", is_flag=True, help="All chapters, without a pause; those of Spark if it is there.")
+@click.option("--all", "everything", is_flag=True, help="All chapters, without pauses; Spark if it is installed.")
 @click.option("--keep", type=OutputPath(folder=True), metavar="DIR",
-              help="Work in this new folder and leave it: the commands work there as printed.")  # fmt: skip
+              help="Work in this new folder and keep it: the printed commands work there.")  # fmt: skip
 @click.option("--unpack", type=OutputPath(folder=True), metavar="DIR",
               help="Only put the bundled logs into this new folder.")  # fmt: skip
 def tour(paths: tuple[str, ...], everything: bool, keep: Path | None, unpack: Path | None) -> None:

@@ -104,7 +104,7 @@ def _text(found: Json) -> list[str]:
               help="Only in this topic. Can be given several times.  [default: all topics]")  # fmt: skip
 @click.option("--max-transaction-timeout", "minutes", type=click.IntRange(0), default=_DEFAULT_MINUTES,
               show_default=True, metavar="MINUTES",
-              help="Only those whose producer was silent for longer. No less than the brokers' "
+              help="Only those whose producer was silent for longer. At least the brokers' "
               "transaction.max.timeout.ms.")  # fmt: skip
 @format_option
 def find_hanging(bootstrap: str, topics: tuple[str, ...], minutes: int, form: str) -> None:
@@ -149,7 +149,7 @@ async def _hanging(bootstrap: str, topics: tuple[str, ...], idle_ms: int) -> Han
 @click.option("-t", "--topic", required=True, metavar="TOPIC", help="The topic.")
 @click.option("-p", "--partition", required=True, type=click.IntRange(0), metavar="N", help="The partition.")
 @click.option("--start-offset", required=True, type=click.IntRange(0), metavar="OFFSET",
-              help="The start offset that find-hanging shows.")  # fmt: skip
+              help="The start offset shown by find-hanging.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def abort(bootstrap: str, topic: str, partition: int, start_offset: int, yes: bool) -> None:
     """End a hanging transaction in one partition: its records are aborted, and the last stable offset moves on.

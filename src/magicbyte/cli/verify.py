@@ -30,7 +30,7 @@ Json = dict[str, Any]
 )
 @options.paths_argument
 @click.option("--quick", is_flag=True, help="Only sizes, checksums and offsets of batches.")
-@click.option("--deep", is_flag=True, help="Every record and every checksum inside, too.")
+@click.option("--deep", is_flag=True, help="Also every record and every checksum of nested messages.")
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @options.format_option
 @options.dialect_option
