@@ -65,8 +65,8 @@ def canary(
 ) -> None:
     """Choose the broker to try a format on; with --watch, judge it. Nothing is changed.
 
-    Exit status: 0 it may be the canary, or keeps its format; 1 it leads too much, rolls back, or did nothing to be
-    judged by; 2 wrong use or nobody answered.
+    Exit status: 0 a suitable canary, or one that keeps its format; 1 a canary that leads too many partitions, should
+    roll back, or had no traffic; 2 wrong use or no answer.
     """
     if watch is not None and broker is None:
         raise click.UsageError("--watch compares one broker with the others: expected --broker ID")

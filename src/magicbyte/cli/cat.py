@@ -126,13 +126,13 @@ def cat(
 ) -> None:
     """Print records, or write them as Arrow, Parquet, CSV.
 
-    The records come partition by partition, in offset order, as a consumer would see them: those of control batches
-    and what is below the log start offset are left out. With more than one partition each line says whose it is. A
-    PATH may also be a topic of a running cluster, or one partition of it: kafka://HOST:PORT/TOPIC[/N].
+    Records are printed partition by partition, in offset order, as a consumer sees them: without control batches and
+    records below the log start offset. With several partitions each line names its partition. A PATH may also be a
+    topic of a running cluster, or one partition of it: kafka://HOST:PORT/TOPIC[/N].
 
     \b
-    text    offset, time (UTC), key, value and headers with tabs between them;
-            what is not printable UTF-8 is escaped
+    text    offset, time (UTC), key, value and headers, separated by tabs;
+            bytes that are not printable UTF-8 are escaped
     jsonl   one object per line: offset, timestamp (ms), timestampType, key,
             value, headers
     csv     the same in columns; a null is empty, an empty key or value is ""

@@ -77,10 +77,10 @@ def up(
     as_version: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Start a cluster, and print where clients find it. Only this machine can reach it.
+    """Start a cluster, and print its bootstrap address. Only this machine can reach it.
 
-    A cluster that is there already is started as it was: what runs, runs on; brokers that have died come back; more
-    brokers may be added with --brokers. The processes run until `cluster down`.
+    An existing cluster is started again: running processes continue, dead brokers are restarted, and --brokers may add
+    brokers. The processes run until `cluster down`.
     """
     from magicbyte.launch.cluster import WantedCluster, held
 
@@ -118,7 +118,7 @@ def up(
 def status(directory: Path, bootstrap: str | None, form: str) -> None:
     """Show brokers, controller, and how many partitions are unavailable or under-replicated.
 
-    Exit status: 0 if nothing is the matter, 1 if something is, 2 if no broker answers.
+    Exit status: 0 healthy, 1 problems, 2 no broker answers.
     """
     from magicbyte.launch.cluster import LocalCluster
 
@@ -192,7 +192,7 @@ def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> Non
 @_directory_option
 @click.option("--delete", is_flag=True, help="Delete the folder with all records of the cluster, too.")
 def down(directory: Path, delete: bool) -> None:
-    """Stop the brokers, one after the other, then the ZooKeeper that was started with them. The records stay."""
+    """Stop the brokers, one after the other, then the ZooKeeper that was started with them. The records are kept."""
     from magicbyte.launch.cluster import held
 
     with held(directory, lambda line: say(line, err=True)) as found:

@@ -16,7 +16,7 @@ from magicbyte.cli.output import say_text
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete commands and options."""
+    """Print a script that lets a shell complete commands and options."""
     found = get_completion_class(shell)
     assert found is not None, "click has a class for each of the shells that are offered"
     root = click.get_current_context().find_root().command

@@ -56,7 +56,7 @@ class Whose:
 
 @click.group(cls=CommandGroup)
 def configs() -> None:
-    """Describe, set and unset the settings of topics and brokers; brokers may be of 0.11 to 4.x."""
+    """Describe, set and unset the settings of topics and brokers. Needs brokers of 0.11 to 4.x."""
 
 
 # ---- describe
@@ -81,7 +81,7 @@ _all_brokers_option = click.option(
 def describe(
     bootstrap: str, topics: tuple[str, ...], brokers: tuple[int, ...], for_all: bool, everything: bool, form: str
 ) -> None:
-    """Show settings: those of the topic, or of the broker since it runs; with --all every one in force.
+    """Show the settings of a topic, or the dynamic ones of a broker; with --all, those in force.
 
     Values of sensitive settings are never shown.
     """
@@ -169,7 +169,7 @@ def _one_resource(command: F) -> F:
 def set_(
     bootstrap: str, topic: str | None, broker: int | None, for_all: bool, dry_run: bool, settings: tuple[str, ...]
 ) -> None:
-    """Set settings of a topic or a broker; its others stay. They have Kafka's names."""
+    """Set settings of a topic or a broker, by Kafka's names. Its other settings are kept."""
     asyncio.run(_change(bootstrap, _whose(topic, broker, for_all), key_values(settings), dry_run=dry_run))
 
 
@@ -180,7 +180,7 @@ def set_(
 def unset(
     bootstrap: str, topic: str | None, broker: int | None, for_all: bool, dry_run: bool, names: tuple[str, ...]
 ) -> None:
-    """Remove settings of a topic or a broker, so that the brokers' own or the default values apply."""
+    """Remove settings of a topic or a broker, so that the broker's own or the default values apply."""
     for name in names:
         if "=" in name:
             raise click.BadParameter(f"{name!r}: expected the name of a setting alone", param_hint="KEY")

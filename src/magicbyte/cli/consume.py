@@ -130,10 +130,10 @@ def consume(
     values: str,
     isolation: str,
 ) -> None:
-    r"""Print the records of a topic, the value of each on a line, and wait for more until Ctrl-C.
+    r"""Print the records of a topic, one value per line, and wait for more until Ctrl-C.
 
-    With -e or e@TIME the records come partition by partition, in the order of their offsets; without, as they are
-    written. Nothing is committed, and a topic that is not there is not made.
+    With -e or e@TIME, records are printed partition by partition, in the order of their offsets; without, as they
+    arrive. No offsets are committed, and a missing topic is not created.
     """
     chosen = [
         name for name, given in (("-f", template), ("-J", as_json or None), ("-K", delimiter)) if given is not None

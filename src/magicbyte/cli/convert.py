@@ -87,11 +87,12 @@ def convert(
 ) -> None:
     """Convert logs to another message format, or to another codec.
 
-    Offsets stay. What is in the target format and codec already stays byte for byte. What the target cannot hold is
-    counted and reported. The result is a log directory that a Kafka broker opens as its own, without recovery.
+    Offsets are kept. Batches already in the target format and codec are copied byte for byte. Whatever the target
+    cannot hold is counted and reported. The result is a log directory that a Kafka broker opens as its own, without
+    recovery.
 
-    Each partition gets its name when it is complete. After an interruption or a full disk the same command continues
-    with what is missing, and the result is that of one undisturbed run.
+    Each partition appears under its name when it is complete. After an interruption or a full disk the same command
+    continues with the remaining partitions, and the result is that of one undisturbed run.
 
     Exit status: 0 all converted, 1 damage or a difference found, 2 wrong use or a failure to write.
     """

@@ -84,13 +84,13 @@ def diff(
     max_batch_bytes: int,
     threads: int,
 ) -> None:
-    """Say whether two logs hold the same records, and where they differ.
+    """Show whether two logs hold the same records, and where they differ.
 
-    A and B are log directories, partition folders, segments, or topics of a running cluster, or one partition of it:
-    kafka://HOST:PORT/TOPIC[/N]. Partitions are matched by topic and number, or if A and B have one each, whatever their
-    names. Keys, values, timestamps, timestamp types and headers are compared as far as the formats of both sides have a
-    place for them; what could not be compared is counted. How records are grouped and compressed does not matter, nor
-    do producer ids, sequences and leader epochs.
+    A and B are log directories, partition folders, segments, or topics or single partitions of a running cluster:
+    kafka://HOST:PORT/TOPIC[/N]. Partitions are matched by topic and number or, if A and B have one each, regardless of
+    their names. Keys, values, timestamps, timestamp types and headers are compared as far as the formats of both sides
+    support them; other fields are counted. Batching, compression, producer ids, sequences and leader epochs are
+    ignored.
 
     Exit status: 0 the same, 1 different or damaged.
     """

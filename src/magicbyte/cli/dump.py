@@ -94,10 +94,10 @@ def _refuse(instead: str) -> Any:
 @click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True, expose_value=False,
               callback=_refuse("not known here: use --deep, or --format jsonl for the bytes"))  # fmt: skip
 def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given: Any) -> None:
-    """Print what is in SEGMENTs, batch by batch: .log files, their indexes and snapshots, checkpoints.
+    """Print the content of SEGMENTs, batch by batch: .log files, their indexes and snapshots, checkpoints.
 
-    The lines are those of Kafka's dump tool (kafka-dump-log), and its options are taken. Unlike it, dump names the
-    place of damage, goes on behind it with --on-damage skip, and exits with 1.
+    The lines are those of Kafka's dump tool (kafka-dump-log), and its options are accepted. Unlike it, dump shows the
+    position of damage, continues after it with --on-damage skip, and exits with 1.
     """
     paths = [*segments, *(path for path in (files or "").split(",") if path)]
     if not paths:

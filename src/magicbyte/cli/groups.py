@@ -28,7 +28,7 @@ _DELETE = 42  # API key
 
 @click.group(cls=CommandGroup)
 def groups() -> None:
-    """List, describe and delete consumer groups, and set their offsets; brokers may be of 0.8.2 to 4.x."""
+    """List, describe and delete consumer groups, and set their offsets. Works with brokers of 0.8.2 to 4.x."""
 
 
 # ---- list
@@ -40,7 +40,7 @@ def groups() -> None:
 def list_(bootstrap: str, form: str) -> None:
     """List groups with their kind and state.
 
-    Brokers from 2.6 on tell the state, those from 3.8 on the kind. Needs brokers from 0.9 on.
+    Brokers from 2.6 on return the state, those from 3.8 on the kind. Needs brokers from 0.9 on.
     """
     found = asyncio.run(_listed(bootstrap))
     if form == "json":
@@ -76,7 +76,7 @@ async def _listed(bootstrap: str) -> list[Json]:
 def describe(bootstrap: str, names: tuple[str, ...], all_groups: bool, zookeeper: bool, form: str) -> None:
     """Show offsets, lag and members of groups.
 
-    For each partition: committed offset, lag, and the member that reads it. Offsets that old consumers keep in
+    For each partition: committed offset, lag, and the member that reads it. Offsets that old consumers store in
     ZooKeeper are marked; brokers before 4.0 return them. Their members are registered in ZooKeeper only.
     """
     if all_groups == bool(names):
@@ -148,7 +148,7 @@ def _shown(value: object) -> str:
 def delete(bootstrap: str, names: tuple[str, ...]) -> None:
     """Delete groups that have no members, with all their offsets.
 
-    None is deleted if one of those named is not there or has members. Needs brokers from 1.1 on.
+    Nothing is deleted if any of the groups does not exist or has members. Needs brokers from 1.1 on.
     """
     asyncio.run(_delete(bootstrap, names))
 
@@ -226,7 +226,7 @@ def reset_offsets(
 ) -> None:
     """Reset the offsets of a group without members.
 
-    An offset outside of a partition becomes its start or its end, and a line says so.
+    An offset outside of a partition becomes its start or end, with a note.
     """
     asked: dict[Kind, int | None] = {"earliest": to_earliest or None, "latest": to_latest or None, "offset": to_offset,
              "datetime": to_datetime, "shift": shift_by}  # fmt: skip

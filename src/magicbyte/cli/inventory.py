@@ -66,12 +66,12 @@ def inventory(
     max_batch_bytes: int,
     threads: int,
 ) -> None:
-    """Say what is in logs: formats, codecs, offsets, times.
+    """Show what logs contain: formats, codecs, offsets, times.
 
-    Also holes between batches, transactions, the two LZ4 header checksums, files that a broker left behind, and damage
-    to headers and index files. Without --deep nothing is decompressed: what cannot be known then is "?" in the table
-    and null in JSON. A PATH may also be a topic of a running cluster, or one partition of it:
-    kafka://HOST:PORT/TOPIC[/N]. All of it is fetched, and nothing opened.
+    Also gaps between batches, transactions, the two LZ4 header checksums, leftover files of a broker, and damage to
+    headers and index files. Without --deep nothing is decompressed: unknown values are "?" in the table and null in
+    JSON. A PATH may also be a topic of a running cluster, or one partition of it: kafka://HOST:PORT/TOPIC[/N]. It is
+    fetched in full, and not decompressed.
     """
     from magicbyte.archive.inventory import add_up, report_of, take_fetched_inventory, take_inventory
     from magicbyte.log.files.directory import PartitionDirectory

@@ -39,13 +39,13 @@ def _both(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def metadata() -> None:
-    """Bring the metadata of a stopped broker to a ZooKeeper, or back: then the other kind of broker takes over."""
+    """Move the metadata of a stopped broker to a ZooKeeper, or back, so that the other kind of broker takes over."""
 
 
 @metadata.command("export", examples=("magicbyte metadata export --dir data --zookeeper localhost:2181",))
 @_both
 def export(directory: Path, zookeeper: str) -> None:
-    """Write what `magicbyte serve` knows of DIR into a ZooKeeper, for a broker of Kafka's own."""
+    """Write the metadata in DIR, of `magicbyte serve`, into a ZooKeeper, for a Kafka broker."""
     done = _transfer(directory, zookeeper, to_zookeeper=True)
     for topic, names in done.left_out.items():
         complain(f"warning: {topic}: left out what Kafka's brokers do not have: {', '.join(names)}")
@@ -55,7 +55,7 @@ def export(directory: Path, zookeeper: str) -> None:
 @metadata.command("import", examples=("magicbyte metadata import --dir data --zookeeper localhost:2181",))
 @_both
 def import_(directory: Path, zookeeper: str) -> None:
-    """Write what a ZooKeeper knows into DIR, for `magicbyte serve`."""
+    """Write the metadata in a ZooKeeper into DIR, for `magicbyte serve`."""
     done = _transfer(directory, zookeeper, to_zookeeper=False)
     say(f"imported {many(done.topics, 'topic')}, {many(done.nodes, 'node')}")
 

@@ -60,7 +60,7 @@ migrate.add_command(canary)
 @click.option("--html", type=OutputPath(), metavar="FILE", help="Also write an HTML page.")
 @format_option
 def check(form: str, html: Path | None, target: str, **given: Any) -> None:
-    """Say which clients, settings and stored formats a release of Kafka refuses or changes, and what to do.
+    """Show which clients, settings and stored formats a release of Kafka refuses or changes, and the remedies.
 
     With -b: settings, stored formats and, of magicbyte brokers with --http, all clients. Clients of Kafka's own brokers
     are known from --request-log, --capture and --metrics. Exit status: 0 nothing breaks, 1 something does, 2 wrong use.
@@ -183,9 +183,9 @@ _LOOK_OPTIONS = (
 @migrate.command(examples=("magicbyte migrate status -b localhost:9092 --to v2",))
 @look_options
 def status(form: str, sources: ClientSources, **given: Any) -> None:
-    """Say where a cluster stands in the two-phase migration to a format: brokers, old clients, topics, next step.
+    """Show the stage of a cluster in the two-phase migration to a format: brokers, old clients, topics, next step.
 
-    Exit status: 0 sound, 1 something is set that cannot go well, 2 wrong use.
+    Exit status: 0 sound, 1 conflicting settings, 2 wrong use.
     """
     found = asyncio.run(_status(PlanOptions(http=None, settings={}, **given), sources))
     if form == "json":
@@ -276,7 +276,7 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
 def next_step(wait: float | None, form: str, sources: ClientSources, **given: Any) -> None:
     """Print the next step of a migration as a procedure. Nothing is changed.
 
-    Exit status: 0; with --wait, 1 if the step was not done in that time, or something is set that cannot go well.
+    Exit status: 0; 1 if --wait ended before the step was done, or found conflicting settings.
     """
     from magicbyte.migration.procedure import procedure
 

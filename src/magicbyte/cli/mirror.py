@@ -171,13 +171,13 @@ def mirror(
     explain: bool,
     yes: bool,
 ) -> None:
-    """Copy topics to another cluster. What is compressed is neither decompressed nor compressed again.
+    """Copy topics to another cluster, without decompression where possible.
 
-    Before the first write it names the target and asks. Topics that the target lacks are made. Ends cleanly with
-    Ctrl-C or SIGTERM, and goes on where it stopped when it is started again. A broker's address is HOST:PORT, or
-    several with commas between them.
+    Before the first write it names the target and asks for confirmation. Missing topics are created at the target.
+    Ctrl-C and SIGTERM end it cleanly, and the next start continues. A broker's address is HOST:PORT, or several
+    separated by commas.
 
-    "mirror translate" says where offsets and consumer groups of the source are at the target.
+    "mirror translate" translates offsets and consumer groups of the source to the target.
     """
     from magicbyte.client import Client
     from magicbyte.log.files.outputs import refuse_overlap

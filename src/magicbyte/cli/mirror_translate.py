@@ -44,9 +44,9 @@ def translate(
     prefix: str,
     mirror_group: str | None,
 ) -> None:
-    """Say where a reader of the source goes on at the target, so that it misses nothing.
+    """Show where a consumer of the source continues at the target without missing a record.
 
-    The mirror need not run. Either --topic, --partition and --offset, or --from and --group.
+    The mirror need not run. Give either --topic, --partition and --offset, or --from and --group.
     """
     from magicbyte.mirror.progress import DEFAULT_GROUP
 

@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 @click.group(cls=CommandGroup)
 def pipeline() -> None:
-    """Verify, convert, compact and clean whole archives on Spark, by a file that says how.
+    """Verify, convert, compact and clean whole archives on Spark, as described in a file.
 
     The same file runs on this machine with nothing else installed, and on any Spark master.
     """
@@ -47,10 +47,10 @@ def pipeline() -> None:
 def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None:
     """Run the pipeline in FILE, a TOML file.
 
-    Each partition goes through all stages in one task. What comes out gets its name when the run commits. After a kill
-    the same command with --resume does what is missing, and the result is that of one undisturbed run.
+    Each partition goes through all stages in one task. The outputs get their names when the run commits. After a crash
+    the same command with --resume does the remaining work, and the result is that of one undisturbed run.
 
-    Exit status: 0 all done, 1 damage or a difference stopped a partition, 2 wrong use, or something failed.
+    Exit status: 0 all done, 1 damage or a difference stopped a partition, 2 wrong use or a failure.
     """
     from magicbyte.spark.pipeline import driver
     from magicbyte.spark.pipeline.config import load
@@ -87,9 +87,9 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
 @click.argument("url")
 @click.option("--to", type=OutputPath(folder=True), required=True, metavar="DIR")
 def materialize(url: str, to: Path) -> None:
-    """Make a log directory DIR of what a pipeline committed to URL, in a store of objects.
+    """Download what a pipeline committed to URL, in an object store, as a log directory DIR.
 
-    Each file is compared with the manifest by SHA-256. Kafka opens the directory as its own. After a kill the same
+    Each file is compared with the manifest by SHA-256. Kafka opens the directory as its own. After a crash the same
     command continues.
     """
     from magicbyte.archive.materialize import materialize as make
@@ -113,7 +113,7 @@ def _memory(_context: click.Context, _parameter: click.Parameter, value: str) ->
 
 @pipeline.group(cls=CommandGroup)
 def cluster() -> None:
-    """A Spark cluster on this machine, to try a pipeline as it will run on many."""
+    """Run a Spark cluster on this machine, to try a pipeline before it runs on many machines."""
 
 
 @cluster.command(examples=("magicbyte pipeline cluster up --workers 2",))

@@ -51,11 +51,11 @@ Json = dict[str, Any]
 @format_option
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
-    """Say where each topic stands between two message formats, which step comes next, and what it costs.
+    """Show where each topic stands between two message formats, its next step, and the cost.
 
-    With --dir: what is stored, segment by segment, and when retention takes the old. With -b: settings, group members,
-    and, of a magicbyte broker with --http, who reads and writes which format. With both: all of it. KEY=VALUE are
-    settings of topics that nobody tells, such as retention.ms=86400000.
+    With --dir: stored formats, segment by segment, and when retention deletes the old ones. With -b: settings, group
+    members and, of a magicbyte broker with --http, which clients read and write which format. Both can be combined.
+    KEY=VALUE are settings of topics that no source reports, such as retention.ms=86400000.
     """
     asked = PlanOptions(settings=key_values(settings), **given)
     if not (asked.bootstrap or asked.directories):

@@ -128,7 +128,7 @@ def produce(
     transaction_records: int | None,
     timeout: int,
 ) -> None:
-    """Write the lines of stdin to a topic, a record each, until stdin ends.
+    """Write the lines of stdin to a topic, one record per line, until stdin ends.
 
     Lines that arrive together are sent together, in order. Transient failures are retried: at least once.
     """

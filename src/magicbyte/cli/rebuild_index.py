@@ -67,10 +67,10 @@ def rebuild_index(
 ) -> None:
     """Rebuild indexes and producer snapshots from the log, and compare.
 
-    What is made is what Kafka makes of a log that it recovers; what its leaders write while they append counts as the
-    same. An index with other entries is sound if all hold: producers of plain messages and, before 3.9.1, the log
-    cleaner leave such. Nothing is written unless --write or --out say so: exit status 1 then means that a file is
-    missing, wrong, or was not closed.
+    The rebuilt files are those that Kafka writes when it recovers a log; those that a leader writes while it appends
+    count as equal. An index with other entries is sound if all of them are valid: producers of plain messages and,
+    before 3.9.1, the log cleaner leave such indexes. Nothing is written without --write or --out: exit status 1 then
+    means that a file is missing, wrong, or was not closed.
     """
     from magicbyte.archive.rebuild import recognise
     from magicbyte.log.files.directory import discover

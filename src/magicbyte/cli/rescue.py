@@ -71,11 +71,12 @@ def rescue(
     """Bring old logs back: BACKUP into a running cluster, or into a new log directory, in one step.
 
     BACKUP is a folder of logs, at any depth, or an archive of one: .tar, .tar.gz, .tar.zst, .zip, .log.gz. It may be
-    damaged, never shut down, and hold several replicas of a partition: the one with most that is whole is taken. What
-    is whole is salvaged, converted to magic 2 and produced, or placed; offsets of consumer groups go along. Nothing of
-    BACKUP is changed. After an interruption the same command continues, and nothing is written twice.
+    damaged, of a broker that was killed, and hold several replicas of a partition, of which the most complete is used.
+    Sound batches are salvaged, converted to magic 2 and written, with the offsets of consumer groups. BACKUP is not
+    changed. After an interruption the same command continues, and nothing is written twice.
 
-    Exit status: 0 all was whole and is there, 1 something is lost, and is reported, 2 wrong use or a failure to write.
+    Exit status: 0 everything was sound and is at the target, 1 something is lost, and is reported, 2 wrong use or a
+    failure to write.
     """
     from magicbyte.rescue.rescue import ClusterTarget, RescueOptions, rescue_into
 

@@ -42,13 +42,13 @@ def salvage(
     max_batch_bytes: int,
     new_cluster: bool,
 ) -> None:
-    """Write every whole batch of damaged logs into a new log directory, with indexes.
+    """Write every sound batch of damaged logs into a new log directory, with indexes.
 
     After damage the search continues with the next batch whose length, magic byte and checksum hold, and never with
-    batches that are only the content of a record. What is lost is reported by bytes and offsets. Nothing at PATH is
-    changed. A Kafka broker opens the result as its own.
+    batches that are only the content of a record. Losses are reported by bytes and offsets. PATH is not changed. A
+    Kafka broker opens the result as its own.
 
-    Exit status: 0 nothing was damaged, 1 something was, and is reported, 2 wrong use or a failure to write.
+    Exit status: 0 nothing was damaged, 1 damage, which is reported, 2 wrong use or a failure to write.
     """
     from magicbyte.archive.convert import partitions_to_convert
     from magicbyte.archive.salvage import SalvageOptions, salvage_logs

@@ -37,7 +37,7 @@ def schema() -> None:
 @schema.command("list", examples=("magicbyte schema list",))
 @format_option
 def list_(form: str) -> None:
-    """List the messages that come with magicbyte: Kafka's, its stored records, and our extensions."""
+    """List the messages included in magicbyte: Kafka's, its stored records, and our extensions."""
     from magicbyte.schema import bundled
 
     found = [{"name": name, "kind": path.parent.name} for name, path in bundled().items()]
@@ -50,7 +50,7 @@ def list_(form: str) -> None:
 @schema.command(examples=("magicbyte schema show FetchRequest",))
 @click.argument("message")
 def show(message: str) -> None:
-    """Print the schema of MESSAGE, as it stands in its file."""
+    """Print the schema file of MESSAGE."""
     say_text(_text_of(_file_of(message)).rstrip("\n"))
 
 
@@ -61,9 +61,9 @@ def show(message: str) -> None:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIR…")
 @format_option
 def check(paths: tuple[Path, ...], form: str) -> None:
-    """Say what is wrong with schema files, all of it at once.
+    """Check schema files, and report all errors at once.
 
-    Of a folder all .json files are looked at, also in folders inside. Exit status 1 if any has an error.
+    In a folder, all .json files are checked, including those in subfolders. Exit status 1 if any has an error.
     """
     from magicbyte.schema import read
 
@@ -171,10 +171,10 @@ def _size_cells(row: FieldSize | None) -> list[str]:
 @click.argument("new")
 @format_option
 def diff(old: str, new: str, form: str) -> None:
-    """Say whether the schema NEW may follow OLD, and why not.
+    """Check whether the schema NEW may replace OLD.
 
-    Each is a MESSAGE. Exit status 1 if peers of both would misunderstand each other in a version that both have, or if
-    old versions are gone.
+    Each is a MESSAGE. Exit status 1 if peers would misunderstand each other in a common version, or if old versions are
+    gone.
     """
     from magicbyte.schema import compare
 
@@ -210,10 +210,10 @@ def _change_text(change: Change) -> list[str]:
 @click.option("--version", "version", type=int, help="The version to write. [default: the newest]")
 @format_option
 def advise(message: str, samples_path: Path, version: int | None, form: str) -> None:
-    """Say which encoding gives the integers of MESSAGE the fewest bytes.
+    """Find the encoding that gives the integers of MESSAGE the fewest bytes.
 
-    From sample values, for each int16, int32 and int64 field and for arrays of them: the range, the bytes today and
-    at best, and by how much one value can exceed the fixed encoding.
+    From sample values, for each int16, int32 and int64 field and for arrays of them: the range, the present and the
+    smallest size, and by how much one value can exceed the fixed encoding.
     """
     from magicbyte.schema import advise as advise_on
     from magicbyte.schema import measure
@@ -278,7 +278,7 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
     """Write Python for the schemas in DIR.
 
     One module for each API, with a dataclass for all versions of a message. The code needs nothing of magicbyte but
-    magicbyte.protocol. Modules that were generated for schemas that are gone are removed.
+    magicbyte.protocol. Modules generated for removed schemas are deleted.
     """
     from magicbyte.log.files.outputs import refuse_overlap
     from magicbyte.schema import load_directory

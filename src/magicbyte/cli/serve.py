@@ -72,11 +72,11 @@ def serve(
 ) -> None:
     """Run a broker: any Kafka client may produce and consume, in any message format.
 
-    Settings have Kafka's names. Later ones win: the file's, then those of the options, then KEY=VALUE. Ends cleanly
-    with Ctrl-C or SIGTERM.
+    Settings have Kafka's names. KEY=VALUE overrides the options, which override the file. Ends cleanly with Ctrl-C or
+    SIGTERM.
 
-    A broker changes its directory: it adds records, mends and deletes files. One with logs of another broker is
-    served with --adopt, or with --overlay, which leaves it as it is.
+    A broker changes its directory: it adds records, repairs and deletes files. A directory of another broker is served
+    with --adopt, or with --overlay, which leaves it unchanged.
     """
 
     obtain("fast")  # in a clone, it is not installed until requested

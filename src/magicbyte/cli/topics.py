@@ -34,7 +34,7 @@ _OWN_NUMBERS: Final = 4  # the first version of CreateTopics with -1 for the bro
 
 @click.group(cls=CommandGroup)
 def topics() -> None:
-    """List, describe, make, move and delete the topics of a cluster; its brokers may be of 0.8.2 to 4.x."""
+    """List, describe, create, move and delete the topics of a cluster with brokers of 0.8.2 to 4.x."""
 
 
 topics.add_command(elect)
@@ -143,9 +143,9 @@ def _known(number: int | None) -> str:
 @click.argument("name", metavar="TOPIC")
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 def create(bootstrap: str, partitions: int | None, replicas: int | None, name: str, settings: tuple[str, ...]) -> None:
-    """Make a topic.
+    """Create a topic.
 
-    Settings have Kafka's names: cleanup.policy=compact, say. Needs brokers from 0.10.1 on.
+    Settings have Kafka's names, such as cleanup.policy=compact. Needs brokers from 0.10.1 on.
     """
     asyncio.run(_create(bootstrap, name, partitions, replicas, key_values(settings)))
 
@@ -181,7 +181,7 @@ async def create_topic(
 def delete(bootstrap: str, names: tuple[str, ...]) -> None:
     """Delete topics with all their records.
 
-    None is deleted if one of those named is not there. Needs brokers from 0.10.1 on.
+    Nothing is deleted if any of the topics does not exist. Needs brokers from 0.10.1 on.
     """
     asyncio.run(_delete(bootstrap, names))
 

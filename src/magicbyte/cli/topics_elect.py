@@ -49,8 +49,8 @@ def elect(
 ) -> None:
     """Elect leaders of partitions.
 
-    Exit status: 0 if each partition has the leader that was asked for, 2 if one has not, with the reason on stderr.
-    Needs brokers from 2.2 on, --unclean from 2.4 on.
+    Exit status: 0 if each partition has the requested leader, 2 if one has not, with the reason on stderr. Needs
+    brokers from 2.2 on, --unclean from 2.4 on.
     """
     if everything == bool(topics):
         raise click.UsageError("expected either -t TOPIC or --all")

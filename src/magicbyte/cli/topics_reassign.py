@@ -94,10 +94,10 @@ def reassign(
     once the moves have ended.
 
     --format json prints the plan as the file that --plan and kafka-reassign-partitions read. With --wait, --verify and
-    --cancel, --topics alone stands for the moves of these topics that are under way.
+    --cancel, --topics alone means the ongoing moves of these topics.
 
-    Exit status: 0; 1 if --wait or --verify found a partition that has not the replicas of the plan; 2 if nothing could
-    be done. Needs brokers from 2.4 on, but for making a plan.
+    Exit status: 0; 1 if --wait or --verify found a partition without the replicas of the plan; 2 if nothing could be
+    done. Needs brokers from 2.4 on, except for making a plan.
     """
     _check(path, topics, brokers, replicas, execute, wait, verify, cancel, throttle)
     plan = None if path is None else _read(path)

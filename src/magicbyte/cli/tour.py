@@ -132,11 +132,11 @@ class _Tour(Command):
 @click.option("--unpack", type=OutputPath(folder=True), metavar="DIR",
               help="Only put the bundled logs into this new folder.")  # fmt: skip
 def tour(paths: tuple[str, ...], everything: bool, keep: Path | None, unpack: Path | None) -> None:
-    """See it on real logs of every Kafka version, in some seconds.
+    """Show the commands on real logs of every Kafka version, in a few seconds.
 
-    The logs come with magicbyte: partitions as brokers of 0.8.2 to 4.3 left them, one of them damaged. With PATHs the
-    tour goes through those instead, and changes none. A name from the list below is a chapter; a folder of such a
-    name is ./NAME. On a terminal the tour waits for Enter after each screen.
+    The logs are included in magicbyte: partitions written by brokers of 0.8.2 to 4.3, one of them damaged. With PATHs
+    the tour shows those instead, and changes none. A name from the list below is a chapter; a folder of such a name is
+    ./NAME. On a terminal the tour waits for Enter after each screen.
     """
     from magicbyte.log.files.outputs import refuse_overlap, whole_folder
 

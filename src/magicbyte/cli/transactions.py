@@ -27,7 +27,7 @@ _DEFAULT_MINUTES: Final = 15  # as kafka-transactions.sh
 
 @click.group(cls=CommandGroup)
 def transactions() -> None:
-    """List and describe transactions, find and end those that hang; brokers must be of 3.0 or later."""
+    """List and describe transactions, find and abort hanging ones. Needs brokers from 3.0 on."""
 
 
 # ---- list
@@ -68,7 +68,7 @@ async def _listed(bootstrap: str, states: tuple[str, ...], producer_ids: tuple[i
 @click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
 @format_option
 def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
-    """Show what the coordinator knows of transactional ids: state, epoch, timeout, partitions without a marker."""
+    """Show the coordinator's state of transactional ids: state, epoch, timeout, partitions without a marker."""
     found = asyncio.run(_described(bootstrap, names))
     if form == "json":
         say_json(found)
@@ -110,8 +110,8 @@ def _text(found: Json) -> list[str]:
 def find_hanging(bootstrap: str, topics: tuple[str, ...], minutes: int, form: str) -> None:
     """Find transactions in partitions that no coordinator will end.
 
-    Consumers with read_committed do not get behind them, and the cleaner and retention wait for them. Exit status: 0
-    if there are none, 1 if there are some, or if some partitions could not be asked.
+    Consumers with read_committed cannot pass them, and the cleaner and retention wait for them. Exit status: 0 if there
+    are none, 1 if there are some, or if some partitions could not be asked.
     """
     result = asyncio.run(_hanging(bootstrap, topics, minutes * 60_000))
     for each in result.unasked:
@@ -152,7 +152,7 @@ async def _hanging(bootstrap: str, topics: tuple[str, ...], idle_ms: int) -> Han
               help="The start offset shown by find-hanging.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def abort(bootstrap: str, topic: str, partition: int, start_offset: int, yes: bool) -> None:
-    """End a hanging transaction in one partition: its records are aborted, and the last stable offset moves on.
+    """Abort a hanging transaction in one partition, so that the last stable offset advances.
 
     A transaction that its coordinator still knows is refused: the coordinator ends it, and may commit its other
     partitions. This cannot be undone.

@@ -48,12 +48,12 @@ def verify(
     max_batch_bytes: int,
     threads: int,
 ) -> None:
-    """Check whether logs are sound; if not, say what is wrong, where, and what to do.
+    """Check whether logs are sound; if not, show what is wrong, where, and what to do.
 
     Checks sizes, checksums and offsets of all batches, their headers, and whether indexes, snapshots, leader epochs and
-    checkpoints fit them. After damage the check continues with the next whole batch. Nothing is written.
+    checkpoints match them. After damage the check continues with the next sound batch. Nothing is written.
 
-    Exit status: 0 sound (there may be notes), 1 something is wrong, 2 wrong use.
+    Exit status: 0 sound (with notes at most), 1 something is wrong, 2 wrong use.
     """
     from magicbyte.archive.findings import Depth, Severity
     from magicbyte.archive.verify import verify as check

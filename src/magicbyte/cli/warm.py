@@ -11,10 +11,10 @@ from magicbyte.cli.output import say
 
 @click.command(cls=Command, examples=("magicbyte warm",))
 def warm() -> None:
-    """Compile the fast paths now, not at their first use.
+    """Compile the kernels now instead of at their first use.
 
-    Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers. Where the package
-    came with machine code for this processor (wheels on Linux, x86-64 and arm64) there is nothing to compile.
+    Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers. If the package
+    includes machine code for this processor (wheels on Linux, x86-64 and arm64), nothing is compiled.
     """
     from magicbyte import extras
     from magicbyte.compiled import kernel, shipped
