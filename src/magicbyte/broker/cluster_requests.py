@@ -1,8 +1,8 @@
 """Requests of the controller: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-Those of one controller are handled in order; those of an earlier one, of a connection that it has abandoned, or for an
-earlier registration of this broker, are refused. A broker that is a cluster by itself has no controller, and refuses
-all. Source: Kafka's KafkaApis.
+Those of one controller are handled in order; those of an earlier one, or for an earlier registration of this broker,
+are refused; a connection that the controller has abandoned is closed. A broker that is a cluster by itself has no
+controller, and refuses all. Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations
@@ -78,14 +78,19 @@ def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
     A controller sends one request at a time, and opens another connection only after it has abandoned the one before.
     So a request that is read late from an older connection is older than those executed already. Kafka's brokers
     compare only the controller epoch and execute it: a late UpdateMetadata replaces newer metadata there.
+
+    Raises NetworkError for such a request, so that the connection ends. If the abandoned connection was accepted last,
+    because packets of its handshake were lost, the one that ends is the controller's: it repeats the request on a new
+    one. After an error code Kafka's controllers do not.
     """
-    message = request.message
-    controller = message.controller_epoch, request.connection.number
-    if controller < cluster.replicas.controller:
+    message, (epoch, number) = request.message, cluster.replicas.controller
+    if message.controller_epoch < epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
+    if message.controller_epoch == epoch and request.connection.number < number:
+        raise NetworkError(f"{request.connection.peer}: the controller has sent requests on a later connection")
     if 0 <= message.broker_epoch < cluster.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
-    cluster.replicas.controller = controller
+    cluster.replicas.controller = message.controller_epoch, request.connection.number
     return ErrorCode.NONE
 
 
