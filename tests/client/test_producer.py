@@ -11,6 +11,7 @@ import magicbyte
 from magicbyte.client import admin
 from magicbyte.client import producer as module
 from magicbyte.client.partitioning import partition_of
+from magicbyte.client.transaction_admin import open_transactions
 from magicbyte.errors import ErrorCode
 from magicbyte.testing import Broker
 
@@ -123,6 +124,84 @@ def test_a_failure_is_raised_at_the_next_call(broker: Broker) -> None:
     refusing = broker.fault("Produce", times=None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with refusing, pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
         run(broker, work)
+
+
+def test_a_flush_that_is_cancelled_loses_no_records(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+        async with client.producer() as producer:
+            with broker.fault("Produce", times=None, error=ErrorCode.NOT_ENOUGH_REPLICAS) as refused:
+                for number in range(6):
+                    await producer.send("orders", b"%d" % number, partition=number % 3)
+                flushing = asyncio.create_task(producer.flush())
+                while not refused.seen:
+                    await asyncio.sleep(0.01)
+                flushing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await flushing
+            await producer.flush()
+            return await all_of(client)
+
+    assert sorted(each.value or b"" for each in run(broker, work)) == [b"%d" % each for each in range(6)]
+
+
+def test_a_transaction_whose_commit_fails_at_the_end_of_the_block_is_aborted(broker: Broker) -> None:
+    async def fail(client: magicbyte.Client) -> None:
+        async with client.producer(transactional_id="t") as producer:
+            await producer.send("orders", b"value", partition=0)
+            await producer.flush()
+            assert await open_transactions(client, "orders", 0)
+            await producer.send("orders", b"refused", partition=0)
+
+    async def work(client: magicbyte.Client) -> Any:
+        refusing = broker.fault("Produce", times=None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, at=2)
+        with refusing, pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await fail(client)
+        return await open_transactions(client, "orders", 0)
+
+    assert not run(broker, work)
+
+
+def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transaction(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> list[str]:
+        events: list[str] = []
+        going = asyncio.Event()
+
+        class Transactions:
+            async def send(self, _topic: str, _partition: int, records: list[magicbyte.Record], _options: Any) -> None:
+                events.extend(f"{each.value!r}" for each in records)
+
+            async def commit(self) -> None:
+                events.append("commit begins")
+                await going.wait()
+                events.append("commit ends")
+
+        producer = client.producer(transactional_id="t", linger_ms=0)
+        producer._transactions = Transactions()  # type: ignore[assignment]
+        await producer.send("orders", b"first", partition=0)
+        committing = asyncio.create_task(producer.commit())
+        while "commit begins" not in events:
+            await asyncio.sleep(0)
+        sending = asyncio.create_task(producer.send("orders", b"second", partition=0))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        going.set()
+        await asyncio.gather(committing, sending)
+        await producer.flush()
+        return events
+
+    assert run(broker, work) == ["b'first'", "commit begins", "commit ends", "b'second'"]
+
+
+def test_a_record_for_a_partition_that_is_not_there_is_refused_alone(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+        async with client.producer() as producer:
+            for wrong in (-1, 3):
+                with pytest.raises(magicbyte.UnknownTopicError, match="expected one of 0 to 2"):
+                    await producer.send("orders", b"value", partition=wrong)
+            await producer.send("orders", b"value", partition=2)
+        return await all_of(client)
+
+    assert len(run(broker, work)) == 1
 
 
 def test_consuming_waits_for_more_from_the_end_or_an_offset_and_stops_when_it_is_left(broker: Broker) -> None:

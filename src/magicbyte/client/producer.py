@@ -13,7 +13,7 @@ from magicbyte.client.partitioning import partition_of
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.client.transactions import TransactionalProducer
 from magicbyte.codecs import Codec
-from magicbyte.errors import MagicbyteError
+from magicbyte.errors import MagicbyteError, UnknownTopicError
 from magicbyte.records.columns import Record
 from magicbyte.records.layout import NO_TIMESTAMP
 
@@ -41,7 +41,8 @@ class RecordProducer:
     The end of the block sends all waiting records. With a transactional id it also commits. An exception aborts
     instead, and `read_committed` consumers never see the transaction's records. The order of records of a partition is
     that of the calls. Without an id, records are stored at least once. A failure is raised by the next `send`, `flush`
-    or `commit`, or at the end of the block, and waiting records are dropped.
+    or `commit`, or at the end of the block, and waiting records are dropped. Several tasks may call it: a `send` waits
+    while another task commits or aborts.
     """
 
     def __init__(self, client: Client, transactional_id: str | None, codec: Codec, linger_ms: int) -> None:
@@ -56,6 +57,7 @@ class RecordProducer:
         self._size = 0
         self._has_room = asyncio.Event()
         self._failure: Exception | None = None
+        self._ending = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         if self._transactional_id is not None:
@@ -64,7 +66,7 @@ class RecordProducer:
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
         if error is None:
-            await (self.flush() if self._transactions is None else self.commit())
+            await self._finish()
         elif self._transactions is not None:
             with contextlib.suppress(MagicbyteError):  # the coordinator aborts it after its timeout
                 await self.abort()
@@ -73,6 +75,17 @@ class RecordProducer:
                 await self.flush()
         else:
             await self._drop()
+
+    async def _finish(self) -> None:
+        if self._transactions is None:
+            await self.flush()
+            return
+        try:
+            await self.commit()
+        except BaseException:  # left open, the transaction would hold up readers until its timeout
+            with contextlib.suppress(MagicbyteError):
+                await self.abort()
+            raise
 
     async def send(
         self,
@@ -90,9 +103,14 @@ class RecordProducer:
         UnknownTopicError, and the failure of an earlier batch.
         """
         self._check()
-        count = self._counts.get(topic)
-        if count is None:
+        count = self._counts.get(topic, 0)
+        if not count or (partition is not None and partition >= count):
             count = self._counts[topic] = len((await self._client.existing_topic(topic)).partitions)
+        if partition is not None and not 0 <= partition < count:
+            raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {count - 1}")
+        while self._ending.locked():  # a record sent behind the end of its transaction would stay pending for ever
+            async with self._ending:
+                self._check()
         if partition is None:
             partition = self._turns.get(topic, 0) % count if key is None else partition_of(key, count)
         record = Record(0, timestamp, 0, key, value, tuple(headers))
@@ -121,21 +139,24 @@ class RecordProducer:
     async def flush(self) -> None:
         """Send all waiting records, and return when brokers have stored them. Raises BrokerError, NetworkError."""
         self._hurry()
-        await asyncio.gather(*(lane.task for lane in self._lanes.values() if lane.task is not None))
+        if tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
+            await asyncio.wait(tasks)  # which goes on with them if this call is cancelled
         self._check()
 
     async def commit(self) -> None:
         """Commit the transaction with all records so far. The next `send` begins another. Raises as `flush` does."""
         assert self._transactions is not None, "a producer with a transactional id commits"
-        await self.flush()
-        await self._transactions.commit()
+        async with self._ending:
+            await self.flush()
+            await self._transactions.commit()
 
     async def abort(self) -> None:
         """Abort the transaction: none of its records becomes visible. The next `send` begins another."""
         assert self._transactions is not None, "a producer with a transactional id aborts"
-        await self._drop()
-        self._failure = None
-        await self._transactions.abort()
+        async with self._ending:
+            await self._drop()
+            self._failure = None
+            await self._transactions.abort()
 
     def _check(self) -> None:
         if self._failure is not None:
