@@ -14,7 +14,7 @@ from magicbyte.net import server as module
 from magicbyte.net.complaints import BURST
 from magicbyte.net.descriptors import lowest_free
 from magicbyte.net.memory import Budget
-from magicbyte.net.server import Answer, PeerLimits, Server, Terms
+from magicbyte.net.server import Answer, Hold, PeerLimits, Server, Terms
 from magicbyte.net.stream import SocketStream, Stream
 from magicbyte.security.quotas import ConnectionArrival
 
@@ -226,6 +226,23 @@ def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
             await ended.wait()
             while server.connections:
                 await asyncio.sleep(0)
+
+    run(work())
+
+
+def test_a_peer_that_does_not_read_an_answer_that_was_held_is_closed() -> None:
+    async def held(_frame: memoryview) -> Answer:
+        return [Hold(150), bytes(64 << 20)]
+
+    async def work() -> None:
+        async with serving(held, PeerLimits(idle_ms=100)) as (server, port):
+            peer = await SocketStream.connect("127.0.0.1", port)
+            await peer.write([framed(b"x")])
+            while not server.connections:
+                await asyncio.sleep(0)
+            while server.connections:
+                await asyncio.sleep(0.01)
+            peer.close()
 
     run(work())
 

@@ -201,4 +201,5 @@ def test_what_was_asked_before_is_answered_alike_and_what_is_kept_of_it_is_bound
         assert not found.allows(BOB, HOST, AclOperation.READ, TOPIC, "test-1")
         assert not may(found, AclOperation.WRITE, "test-1")
         assert 0 < len(found._decisions) <= 10
-        assert not any(len(each[-1]) > 249 for each in found._decisions)
+        assert not found.allows(Principal("User", "y" * 1000), HOST, AclOperation.READ, TOPIC, "test-1")
+        assert not any(len(each[0].name) + len(each[-1]) > 500 for each in found._decisions)

@@ -388,16 +388,21 @@ class Server(Generic[T]):
                     incoming.release()
                 answer = await answering
                 del answering
-                connection.busy = answer is not None and len(answer) > 0 and isinstance(answer[0], Hold)
-                if connection.busy:
+                if answer and isinstance(hold := answer[0], Hold):
                     incoming.release()
+                    try:
+                        await hold.send(stream)
+                    except BaseException:
+                        discard(answer)
+                        raise
+                    answer = answer[1:]
+                connection.busy = False
                 muted_ms = 0
                 if answer is not None:
                     if answer and isinstance(answer[-1], Mute):
                         muted_ms, answer = answer[-1].ms, answer[:-1]
                     await _send(stream, answer)
                     del answer
-                connection.busy = False
                 incoming.release()
                 if self._is_closing:
                     return

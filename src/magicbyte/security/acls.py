@@ -22,7 +22,7 @@ MOST_NODE_BYTES: Final = 1 << 20
 
 
 _MOST_KEPT: Final = 10_000  # decisions that are kept, for requests that ask for the same again
-_LONGEST_KEPT: Final = 249  # characters of a name: what topics may have; other names may be as long as a request
+_LONGEST_KEPT: Final = 500  # characters of both names: topics may have 249, others may be as long as a request or token
 
 
 class ResourceType(enum.IntEnum):
@@ -198,7 +198,7 @@ class Acls:
         decision = self._decisions.get(question)
         if decision is None:
             decision = self._decide(*question)
-            if len(name) <= _LONGEST_KEPT:
+            if len(name) + len(who.name) <= _LONGEST_KEPT:
                 if len(self._decisions) >= _MOST_KEPT:
                     self._decisions.clear()
                 self._decisions[question] = decision

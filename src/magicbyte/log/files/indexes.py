@@ -211,7 +211,7 @@ class EnrichedIndex:
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction. `last_offset` is that of its marker; `last_stable_offset` the one after the marker."""
+    """One aborted transaction. `last_offset` is that of its marker, `last_stable_offset` the log's after the marker."""
 
     version: int
     producer_id: int
