@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from magicbyte.broker.config import REFUSED, SETTINGS
+from magicbyte.broker.listener_settings import OF_LISTENERS
 from magicbyte.broker.settings import INT_MAX, LONG_MAX, Setting, UpdateMode
 from magicbyte.broker.topic_config import TOPIC_SETTINGS
 
@@ -69,6 +70,15 @@ BROKER = """
 ## The broker
 
 """
+SECURITY = """
+## TLS and SASL of listeners
+
+[Security](../broker/security.md) has values and meanings. These apply to all listeners, and with the prefix
+`listener.name.NAME.` to one: {names}.
+
+These always have the prefix: `listener.name.NAME.MECHANISM.sasl.jaas.config`,
+`listener.name.NAME.MECHANISM.connections.max.reauth.ms`.
+"""
 TAIL = """
 ## Directories of other brokers
 
@@ -100,7 +110,9 @@ def page() -> str:
         broker.append(
             f"| {_name(name)} | {_valid(setting)} | {_default(setting)} | {changes} | {_doc(name, setting)} |"
         )
-    return HEAD.format(refused=refused) + "\n".join(topics) + "\n" + BROKER + "\n".join(broker) + "\n" + TAIL
+    security = SECURITY.format(names=", ".join(f"`{name}`" for name in sorted(OF_LISTENERS)))
+    tables = ("\n".join(topics), BROKER + "\n".join(broker))
+    return HEAD.format(refused=refused) + "\n".join(tables) + "\n" + security + TAIL
 
 
 def _name(name: str) -> str:

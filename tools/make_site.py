@@ -23,6 +23,10 @@ SHELVES: Final = (
     "start", "guides", "commands", "python", "spark", "broker", "formats", "protocol", "schema", "reference",
     "internals", "decisions", "evidence",
 )  # fmt: skip
+STYLE: Final = """\
+/* A name in a table breaks at spaces only. On a narrow screen the table scrolls. */
+.md-typeset td code { overflow-wrap: normal; word-break: normal; }
+"""
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 _FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)  # what stands behind the language is for the tests
 _CELL = re.compile(r"`[^`\n]*`")  # GitHub wants a bar in the code of a table escaped, the generator does not
@@ -130,6 +134,7 @@ def settings(target: Path, version: str) -> dict[str, Any]:
         "use_directory_urls": False,  # opens from a disk as well
         "nav": menu(target),
         "theme": {"name": "material", "font": False, "palette": palette, "features": features},
+        "extra_css": ["style.css"],
         "plugins": ["search", {"mkdocstrings": {"handlers": {"python": python}}}],
         "markdown_extensions": ["tables", "fenced_code", contents, "pymdownx.highlight", "pymdownx.superfences"],
         "extra": {"version": {"provider": "mike", "default": version}, "generator": False},
@@ -148,6 +153,7 @@ def build() -> int:
         sys.stderr.writelines(f"dead link: {each}\n" for each in dead)
         return 1
     reference(STAGE)
+    (STAGE / "style.css").write_text(STYLE, encoding="utf-8")
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     config = ROOT / "build/mkdocs.yml"
     slug = "!!python/object/apply:pymdownx.slugs.slugify {kwds: {case: lower}}"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from magicbyte.broker.config import REFUSED, SETTINGS, BrokerConfig
+from magicbyte.broker.listener_settings import OF_LISTENERS
 from magicbyte.broker.listeners import Listener
 from magicbyte.broker.settings import SettingType, UpdateMode
 from magicbyte.broker.topic_config import TOPIC_SETTINGS, resolve
@@ -251,3 +252,9 @@ def _tool() -> ModuleType:
 def test_the_page_about_the_settings_is_what_the_table_says() -> None:
     page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
     assert page == _tool().page(), "run tools/configuration.py"
+
+
+def test_the_reference_names_every_setting() -> None:
+    page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
+    names = (*SETTINGS, *TOPIC_SETTINGS, *OF_LISTENERS, *REFUSED)
+    assert [name for name in names if f"`{name}`" not in page] == []

@@ -20,7 +20,8 @@ SKEW: Final = "sasl.oauthbearer.clock.skew.seconds"
 PRINCIPAL_CLAIM: Final = "sasl.oauthbearer.sub.claim.name"
 _TOKENS: Final = (JWKS, AUDIENCE, ISSUER, SKEW, PRINCIPAL_CLAIM)
 MAPPING: Final = "ssl.principal.mapping.rules"
-_READ_HERE: Final = (*OF_CLIENTS, *_TOKENS, "ssl.client.auth", "sasl.enabled.mechanisms", MAPPING)
+OF_LISTENERS: Final = (*OF_CLIENTS, *_TOKENS, "ssl.client.auth", "sasl.enabled.mechanisms", MAPPING)
+"""Settings of all listeners, or with the prefix `listener.name.NAME.` of one."""
 
 
 def is_of_security(name: str) -> bool:
@@ -28,4 +29,4 @@ def is_of_security(name: str) -> bool:
     own = _OWN.fullmatch(name)
     if own is not None and own[1].endswith((".sasl.jaas.config", f".{REAUTHENTICATION}")):
         return True
-    return (name if own is None else own[1]) in _READ_HERE
+    return (name if own is None else own[1]) in OF_LISTENERS
