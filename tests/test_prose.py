@@ -16,10 +16,10 @@ PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
 PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if "protocol" not in page.parts]  # that is generated
 TARGET: Final = (17, 30)
 """Words in a sentence at the 50th and the 90th percentile."""
-BOUND: Final = (15, 27)
+BOUND: Final = (13, 23)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
 PLAIN: Final = (
-    "CONTRIBUTING.md", "README.md", "docs/README.md", "docs/broker/acls.md", "docs/broker/administration.md",
+    "ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/README.md", "docs/broker/acls.md", "docs/broker/administration.md",
     "docs/broker/overview.md", "docs/broker/quotas.md", "docs/broker/replication.md", "docs/broker/security.md",
     "docs/broker/threat-model.md", "docs/broker/transactions.md", "docs/commands/README.md", "docs/commands/cat.md",
     "docs/commands/cluster.md", "docs/commands/compact.md", "docs/commands/completion.md", "docs/commands/configs.md",
@@ -91,7 +91,7 @@ _WORD = re.compile(r"[A-Za-z0-9][^\s]*")
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a page in Markdown, without code, tables and headings; code within a line is one word."""
-    prose = _CODE.sub("code", _LINK.sub(r"\1", _NOT_PROSE.sub("\n\n", text)))
+    prose = _CODE.sub("`code`", _LINK.sub(r"\1", _NOT_PROSE.sub("\n\n", text)))
     paragraphs = re.split(r"\n\s*\n", _ITEM.sub("\n\n", prose))
     return [each for paragraph in paragraphs for each in _END.split(" ".join(paragraph.split())) if each]
 
@@ -112,7 +112,7 @@ def test_a_sentence_is_told_from_the_next_one() -> None:
     text = (
         "# No\n\nOne is `a. B` here. Two, e.g. this,\nis [long. Link](x.md).\n\n| no | yes |\n\n- an item\n- item two\n"
     )
-    assert sentences(text) == ["One is code here.", "Two, e.g. this, is long.", "Link.", "an item", "item two"]
+    assert sentences(text) == ["One is `code` here.", "Two, e.g. this, is long.", "Link.", "an item", "item two"]
 
 
 def test_sentences_of_the_documents_are_no_longer_than_they_were() -> None:

@@ -360,7 +360,7 @@ def test_a_topic_that_is_deleted_leaves_the_page_and_stays_in_the_sums(tmp_path:
 
 
 def documented(page: str) -> set[str]:
-    """Return the metrics in the first column of the table, without `_total`. An ellipsis is a beginning of the name before."""
+    """Return the metrics of the table, without `_total`. An ellipsis repeats the name before up to its last part."""
     table = page[page.index("| Name | Labels | Meaning |") :].split("\n\n", 1)[0]
     found, whole = set[str](), ""
     for name in re.findall(r"`([a-z_…]+)`", " ".join(row.split(" | ")[0] for row in table.splitlines())):
