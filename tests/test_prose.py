@@ -19,7 +19,8 @@ TARGET: Final = (17, 30)
 BOUND: Final = (13, 23)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
 PLAIN: Final = (
-    "ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/README.md", "docs/broker/acls.md", "docs/broker/administration.md",
+    "ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/README.md", "docs/broker/acls.md",
+    "docs/broker/administration.md",
     "docs/broker/overview.md", "docs/broker/quotas.md", "docs/broker/replication.md", "docs/broker/security.md",
     "docs/broker/threat-model.md", "docs/broker/transactions.md", "docs/commands/README.md", "docs/commands/cat.md",
     "docs/commands/cluster.md", "docs/commands/compact.md", "docs/commands/completion.md", "docs/commands/configs.md",
