@@ -1,4 +1,4 @@
-"""What tests of the broker produce and ask for, and how they read what they get."""
+"""Records, requests and decoded responses for tests of the broker."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ PRODUCE_VERSION = {Format.V0: 1, Format.V1: 2, Format.V2: 9, Format.ENRICHED: 2}
 
 
 def records(count: int, size: int = 100) -> list[Record]:
+    """Return records with keys and values derived from their offsets. `size`: bytes of a value."""
     return [Record(at, TIME + at, 0, b"key %d" % at, (b"value %d " % at * size)[:size]) for at in range(count)]
 
 
 def made(found: Sequence[Record], form: Format, codec: Codec = Codec.NONE) -> bytes:
+    """Encode records as sets in a format."""
     return bytes(encode_records(found, form, codec=codec))
 
 
 async def produce(peer: Peer, topic: str, data: bytes, form: Format) -> PartitionProduceResponse:
+    """Produce a set to partition 0 in the Produce version of its format. Return the partition's response."""
     part = PartitionProduceData(index=0, records=data)
     request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[part])])
     response = await peer.ask(request, PRODUCE_VERSION[form], ProduceResponse)
@@ -43,6 +46,7 @@ async def produce(peer: Peer, topic: str, data: bytes, form: Format) -> Partitio
 
 
 def asking(topic: str, offset: int, *, limit: int = 1 << 20, wait_ms: int = 0, **more: Any) -> FetchRequest:
+    """Return a Fetch request for partition 0. `more`: other fields of the request or the partition."""
     part = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=limit)
     for name in ("current_leader_epoch",):
         if name in more:
@@ -52,10 +56,12 @@ def asking(topic: str, offset: int, *, limit: int = 1 << 20, wait_ms: int = 0, *
 
 
 async def fetch(peer: Peer, version: int, request: FetchRequest) -> PartitionData:
+    """Fetch one partition. Return its part of the response."""
     return (await peer.ask(request, version, FetchResponse)).responses[0].partitions[0]
 
 
 def read(data: PartitionData) -> list[Record]:
+    """Decode the records of a Fetch response."""
     assert isinstance(data.records, memoryview)
     table = scan(data.records)
     assert table.damage is None
@@ -63,6 +69,6 @@ def read(data: PartitionData) -> list[Record]:
 
 
 def short_message(size: int) -> bytes:
-    """A message of magic 1 with the size of one of magic 0, its checksum right."""
+    """Return a message of magic 1 with a valid checksum, but the size of magic 0."""
     content = bytes((1, 0)) + b"\xff" * (size - 6)
     return struct.pack(">qiI", 0, size, zlib.crc32(content)) + content

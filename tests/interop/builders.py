@@ -1,8 +1,8 @@
-"""What several comparisons with real brokers make or read."""
+"""Shared by comparisons with real brokers."""
 
 from pathlib import Path
 
 
 def log_bytes(folder: Path) -> bytes:
-    """Return what the segments of a partition hold."""
+    """Return the bytes of a partition's segments."""
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))

@@ -1,4 +1,4 @@
-"""What tests of logs fill and look at."""
+"""Fill logs in tests, and read their segments."""
 
 from log.appended import batch_of
 from magicbyte.log.append.record_set import record_set
@@ -7,11 +7,11 @@ from magicbyte.ports import Moment
 
 
 def fill(log: PartitionLog, count: int, now_ms: int) -> None:
-    """Append so many batches, all of one time."""
+    """Append `count` batches with the same timestamp."""
     for _ in range(count):
         log.append(record_set(batch_of(log.log_end_offset, now_ms), log.config.rules), Moment.fixed(now_ms))
 
 
 def bases(log: PartitionLog) -> list[int]:
-    """Return where the segments of a log begin."""
+    """Return the base offsets of a log's segments."""
     return [each.base_offset for each in log.segments]

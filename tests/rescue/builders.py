@@ -1,4 +1,4 @@
-"""Backups made of the golden logs, and what a rescue of them does."""
+"""Backups of golden logs, and the receipts of their rescue."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ OLD = ("0.8.2.2/basic-gzip", "0.9.0.1/compact-snappy.before", "0.10.0.1/logappen
 
 
 def backup_of(cases: tuple[str, ...], folder: Path) -> Path:
-    """Lay out partition folders as brokers have them, a log directory for each version."""
+    """Copy golden partitions into a log directory per version."""
     for name in cases:
         case = golden_data.log_case(name)
         target = folder / f"kafka-{case.version}" / f"{case.topic}-{case.partition}"
@@ -26,7 +26,7 @@ def backup_of(cases: tuple[str, ...], folder: Path) -> Path:
 
 
 def receipt_of(*arguments: str | Path, status: int = 0) -> Json:
-    """Return the receipt that the command prints as JSON."""
+    """Run the command, and return its receipt."""
     result = run("rescue", *arguments, "--json")
     assert result.exit_code == status, result.stderr
     receipt: Json = json.loads(result.stdout)
@@ -34,10 +34,11 @@ def receipt_of(*arguments: str | Path, status: int = 0) -> Json:
 
 
 def by_partition(receipt: Json) -> dict[str, Json]:
+    """Return the entries of a receipt by partition."""
     return {each["partition"]: each for each in receipt["partitions"]}
 
 
 @contextlib.contextmanager
 def no_steps(_name: str, _size: int) -> Iterator[Callable[[int], None]]:
-    """Show nothing of how far a rescue is."""
+    """Begin a step without showing progress."""
     yield lambda _: None

@@ -1,4 +1,4 @@
-"""Schemas of small messages."""
+"""Small message schemas for tests."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ def field(name: str = "A", **keys: object) -> Json:
 
 
 def checked(frame: Json, *fields: Json, **keys: object) -> MessageSchema:
-    """Return a message of these fields, which the compiler has nothing to say against."""
+    """Compile a message with these fields, which must have no errors."""
     message, errors = check(json.dumps({**frame, "fields": list(fields), **keys}))
     assert message is not None, errors
     return message

@@ -1,4 +1,4 @@
-"""What tests of pipelines run."""
+"""Run pipelines in tests."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from spark.in_process import InProcess
 
 
 def run(given: Pipeline, *, resume: bool = False, context: Any = None) -> PipelineRun:
-    """Run a pipeline, in this process unless a context is given; then its sources are to be the same afterwards."""
+    """Run a pipeline, by default in this process, where it also checks that the sources are unchanged."""
     if context is not None:
         return driver.run(given, context=context, resume=resume)
     paths = [Path(each.removeprefix("file://")) for source in given.sources for each in source.paths]

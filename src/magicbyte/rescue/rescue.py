@@ -1,9 +1,9 @@
-"""Takes an old backup through all steps: unpack, choose, salvage, convert, produce or place, read back.
+"""Run all steps of a rescue: unpack, choose replicas, salvage, convert, write to the target, read back.
 
-Everything on the way lies in a working folder, under one lock. Each step goes on where it was interrupted: salvaged and
-converted partitions have their names only when they are whole, and the target keeps how far it has come (mirror/). The
-identity of a topic, by which the target knows a rescue again, comes from its records alone: of the same backup it is
-the same from any folder, at any time.
+Intermediate data is in a working folder, under one lock. Each step continues where it was interrupted: salvaged and
+converted partitions have their final names only when complete, and the target stores the progress of its copy
+(mirror/). The identity by which the target recognizes a topic depends on its records alone, so the same backup has the
+same identity in any folder.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from magicbyte.rescue.unpack import UnpackLimits, is_packed, unpack
 
 STATE: Final = "rescue.json"
 LOCK: Final = ".lock"
-PLACED: Final = "placed"  # in STATE, from before the directory has its name
+PLACED: Final = "placed"  # in STATE, written before the directory is renamed to the target
 UNPACKED, SALVAGED, CONVERTED = "unpacked", "salvaged", "converted"
-REMOVED: Final = ".removed"  # behind the name of a folder of these that is being removed
+REMOVED: Final = ".removed"  # suffix of such a folder while it is being deleted
 
 
 @dataclass(frozen=True, slots=True)
 class RescueOptions:
-    """`topics`: only these. `as_` names a single partition. `unpacked`: bytes that an archive may have inside."""
+    """Options of a rescue. `topics`: only these. `as_`: the name of a single partition. `unpacked`: limit in bytes."""
 
     steps: Steps
     topics: tuple[str, ...] = ()
@@ -58,17 +58,17 @@ class RescueOptions:
 
 
 class ClusterTarget(NamedTuple):
-    """A cluster to produce into, and what makes a client of it."""
+    """A cluster to write to, with the factory of its client."""
 
     bootstrap: str
     client: Callable[[], Client]
 
 
 def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options: RescueOptions) -> RescueReceipt:
-    """Bring all that is whole in a backup into a cluster, or a new log directory; return the receipt.
+    """Bring the sound records of a backup into a cluster, or a new log directory. Return the receipt.
 
-    The backup is only read. `work` is made if need be, and is gone when all is done; after an interruption the same
-    call goes on there. Raises LogDirectoryError, MirrorError, CorruptRecordError, BrokerError, NetworkError, OSError.
+    The backup is only read. `work` is created if needed, and deleted at the end; after an interruption the same call
+    continues there. Raises LogDirectoryError, MirrorError, CorruptRecordError, BrokerError, NetworkError, OSError.
     """
     if not backup.exists():
         raise LogDirectoryError(f"{backup}: expected a folder of logs or an archive, found nothing")
@@ -77,14 +77,14 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
     refuse_overlap(work, [str(backup)])
     to = str(target) if isinstance(target, Path) else target.bootstrap
     if isinstance(target, Path):
-        target = target.resolve()  # "." cannot be removed by this name, and is another folder afterwards
+        target = target.resolve()  # "." cannot be removed by this name, and would denote another folder later
         if not _is_placed(work, target):
             refuse_used(target)
         refuse_overlap(target, [str(backup)])
         if _file_system(work) != _file_system(target):
             raise LogDirectoryError(f"{work}: expected a folder on the file system of {target}, which it is renamed to")
     else:
-        asyncio.run(planned(target.client(), ()))  # a cluster that does not answer is told before the work begins
+        asyncio.run(planned(target.client(), ()))  # fail early if the cluster does not answer
     is_new = not work.exists()
     make_directory(work)
     with ExitStack() as stack:
@@ -102,7 +102,7 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
                 topics = [name for name in stage.content.partitions if name.topic != OFFSETS_TOPIC]
                 receipt.plans = asyncio.run(planned(target.client(), topics))
         except MagicbyteError:
-            if is_new:  # there is nothing yet that is worth to go on with
+            if is_new:  # nothing worth keeping yet
                 shutil.rmtree(work)
             raise
         if options.is_dry:
@@ -123,10 +123,10 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
 
 
 def _remove(work: Path) -> None:
-    """Remove the working folder, so that the same call is understood after a crash at any point.
+    """Delete the working folder, so that the same call can continue after a crash at any point.
 
-    The state is removed last. A folder loses its name first: half of one would be taken for the work of a stage. Each
-    stage is removed before the stage that it was made from, which it is compared with.
+    The state is deleted last. A folder is renamed first, because a partial one would be taken for the output of a
+    stage. Each stage is deleted before the stage that it was made from, with which it is compared.
     """
     for name in (CONVERTED, SALVAGED, UNPACKED):
         if (work / name).exists():
@@ -139,7 +139,7 @@ def _remove(work: Path) -> None:
 
 
 def _is_placed(work: Path, target: Path) -> bool:
-    """Say whether a rescue that was interrupted has given the converted directory its name already."""
+    """Return whether an interrupted rescue has renamed the converted directory to the target."""
     try:
         placed = _read_state(work).get(PLACED)
         return placed is not None and target.stat().st_ino == placed["inode"] and not (work / CONVERTED).exists()
@@ -148,7 +148,7 @@ def _is_placed(work: Path, target: Path) -> bool:
 
 
 def _read_state(work: Path) -> dict[str, Any]:
-    """Return what STATE says: nothing where it makes no sense. Raises FileNotFoundError."""
+    """Return the content of STATE, empty if it is invalid. Raises FileNotFoundError."""
     try:
         found = json.loads((work / STATE).read_text())
     except ValueError:
@@ -157,13 +157,13 @@ def _read_state(work: Path) -> dict[str, Any]:
 
 
 def _file_system(path: Path) -> int:
-    """Return the number of the file system that a path is in, or would be made in."""
+    """Return the device number of the file system of a path, or of its nearest existing parent."""
     return next(each for each in (path.resolve(), *path.resolve().parents) if each.exists()).stat().st_dev
 
 
 @dataclass(slots=True)
 class _RescueStage:
-    """The working folder."""
+    """The working folder of a rescue."""
 
     backup: Path
     work: Path
@@ -171,7 +171,7 @@ class _RescueStage:
     content: BackupContent = field(default_factory=BackupContent)
 
     def check_state(self) -> None:
-        """Note what the folder is for. Raises LogDirectoryError where it is for something else."""
+        """Record the rescue that the folder belongs to. Raises LogDirectoryError if it belongs to another one."""
         path, now = self.work / STATE, self._identity()
         if path.exists():
             known = _read_state(self.work)
@@ -197,7 +197,7 @@ class _RescueStage:
         return {"backup": told, "topics": sorted(self.options.topics), "as": named}
 
     def open(self, receipt: RescueReceipt) -> None:
-        """Find the partitions, in the backup or what is unpacked of it."""
+        """Find the partitions in the backup, or in its unpacked files."""
         folder, options = self.backup, self.options
         if is_packed(self.backup):
             folder = self.work / UNPACKED
@@ -217,14 +217,14 @@ class _RescueStage:
         receipt.missing = missing_numbers(self.content.partitions)
 
     def look(self, receipt: RescueReceipt) -> None:
-        """Say what would be taken, and what is lost; of the backup nothing but an archive is unpacked."""
+        """Report the replicas to use and the losses, for a dry run. Only an archive is unpacked."""
         with self.options.steps("look", self.content.size) as advance:
             for name, each in self.content.partitions.items():
                 options = SalvageOptions(limit=self.options.limit, opens=True, progress=advance)
                 receipt.partitions.append(self._partition(name, each, salvage_partition(each, None, options)))
 
     def fill(self, receipt: RescueReceipt) -> None:
-        """Salvage and convert all, and compare what comes out with what went in."""
+        """Salvage and convert all partitions, and compare the output with the input."""
         found: dict[TopicPartition, RescuedPartition] = {}
         with self.options.steps("salvage", self.content.size) as advance:
             salvaging = SalvageOptions(limit=self.options.limit, opens=True, new_cluster=True, progress=advance)
@@ -247,18 +247,21 @@ class _RescueStage:
         asyncio.run(self._see(receipt, self.work / CONVERTED))
 
     def place(self, receipt: RescueReceipt, target: Path) -> None:
-        """Give the converted directory its name. STATE has by what it is known, and what did not get into it."""
+        """Rename the converted directory to the target.
+
+        STATE identifies it, and lists the partitions missing from it.
+        """
         converted = self.work / CONVERTED
         errors = {str(each.name): each.error for each in receipt.partitions if each.error is not None}
         placed = {"inode": converted.stat().st_ino, "errors": errors}
         replace_file(self.work / STATE, json.dumps(self._identity() | {PLACED: placed}).encode())
         if target.exists():
-            target.rmdir()  # it is empty, or this fails
+            target.rmdir()  # it must be empty
         make_directory(target.parent)
-        converted.rename(target)  # crash up to here: the same call goes on; behind it, it looks again
+        converted.rename(target)  # crash before: the same call continues; after it, the call looks again
 
     def look_again(self, receipt: RescueReceipt, target: Path) -> None:
-        """Fill the receipt of a rescue that was interrupted when its directory had its name."""
+        """Fill the receipt of a rescue that was interrupted after its directory was renamed."""
         self.look(receipt)
         errors = _read_state(self.work)[PLACED]["errors"]
         for each in receipt.partitions:
@@ -269,7 +272,7 @@ class _RescueStage:
         return RescuedPartition(name, source.path, source.size, report, self.content.others.get(name, []))
 
     async def _see(self, receipt: RescueReceipt, folder: Path) -> None:
-        """Take the digests of all that is whole."""
+        """Compute the digests of all sound records."""
         source = LogSource(discover([str(folder)]))
         with self.options.steps("read", sum(each.salvage.bytes for each in receipt.partitions)) as advance:
             for each in receipt.partitions:
@@ -288,7 +291,7 @@ def _name(each: PartitionDirectory) -> TopicPartition:
 
 
 async def _produce(target: Client, folder: Path, receipt: RescueReceipt, options: RescueOptions) -> None:
-    """Bring the topics into a cluster, then the groups."""
+    """Copy the topics to a cluster, then the offsets of groups."""
     topics: dict[str, list[RescuedPartition]] = {}
     for each in receipt.partitions:
         if each.name.topic != OFFSETS_TOPIC and each.error is None:
@@ -304,7 +307,7 @@ async def _produce(target: Client, folder: Path, receipt: RescueReceipt, options
 
 
 def _close(target: Path, receipt: RescueReceipt) -> None:
-    """Remove what only the work needed from the directory. Groups and their offsets are in it, as they were."""
+    """Delete files from the directory that only the work needed. Group offsets in it are unchanged."""
     groups, damaged = stored_groups(each for each in discover([str(target)]) if each.topic == OFFSETS_TOPIC)
     receipt.kept_groups = list(groups)
     receipt.groups_left_out |= dict.fromkeys(damaged, "not understood")
