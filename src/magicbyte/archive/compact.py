@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """How to compact. `now_ms` is the time for tombstones; `secret`: 16 random bytes.
+    """Options of a compaction. `now_ms`: the time for the expiry of tombstones. `secret`: 16 random bytes.
 
-    `from_start`: what the broker's cleaner did before is not relied on. `rules`: of the Kafka version that the files
-    are for, None for the one whose those are that are there. `segment_bytes`: of segments that are merged. `marks`: of
-    the one log, from its start, if they were made elsewhere.
+    `from_start`: ignore the checkpoint of the broker's cleaner. `rules`: of the Kafka version to write for, None for
+    that of the existing files. `segment_bytes`: the size limit of joined segments. `marks`: the superseded offsets of
+    the only log, from its start, if they were computed elsewhere.
     """
 
     now_ms: int
@@ -66,7 +66,7 @@ class CompactOptions:
 class Compacted:
     """The result for one log, or that of a dry run. `size` and `size_after` in bytes; `error`: why it is unchanged.
 
-    `rounds`: one, or as many as the memory for keys required.
+    `rounds`: one, or more if the memory for keys is too small.
     """
 
     name: str

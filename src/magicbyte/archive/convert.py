@@ -1,4 +1,4 @@
-"""Converting whole logs: to another message format, another codec, or only to a sound LZ4 header checksum.
+"""Convert whole logs: to another message format, to another codec, or only to correct LZ4 header checksums.
 
 `records/convert.py` converts the records, chunk by chunk, and `archive/writer.py` writes them. Partitions are finished
 one after the other. A file in the new log directory, STATE, has the conversion and its progress, so that another run of
@@ -61,15 +61,14 @@ _NO_ENTRIES = memoryview(b"")
 
 @dataclass(frozen=True, slots=True)
 class ConvertOptions:
-    """What to convert to, and how.
+    """Options of a conversion.
 
-    `codec`: None keeps each batch's. `fix_lz4`: wrappers with the LZ4 header checksum of the other format get their
-    own, the blocks untouched. `version`: the Kafka whose index files are written. `verify`: compare each partition with
-    its source. `dialect`: of the source, None for what its folders say. `limit`: bytes that one batch may have or
-    decompress to. `new_cluster`, `is_part`: as in PartitionWriter. `following`: the base of the segment behind, where
-    only segments in front of that are converted, for `join_parts`. `segment_bytes`: where a segment ends at the latest,
-    unless one of the source is larger. `progress` is told the bytes of each chunk that was read, to convert it or to
-    verify.
+    `codec`: None keeps that of each batch. `fix_lz4`: wrappers with the LZ4 header checksum of the other format get
+    that of their own, and their blocks are copied. `version`: the Kafka release for which index files are written.
+    `verify`: compare each partition with its source. `dialect`: of the source, None for that of its folders. `limit`:
+    bytes of a batch, also decompressed. `new_cluster`, `is_part`: as in PartitionWriter. `following`: for `join_parts`,
+    the base of the segment after a part. `segment_bytes`: the maximum size of a segment, unless one of the source is
+    larger. `progress` receives the bytes of each chunk read, for the conversion or for `verify`.
     """
 
     target: Format
@@ -88,10 +87,10 @@ class ConvertOptions:
 
     @property
     def rules(self) -> IndexRules:
-        """The rules of the Kafka to write for.
+        """The index rules of the target release.
 
-        Raises LogDirectoryError for a version that is unknown, or that cannot read what is to be written, and
-        UnsupportedCompressionError for a codec that the format does not know.
+        Raises LogDirectoryError for an unknown version, or one that cannot read the target format, and
+        UnsupportedCompressionError for a codec that the format does not support.
         """
         rules = IndexRules.of(self.version or DEFAULT_VERSIONS[self.target])
         if self.target is not Format.ENRICHED and rules.release.newest_magic < self.target.magic:
@@ -168,13 +167,13 @@ def convert_partitions(
 ) -> Iterator[PartitionConversion]:
     """Convert `partitions` into the new log directory `out`, and yield each when it is finished.
 
-    A partition is complete and durable when it gets its name; one that is damaged, or that the target cannot hold, is
-    yielded with its error and left out. At the end, checkpoints and the mark of a clean shutdown are written, unless a
-    partition turned out to differ from its source. Sources are only read.
+    A partition is complete and durable when it gets its name. One that is damaged, or that the target cannot hold, is
+    yielded with its error and left out. At the end, checkpoints and the clean shutdown marker are written, unless a
+    partition differs from its source. Sources are only read.
 
-    If `out` is from an interrupted run of the same conversion, finished partitions stay as they are. Raises
-    LogDirectoryError for any other content of `out`, and if the source of a finished partition has changed. Raises
-    OSError, such as for a full disk: finished partitions stay, and a rerun continues.
+    If `out` is from an interrupted run of the same conversion, finished partitions are kept. Raises LogDirectoryError
+    for any other content of `out`, and if the source of a finished partition has changed. Raises OSError, such as for a
+    full disk: finished partitions are kept, and a rerun continues.
     """
     job = _Job.open(out, options, partitions)
     kernel.expect(sum(each.size for each in partitions.values()))
@@ -236,7 +235,7 @@ def partition_writer(
     options: ConvertOptions,
     resume_at: int | None = None,
 ) -> PartitionWriter:
-    """Return the writer of what a partition becomes. `resume_at`: as in PartitionWriter."""
+    """Return the writer of a converted partition. `resume_at`: as in PartitionWriter."""
     metadata = source.metadata()
     return directory.partition(
         *name,
@@ -274,7 +273,7 @@ def by_name(found: Iterable[PartitionDirectory]) -> dict[TopicPartition, Partiti
 
 @dataclass(slots=True)
 class _State:
-    """The content of STATE. `complete`: nothing is left to write, and the directory may be a broker's by now."""
+    """The content of STATE. `complete`: all is written, and a broker may be using the directory."""
 
     conversion: dict[str, Any]
     complete: bool = False
@@ -292,13 +291,13 @@ class _State:
             raise LogDirectoryError(f"{path}: expected the state of an interrupted conversion: {error!r}") from error
 
     def write(self, out: Path) -> None:
-        """Put all of it into a new file, the partitions in the order of their names."""
+        """Replace the file, with the partitions sorted by name."""
         first = {"version": _STATE_VERSION, "conversion": self.conversion, "complete": self.complete}
         lines = [first, *(self.partitions[name] for name in sorted(self.partitions))]
         replace_file(out / STATE, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
 
     def add(self, out: Path, name: str, said: dict[str, Any]) -> None:
-        """Add a line for a partition, durably; it stands for those of the same partition before it."""
+        """Append a line for a partition, durably. It replaces earlier lines of the same partition."""
         self.partitions[name] = {"partition": name, **said}
         with (out / STATE).open("ab") as file:
             file.write(f"{json.dumps(self.partitions[name])}\n".encode())
@@ -311,9 +310,9 @@ class _State:
 
 @dataclass(slots=True)
 class _Piece:
-    """A step on the way of a partition: a segment begins, or (without one) a chunk of it comes, or the partition ends.
+    """A step in the conversion of a partition: the start of a segment, a chunk of it, or (with neither) the end.
 
-    The second half is what the chunk became, or a part of that.
+    The fields after `chunk` are the result of the conversion of the chunk, or of a part of it.
     """
 
     name: TopicPartition
@@ -324,7 +323,7 @@ class _Piece:
     report: ConversionReport = field(default_factory=ConversionReport)
     lz4_headers: int = 0
     next_offset: int = 0
-    """Behind the chunk's last entry, where that is known without decompressing it."""
+    """The offset after the chunk's last entry, 0 if it is known only after decompression."""
     error: MagicbyteError | None = None
 
 
@@ -334,16 +333,16 @@ class _Job:
     options: ConvertOptions
     partitions: dict[TopicPartition, PartitionDirectory]
     finished: frozenset[TopicPartition]
-    """By earlier runs."""
+    """Finished by earlier runs."""
     state: _State
     given_up: set[TopicPartition] = field(default_factory=set)
-    """Partitions with an error: what is left of them need not be read."""
+    """Partitions with an error: their remaining chunks need not be read."""
     resumed: dict[TopicPartition, dict[str, Any] | None] = field(default_factory=dict)
-    """What the runs before had done of partitions that are not finished."""
+    """The progress of earlier runs in unfinished partitions."""
 
     @classmethod
     def open(cls, out: Path, options: ConvertOptions, partitions: dict[TopicPartition, PartitionDirectory]) -> _Job:
-        """Begin a conversion in `out`, or go on with one. Raises LogDirectoryError for any other content."""
+        """Begin a conversion in `out`, or continue one. Raises LogDirectoryError for any other content."""
         names = [name for key in partitions for name in (str(key), temporary_name(out / str(key)).name)]
         refuse_overlaps(out, names, inputs_of((), partitions.values()))
         path = out / STATE
@@ -376,7 +375,7 @@ class _Job:
         return job
 
     def run(self, directory: LogDirectoryWriter) -> Iterator[PartitionConversion]:
-        """Convert what is not finished, and yield all partitions in order."""
+        """Convert the unfinished partitions, and yield all partitions in order."""
         work = groupby(
             in_order(self.pieces(), self.convert, self.options.threads, size=lambda piece: len(piece.entries)),
             lambda piece: piece.name,
@@ -395,7 +394,7 @@ class _Job:
     # ---- reading and converting, by several threads
 
     def pieces(self) -> Iterator[_Piece]:
-        """Yield the steps of all partitions that are not finished."""
+        """Yield the steps of all unfinished partitions."""
         for name, partition in self.partitions.items():
             if name not in self.finished:
                 try:
@@ -422,7 +421,7 @@ class _Job:
             yield _Piece(name, self.options.following)
 
     def convert(self, piece: _Piece) -> Iterator[_Piece]:
-        """Yield what a piece becomes: of a chunk its entries, group by group, and then the report."""
+        """Yield the results of a step: for a chunk its converted entries, group by group, then its report."""
         chunk, options = piece.chunk, self.options
         if chunk is not None and piece.name not in self.given_up:
             table = chunk.table
@@ -453,7 +452,7 @@ class _Job:
     def write(
         self, name: TopicPartition, pieces: Iterator[_Piece], directory: LogDirectoryWriter
     ) -> PartitionConversion:
-        """Write one partition and give it its name, or remove all of it after an error."""
+        """Write one partition and rename it to its final name, or delete it after an error."""
         source = self.partitions[name]
         done = PartitionConversion(name, source.path, self.out / str(name))
         try:
@@ -471,11 +470,11 @@ class _Job:
                     add_report(done.report, piece.report)
                     done.lz4_headers += piece.lz4_headers
                     next_offset = max(next_offset, piece.next_offset)
-                if next_offset > writer.end_offset:  # the last entries left nothing: their offsets are not given again
+                if next_offset > writer.end_offset:  # last entries were dropped: do not assign their offsets again
                     writer.roll(next_offset)
                 if (epoch := last_epoch(source)) is not None:
                     writer.note_epoch(epoch)
-                self.remember(done, whole=writer.complete())  # a crash behind it leaves only the name to be given
+                self.remember(done, whole=writer.complete())  # after a crash here, only the rename is left
                 done.ended_transactions = writer.finish().ended_transactions
         except MagicbyteError as error:
             done.error = error
@@ -519,7 +518,7 @@ class _Job:
     # ---- what is known of finished partitions, and of finished segments of the one that is being written
 
     def remember(self, done: PartitionConversion, **more: int) -> None:
-        """Write the result into STATE; `whole`: the bytes of a complete log that only lacks its name."""
+        """Write the result into STATE. `whole`: the bytes of a complete log that is not renamed yet."""
         self.state.add(
             self.out,
             str(done.name),
@@ -536,12 +535,12 @@ class _Job:
     def remember_segments(
         self, done: PartitionConversion, writer: PartitionWriter, base_offset: int, next_offset: int
     ) -> None:
-        """Write into STATE that the segments below `base_offset` are done."""
+        """Write into STATE that the segments below `base_offset` are complete."""
         written = writer.checkpoint()
         self.remember(done, through=base_offset, nextOffset=next_offset, written=written)
 
     def started(self, name: TopicPartition) -> dict[str, Any] | None:
-        """Return the segments that an interrupted run has finished by STATE, if they still exist unchanged."""
+        """Return the entry of STATE on complete segments of an interrupted run, if they exist unchanged."""
         said = self.state.partitions.get(str(name))
         temporary = temporary_name(self.out / str(name))
         if said is None or "through" not in said or said["source"] != _identity(self.partitions[name]):
@@ -569,7 +568,7 @@ def _first_base(source: PartitionDirectory) -> int:
 
 
 def _written(folder: Path, below: int | None = None) -> int:
-    """Return the bytes of the logs in `folder`, of segments with a base offset `below` that."""
+    """Return the bytes of the logs in `folder`, with `below` only of segments with a lower base offset."""
     logs = [path for path in folder.glob("*.log") if below is None or int(path.stem) < below]
     return sum(path.stat().st_size for path in logs)
 
@@ -584,7 +583,7 @@ def last_epoch(source: PartitionDirectory) -> int | None:
 
 
 def _append(writer: PartitionWriter, piece: _Piece) -> None:
-    """Write one piece. Raises its error, behind the entries in front of it, or CorruptRecordError for its offsets."""
+    """Write one step. Raises its error after writing the entries before it, or CorruptRecordError for its offsets."""
     if piece.segment is not None:
         if piece.segment < writer.end_offset:
             expected = f"at least {writer.end_offset}, behind the segment before"
@@ -593,7 +592,7 @@ def _append(writer: PartitionWriter, piece: _Piece) -> None:
     try:
         writer.append(piece.entries)
     except CorruptRecordError as error:
-        error.position = None  # of what was written, and the source's entry is not known
+        error.position = None  # it is the position in the output; that in the source is unknown
         raise error.locate(path=None if piece.chunk is None else piece.chunk.path) from None
     if piece.error is not None:
         raise piece.error

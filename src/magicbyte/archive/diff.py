@@ -1,4 +1,4 @@
-"""Comparing the records of two logs, independently of their storage.
+"""Compare the records of two logs, independently of their storage.
 
 Both are read once, in offset order, a few chunks at a time, so memory does not grow with them. Records are compared by
 the hashes of `records/digest.py`, as arrays. Only the first of adjacent differing records becomes an object.
@@ -108,13 +108,13 @@ def _cell_json(cell: bytes | None) -> dict[str, Any] | None:
 
 
 class FetchedLog(Protocol):
-    """A partition whose sets come from somewhere else than a folder: from a broker (client/fetched.py)."""
+    """A partition whose sets are not in a folder, but fetched from a broker (client/fetched.py)."""
 
     path: str
     topic: str
     partition: int
     first: int
-    """Where it begins for a reader."""
+    """Its log start offset."""
 
     @property
     def name(self) -> str:
@@ -129,9 +129,9 @@ Log = PartitionDirectory | FetchedLog
 
 @dataclass(slots=True)
 class Side:
-    """One of two partitions that are compared. What lies below offset `first` does not count.
+    """One of two compared partitions. Records below offset `first` are ignored.
 
-    `any_lz4_header`: LZ4 frames of magic 1 with the broken header checksum are read, not refused.
+    `any_lz4_header`: accept LZ4 frames of magic 1 with the broken header checksum.
     """
 
     partition: Log
@@ -194,7 +194,7 @@ class DiffReport:
     partitions: list[PartitionComparison] = field(default_factory=list)
 
     def describe(self, difference: Difference, most: int) -> None:
-        """Keep a difference of the last partition if there are not `most` of them yet."""
+        """Keep a difference of the last partition, up to `most` of them."""
         differences = self.partitions[-1].differences
         if len(differences) < most:
             differences.append(difference)
@@ -228,9 +228,9 @@ class Pair(NamedTuple):
 
 
 def pair_up(a: Sequence[Log], b: Sequence[Log]) -> list[Pair]:
-    """Return the partitions of two logs by name, sorted. If each has one only, they are a pair whatever their names.
+    """Return pairs of partitions with equal names in two logs, sorted; or the two only partitions as a pair.
 
-    Raises LogDirectoryError for a name that comes twice.
+    Raises LogDirectoryError for a duplicate name.
     """
     if len(a) == len(b) == 1:
         name = a[0].name if a[0].topic is not None or b[0].topic is None else b[0].name
@@ -261,14 +261,14 @@ def diff_logs(
     dialects: tuple[Dialect | None, Dialect | None] = (None, None),
     report: DiffReport | None = None,
 ) -> Iterator[Difference]:
-    """Yield how the records of the partitions `a` and `b` differ, partition by partition, in offset order.
+    """Yield the differences of the partitions `a` and `b`, partition by partition, in offset order.
 
     Records below a partition's log start offset are ignored. Records are the same if keys, values, timestamps with
     their types, and headers are, as far as both formats can hold them. `report` counts the data that one format cannot
     hold. A control record that the other format cannot hold is no difference. A partition that one side lacks is only
     in the report.
 
-    Raises LogDirectoryError for a name that comes twice, and what `options.on_damage` raises.
+    Raises LogDirectoryError for a duplicate name, and the exceptions of `options.on_damage`.
     """
     report = DiffReport() if report is None else report
     for pair in pair_up(a, b):
@@ -298,7 +298,7 @@ def compare(
 def diff_partition(
     a: Side, b: Side, options: DiffOptions = DEFAULT_OPTIONS, *, name: str, report: DiffReport
 ) -> Iterator[Difference]:
-    """Yield how two partitions differ, as `diff_logs`, and add one PartitionComparison to the report."""
+    """Yield the differences of two partitions as `diff_logs` does, and add one PartitionComparison to the report."""
     comparison = PartitionComparison(name, a.partition.path, b.partition.path)
     report.partitions.append(comparison)
     kernel.expect(a.size + b.size)
@@ -373,7 +373,7 @@ class _DiffPiece:
 
 
 def _pieces(side: Side, options: DiffOptions) -> Iterator[_DiffPiece]:
-    """Yield the records of one side with rising offsets. Those that do not rise are damage, and left out."""
+    """Yield the records of one side with ascending offsets. Others are damage, and skipped."""
 
     def chunks() -> Iterator[Chunk]:
         for chunk in _chunks(side, options):
@@ -383,7 +383,7 @@ def _pieces(side: Side, options: DiffOptions) -> Iterator[_DiffPiece]:
     decoding = DecodeOptions(
         control=Ignored.CONTROL not in options.ignore, limit=options.limit, any_lz4_header=side.any_lz4_header
     )
-    threads = 1 if options.threads == 1 else max(options.threads // 2, 2)  # the other side has as many
+    threads = 1 if options.threads == 1 else max(options.threads // 2, 2)  # half of the threads for each side
     highest = np.int64(_LOWEST)
     hashed = in_order(
         chunks(),
@@ -409,7 +409,7 @@ def _pieces(side: Side, options: DiffOptions) -> Iterator[_DiffPiece]:
 
 
 def _chunks(side: Side, options: DiffOptions) -> Iterator[Chunk]:
-    """Yield the entries of one side. Fetched entries have positions as if they were one file."""
+    """Yield the entries of one side. Positions of fetched entries count the bytes fetched before."""
     log = side.partition
     if isinstance(log, PartitionDirectory):
         reader = SegmentReader(log, side.dialect)
@@ -423,7 +423,7 @@ def _chunks(side: Side, options: DiffOptions) -> Iterator[Chunk]:
 
 
 def _hashed(chunk: Chunk, decoding: DecodeOptions, on_damage: DamageHandler) -> Iterator[_DiffPiece]:
-    """Yield the records of a chunk, those of each format apart."""
+    """Yield the records of a chunk, separately for each format."""
     table = chunk.table
     for magic, group in groupby(range(len(table)), lambda row: int(table.magic[row])):
         rows = list(group)
@@ -441,7 +441,7 @@ def _hashed(chunk: Chunk, decoding: DecodeOptions, on_damage: DamageHandler) -> 
 
 
 class _Cursor:
-    """Takes records from pieces, up to one offset after the other."""
+    """Takes records from pieces, up to ascending offsets."""
 
     def __init__(self, pieces: Iterator[_DiffPiece]) -> None:
         self._pieces = pieces
@@ -471,7 +471,7 @@ class _Cursor:
 
 
 class _DiffPart(NamedTuple):
-    """Some records, None for none; and the ones next to them, whose format is that of the log there."""
+    """Some records, or None; and the next ones, which show the format of the log at this point."""
 
     records: _DiffPiece | None
     near: _DiffPiece | None
@@ -486,15 +486,15 @@ class _DiffPart(NamedTuple):
 
 @dataclass(slots=True)
 class _Matching:
-    """Compares parts of both sides that cover the same offsets."""
+    """Compares parts of both sides with the same range of offsets."""
 
     comparison: PartitionComparison
     ignore: frozenset[Ignored]
     open_end: bool = False
-    """Whether the last record of the parts just compared differs: the next ones may go on in the same way."""
+    """Whether the last record of the parts just compared differs, so that the run may continue in the next parts."""
 
     def differences(self, a: _DiffPart, b: _DiffPart) -> Iterator[tuple[Difference, bool]]:
-        """Yield each run of records that differ in the same way, and whether it begins with the first record."""
+        """Yield each run of records with the same kind of difference, and whether it begins with the first record."""
         union, rows_a, rows_b = _aligned(a.offsets, b.offsets)
         both = (rows_a >= 0) & (rows_b >= 0)
         what = np.where(both, 0, np.where(rows_a >= 0, int(What.ONLY_IN_A), int(What.ONLY_IN_B))).astype(np.uint8)
@@ -526,7 +526,7 @@ class _Matching:
                 )
 
     def _fields(self, a: _DiffPiece, rows_a: Array, b: _DiffPiece, rows_b: Array) -> Array:
-        """Return for records at the same offsets which fields differ."""
+        """Return the differing fields of records at the same offsets."""
         ours, theirs = a.hashes.take(rows_a), b.hashes.take(rows_b)
         what: Array = (ours.key != theirs.key) * np.uint8(What.KEY)
         what |= (ours.value != theirs.value) * np.uint8(What.VALUE)
@@ -558,7 +558,7 @@ class _Matching:
 
 
 def _aligned(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Return all offsets of two rising arrays, and for each where it is in `a` and in `b`, -1 for nowhere."""
+    """Return the union of two ascending arrays of offsets, and for each its index in `a` and in `b`, or -1."""
     if len(a) == len(b) and np.array_equal(a, b):
         rows = np.arange(len(a))
         return a, rows, rows

@@ -1,4 +1,4 @@
-"""Inventory of a log: formats, codecs, offsets, times, holes and transactions, from headers.
+"""Take the inventory of a log: formats, codecs, offsets, times, gaps and transactions, from headers.
 
 Nothing is decompressed and no checksum verified unless the inventory is `deep`; unknown numbers are then None. Of large
 entries only the headers are read. Memory does not grow with the log.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_CODECS = 8  # numbers that three bits hold
+_CODECS = 8  # values of three bits
 _SHORT_VARINTS = slice(layout.RECORD_BATCH_OVERHEAD, layout.RECORD_BATCH_OVERHEAD + 5)
 _MARKER_KEY = 8  # zigzag of 4 bytes
 _LZ4_HEADS = {kind: np.frombuffer(b"\x04\x22\x4d\x18\x60\x40" + end, np.uint8) for kind, end in
@@ -75,11 +75,11 @@ class PartitionInventory:
 
     @property
     def size(self) -> int:
-        """The bytes of the log."""
+        """Bytes of the log."""
         return self.partition.size
 
     def to_json(self) -> Json:
-        """Return what `magicbyte inventory --format json` has for a partition."""
+        """Return its JSON in `magicbyte inventory --format json`."""
         return _partition_json(self)
 
 
@@ -101,11 +101,11 @@ class FetchedInventory:
 
     @property
     def size(self) -> int:
-        """The bytes of the sets that the brokers sent."""
+        """Bytes of the fetched sets."""
         return self.tally.bytes
 
     def to_json(self) -> Json:
-        """Return what `magicbyte inventory --format json` has for a partition."""
+        """Return its JSON in `magicbyte inventory --format json`."""
         return _partition_json(self)
 
 
@@ -160,9 +160,9 @@ def take_inventory(
 ) -> PartitionInventory:
     """Return the inventory of one partition.
 
-    `threads` decode when `deep`. `expected_bytes` are those of all partitions that the caller will ask about (default:
-    of this one): they decide whether loading compiled kernels is worth it. `on_damage` is called for each damage, in
-    logs and in the files beside them, and may raise; the inventory has them all.
+    `threads` decode when `deep`. `expected_bytes`: of all partitions that the caller will process (default: of this
+    one), which decide whether to load compiled kernels. `on_damage` is called for all damage, in logs and in the files
+    beside them, and may raise; the inventory also lists it.
     """
     counter = EntryCounter(dialect or partition.dialect, deep=deep)
     total = partition.size if expected_bytes is None else expected_bytes
@@ -198,7 +198,10 @@ def count_log(
     on_damage: DamageHandler,
     walked: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Add the entries of all segments to `counter`. `walked` is told of the bytes; the rest as in `take_inventory`."""
+    """Add the entries of all segments to `counter`.
+
+    `walked` receives the bytes read; the rest as in `take_inventory`.
+    """
     if counter.is_deep:
         kernel.expect(expected_bytes)
         _count_deep(partition, counter, limit, threads, on_damage, walked)
@@ -215,10 +218,10 @@ def count_log(
 
 
 def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) -> FetchedInventory:
-    """Return the inventory of a partition of a running cluster, from the headers of the sets that the brokers send.
+    """Return the inventory of a partition of a running cluster, from the headers of the fetched sets.
 
-    The first and the last of them are whole, what lies below the partition's start included. Raises what `log.tables`
-    does, and CorruptRecordError for headers that make no sense.
+    The first and the last set are counted in full, including records below the log start offset. Raises as `log.tables`
+    does, and CorruptRecordError for invalid headers.
     """
     counter = EntryCounter(dialect, deep=False)
     position = 0
@@ -232,20 +235,20 @@ def take_fetched_inventory(log: FetchedLog, dialect: Dialect = Dialect.KAFKA) ->
 
 @dataclass(frozen=True, slots=True)
 class SentPart:
-    """Bytes that came over the network, as a part of a file of all of them that begins at `position`."""
+    """Fetched bytes, as a part at `position` of a virtual file of all fetched bytes."""
 
     path: str
     position: int
     buffer: memoryview
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Return the `length` bytes at `position`, fewer only where they end."""
+        """Return the `length` bytes at `position`, fewer only at the end."""
         at = position - self.position
         return bytes(self.buffer[at : at + length])
 
 
 def add_up(tallies: Iterable[Tally]) -> Tally:
-    """Return the sums over several partitions. Offsets, which have no sum, are None."""
+    """Return the sums over several partitions. Offsets are None."""
     total = Tally()
     smallest: list[int | None] = []
     for each in tallies:
@@ -288,7 +291,7 @@ class CompanionCheck:
     on_damage: DamageHandler = lambda _: None
 
     def log_start_offset(self) -> int:
-        """Return the log start offset, 0 where the checkpoint that has it is damaged."""
+        """Return the log start offset, 0 if its checkpoint is damaged."""
         return self._read(lambda: log_start_offset(self.partition)) or 0
 
     def indexes(self) -> None:
@@ -299,7 +302,7 @@ class CompanionCheck:
                 self._read(lambda read=read, segment=segment: read(segment))  # type: ignore[misc]
 
     def beside(self) -> None:
-        """Parse the files that are not of one segment."""
+        """Parse the files that do not belong to a segment."""
         for offset in self.partition.snapshots:
             self._read(lambda offset=offset: self.partition.snapshot(offset))  # type: ignore[misc]
         self._read(self.partition.leader_epochs)
@@ -319,7 +322,10 @@ class CompanionCheck:
 
 @dataclass(slots=True)
 class _Records:
-    """What decoding a block found. `wrapper_first`: the first offset in each of its v0 and v1 wrappers, if all are."""
+    """The records of a block.
+
+    `wrapper_first`: the first offset in each v0 or v1 wrapper, if all entries are wrappers.
+    """
 
     facts: RecordFacts = field(default_factory=RecordFacts)
     by_format: dict[int, int] = field(default_factory=dict)
@@ -336,7 +342,7 @@ def _count_deep(
     on_damage: DamageHandler,
     walked: Callable[[int], None],
 ) -> None:
-    """Add all records of a partition to `counter`, decoded by so many threads."""
+    """Add all records of a partition to `counter`, decoded by several threads."""
 
     def work(block: Block) -> Iterator[CorruptRecordError | tuple[Headers, _Records]]:
         for step in block.walk():
@@ -390,7 +396,7 @@ def _put(whole: Int64s | None, size: int, rows: Int64s, values: Int64s) -> Int64
 
 
 def _first_offsets(offsets: Int64s, lasts: Int64s) -> Int64s:
-    """Return the first offset in each wrapper, given all offsets inside and the last one of each; -1 where unclear."""
+    """Return the first offset in each wrapper, from all offsets inside and the last offset of each; -1 if ambiguous."""
     starts = np.concatenate(([0], np.searchsorted(offsets, lasts[:-1], "right")))
     firsts = offsets[np.minimum(starts, len(offsets) - 1)]
     return np.where(firsts <= lasts, firsts, -1)
@@ -417,9 +423,9 @@ def _add_columns(found: _Records, columns: RecordColumns) -> None:
 
 
 class EntryCounter:
-    """Adds blocks of one partition, in their order, to a tally.
+    """Adds blocks of one partition, in order, to a tally.
 
-    `is_part`: of some segments, for a counter to `follow` that has counted those in front of them.
+    `is_part`: of some segments only, for the `follow` of the counter of earlier ones.
     """
 
     def __init__(self, dialect: Dialect, *, deep: bool, is_part: bool = False) -> None:
@@ -427,7 +433,7 @@ class EntryCounter:
         self.tally = Tally(deep=RecordFacts() if deep else None)
         self.is_deep = deep
         self._is_first = True
-        self._last: int | None = None  # offset of the entry before, if known
+        self._last: int | None = None  # offset of the previous entry, if known
         self._smallest_known = True
         self._open: dict[int, OpenTransaction] = {}  # by producer id
         self._ended: set[int] | None = set() if is_part else None  # producers with a marker
@@ -448,7 +454,7 @@ class EntryCounter:
             self._add_transactions(block, control, np.flatnonzero(transactional), on_damage)
 
     def follow(self, later: EntryCounter) -> None:
-        """Add what a counter of a part has counted, which lies behind all that was added here."""
+        """Add the counts of a counter of the next part."""
         before, self.tally = self.tally, add_up((self.tally, later.tally))
         self.tally.min_timestamp = _extreme(min, before.min_timestamp, later.tally.min_timestamp)
         self.tally.first_offset, self.tally.last_offset = before.first_offset, before.last_offset
@@ -471,7 +477,7 @@ class EntryCounter:
             self._open[producer] = each if known is None else each._replace(first_offset=known.first_offset)
 
     def finish(self) -> None:
-        """Set the numbers that are known only at the end."""
+        """Compute the numbers that depend on the whole log."""
         if not self.is_deep and not self._smallest_known:
             self.tally.min_timestamp = None
         self.tally.open_transactions = sorted(self._open.values())
@@ -509,7 +515,7 @@ class EntryCounter:
         if self._is_first:
             tally.first_offset = int(first[0]) if knows_first[0] else None
             before[:1] = first[:1] - 1
-            knows_first[0] = True  # nothing lies before it
+            knows_first[0] = True  # the log begins here
         if tally.holes is not None and (knows_first & knows_before).all():
             gaps = first - before - 1
             gaps = gaps[gaps > 0]
@@ -550,13 +556,13 @@ class EntryCounter:
         self.tally.max_timestamp = _extreme(max, self.tally.max_timestamp, found.max_timestamp)
 
     def _add_lz4(self, block: Headers, rows: Int64s, on_damage: DamageHandler) -> None:
-        """Tell the header checksums of LZ4 frames; all but unusual ones at once."""
+        """Classify the header checksums of LZ4 frames; usual ones as arrays, others one by one."""
         heads, magic = block.fields, block.magic
         starts = np.array([layout.V0_OVERHEAD, layout.V1_OVERHEAD, layout.RECORD_BATCH_OVERHEAD])[magic[rows]]
         keyless = np.where(magic == 0, heads["v0_key_length"], heads["v1_key_length"]) == -1
         plain = keyless[rows] | (magic[rows] == 2)
         if self.dialect is Dialect.ENRICHED:
-            plain[:] = False  # the frame is behind the tags
+            plain[:] = False  # the frame follows the tags
         frames = block.heads[rows[:, None], starts[:, None] + np.arange(_LZ4_LONGEST_HEAD)]
         unusual = np.ones(len(rows), bool)
         for kind, common in _LZ4_HEADS.items():
@@ -593,7 +599,7 @@ class EntryCounter:
         """Count markers, and track the open transactions of producers."""
         heads = block.fields
         data, markers = rows[~control[rows]], rows[control[rows]]
-        markers = markers[heads["record_count"][markers] != 0]  # not those that a cleaner emptied
+        markers = markers[heads["record_count"][markers] != 0]  # without those emptied by the cleaner
         types = heads["marker_type"][markers].astype(np.int64)
         usual = (block.heads[markers, _SHORT_VARINTS] < 128).all(axis=1) & (
             heads["marker_key_length"][markers] == _MARKER_KEY
@@ -603,7 +609,7 @@ class EntryCounter:
         self.tally.committed += int(np.count_nonzero(types == ControlType.COMMIT))
         self.tally.aborted += int(np.count_nonzero(types == ControlType.ABORT))
         ends = markers[(types == ControlType.COMMIT) | (types == ControlType.ABORT)]
-        ended = dict(zip(heads["producer_id"][ends].tolist(), ends.tolist(), strict=True))  # the last one of each
+        ended = dict(zip(heads["producer_id"][ends].tolist(), ends.tolist(), strict=True))  # the last of each
         for producer in ended:
             self._open.pop(producer, None)
         if self._ended is not None:

@@ -1,9 +1,9 @@
-"""Recovers the sound entries of damaged partitions into a new log, and reports every loss.
+"""Recover the sound entries of damaged partitions into a new log, and report every loss.
 
-For each segment the walk of log/files/resync.py gives rows of sound entries; those with ascending offsets make the log.
-An entry out of order returns to its place if the place is free and the entry cannot be a record's content: a block that
-was moved. Duplicates, entries with an impossible offset and content are put aside and reported.
-docs/internals/salvage.md has the rules.
+For each segment the walk of log/files/resync.py returns rows of sound entries; those with ascending offsets form the
+log. An entry out of order belongs to a moved block: it is inserted at its offset if this offset is missing, and if the
+entry cannot be the content of a record. Duplicates, entries with an impossible offset and content of records are left
+out and reported. docs/internals/salvage.md has the rules.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Loss(NamedTuple):
-    """Damaged bytes of a file. `offsets`: the first and last missing one; None if none is missing."""
+    """Damaged bytes of a file. `offsets`: the first and last missing offset; None if no offset is missing."""
 
     path: str
     position: int
@@ -71,7 +71,7 @@ class Loss(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Sound entries that are not in the new log, with the reason."""
+    """Sound entries that are left out of the new log, with the reason."""
 
     path: str
     position: int
@@ -94,9 +94,9 @@ class Aside(NamedTuple):
 
 @dataclass(slots=True)
 class SalvageReport:
-    """The result for one partition. `moved`: entries that were out of order and were returned to their place.
+    """The result for one partition. `moved`: entries that were out of order, and inserted at their offsets.
 
-    `ended_transactions`: those open at the end of the sound entries, in a log for a new cluster.
+    `ended_transactions`: open at the end of the sound entries, and aborted in a log for a new cluster.
     """
 
     path: str
@@ -130,25 +130,25 @@ UNOPENED = "it cannot be opened, though its checksum holds"
 
 
 _WALK_BYTES = 8192
-_LONG = 6  # entries that are no content for being so many
-_NEAR = 128 << 10  # bytes around an entry that was searched for, in which its place must be
+_LONG = 6  # a row of so many entries is not the content of a record
+_NEAR = 128 << 10  # maximum distance in bytes between a found entry and the position where it belongs
 
 
 class Extent(NamedTuple):
-    """Bytes that go into the new log as they are; `cuts` are ends of entries in it, a few MiB apart, and its end."""
+    """Bytes to copy to the new log. `cuts`: ends of entries in it, a few MiB apart, and its end."""
 
     position: int
     end: int
     cuts: tuple[int, ...]
 
     def part(self, start: int, end: int) -> Extent:
-        """Return a part of it, which begins and ends between entries."""
+        """Return a part that begins and ends between entries."""
         return Extent(start, end, (*(cut for cut in self.cuts if start < cut < end), end))
 
 
 @dataclass(slots=True)
 class _EntryRow:
-    """Sound entries one behind the other, offsets rising; `cuts` as in Extent."""
+    """Adjacent sound entries with ascending offsets. `cuts` as in Extent."""
 
     position: int
     end: int
@@ -162,18 +162,18 @@ class _EntryRow:
 
     @classmethod
     def of(cls, event: Sound) -> _EntryRow:
-        """Return the row that begins with `event`."""
+        """Return a row with the entries of `event`."""
         offsets = event.first, event.last
         cuts = [event.end]
         return cls(event.position, event.end, *offsets, event.entries, event.order, event.sure, cuts, event.row)
 
     def extend(self, event: Sound) -> None:
-        """Take in the next piece of the row."""
+        """Append the next entries of the row."""
         self.end, self.last, self.entries = event.end, event.last, self.entries + event.entries
         self.cuts.append(event.end)
 
     def part(self, start: int, end: int) -> Extent:
-        """Return a part of the row, which begins and ends between entries."""
+        """Return a part of the row that begins and ends between entries."""
         return Extent(self.position, self.end, tuple(self.cuts)).part(start, end)
 
 
@@ -199,8 +199,8 @@ def plan_segment(
 ) -> SegmentPlan:
     """Walk a segment and decide which entries to take. `progress` is called with the bytes walked.
 
-    `rules`: of the indexes to write. An entry that they must open, and that cannot be opened, is left out; with `opens`
-    every entry that cannot be opened.
+    `rules`: of the indexes to write. An entry that they need to decode is left out if it cannot be decoded; with
+    `opens` every such entry is.
     """
     rows: list[_EntryRow] = []
     outliers: list[_EntryRow] = []
@@ -233,7 +233,7 @@ def plan_segment(
 
 
 def _meaningless_markers(path: str, start: int, table: BatchTable) -> Iterator[Aside]:
-    """Yield the transaction markers among sound entries, which begin at `start`, that are not to be understood."""
+    """Yield the transaction markers with invalid content among sound entries, which begin at `start`."""
     if table.dialect is Dialect.ENRICHED:
         return
     is_marker = (np.asarray(table.magic, np.int64) == 2) & (np.asarray(table.attributes, np.int64) & CONTROL_BIT > 0)
@@ -241,26 +241,26 @@ def _meaningless_markers(path: str, start: int, table: BatchTable) -> Iterator[A
         at, size = int(table.position[row]), int(table.size[row])
         batch = RecordBatch(table.buffer[at : at + size])
         try:
-            if batch.producer_id != NO_PRODUCER_ID:  # KRaft's control records have none, and are nobody's concern
+            if batch.producer_id != NO_PRODUCER_ID:  # KRaft's control records have no producer id
                 marker_of(batch)
         except CorruptRecordError:
             yield Aside(path, start + at, start + at + size, 1, (batch.base_offset, batch.last_offset), MEANINGLESS)
 
 
 def _unopened(chunk: Chunk, rules: IndexRules | None, limit: int) -> list[Aside]:
-    """Return the entries that cannot be opened, though sound by their checksums: of those that an index looks into.
+    """Return the entries that cannot be decoded, though their checksums hold: those that an index needs.
 
-    Without `rules`: of all.
+    Without `rules`: all such entries.
     """
     table = chunk.table
     errors: list[CorruptRecordError] = []
     rows = list(range(len(table))) if rules is None else np.flatnonzero(looked_into(table, rules)).tolist()
-    parts = rules is None  # where all is opened, a key or header that leads nowhere counts, too
+    parts = rules is None  # if all entries are decoded, invalid keys and headers count, too
     options = DecodeOptions(
         keys=parts, values=parts, headers=parts, verify=False, control=True, limit=limit, any_lz4_header=parts
     )
     for _ in decode_chunk(chunk, rows, options, errors.append):
-        pass  # only whether it goes
+        pass  # only errors matter
     found: dict[int, Aside] = {}
     for error in errors:
         row = bisect.bisect_right(table.position, (error.position or 0) - chunk.position) - 1
@@ -270,7 +270,7 @@ def _unopened(chunk: Chunk, rules: IndexRules | None, limit: int) -> list[Aside]
 
 
 def _leave_out(plan: SegmentPlan, entry: Aside) -> None:
-    """Take an entry out of a plan, if it is in it."""
+    """Remove an entry from a plan that includes it."""
     for at, extent in enumerate(plan.extents):
         if extent.position <= entry.position < extent.end:
             sides = (extent.position, entry.position), (entry.end, extent.end)
@@ -281,7 +281,7 @@ def _leave_out(plan: SegmentPlan, entry: Aside) -> None:
 
 
 def _taken_off(rows: list[_EntryRow], event: Outlier) -> _EntryRow:
-    """Take the last entry off the last MAIN row; return it as a row of its own."""
+    """Remove the last entry from the last MAIN row, and return it as a row."""
     at = max(index for index, row in enumerate(rows) if row.order is RowOrder.MAIN)
     row = rows[at]
     alone = _EntryRow(
@@ -296,17 +296,16 @@ def _taken_off(rows: list[_EntryRow], event: Outlier) -> _EntryRow:
 
 
 def _displace(rows: list[_EntryRow], number: int) -> None:
-    """Take the MAIN rows from `number` on for rows that are out of order."""
+    """Mark the MAIN rows from `number` on as out of order."""
     for row in itertools.takewhile(lambda each: each.number >= number, reversed(rows)):
         if row.order is RowOrder.MAIN:
             row.order, row.sure = RowOrder.BACK, False
 
 
 class _Suspect(NamedTuple):
-    """One entry that is out of order. `alone`: between others that are in order, so its offset may be what is wrong.
+    """An entry out of order. `alone`: between entries that are in order, so its own offset may be wrong.
 
-    `sure`: it cannot be the content of a record, or a changed offset that only damage beside it keeps from showing.
-    `row`: where its row begins, if that is short.
+    `sure`: it is neither content of a record nor beside damage that may hide a changed offset. `row`: of a short row.
     """
 
     first: int
@@ -319,9 +318,9 @@ class _Suspect(NamedTuple):
 
 
 class _Home(NamedTuple):
-    """Where an entry belongs among the MAIN ones: behind offset `before`, in front of the entry at `cut` (or None).
+    """The target of an entry among the MAIN ones: after offset `before`, before the entry at `cut` (None: at the end).
 
-    `after` is that entry's first offset. `disturbed`: the two are not side by side in the file; `near`: where that is.
+    `after`: that entry's first offset. `disturbed`: the two are not adjacent in the file. `near`: the target position.
     """
 
     before: int
@@ -332,7 +331,7 @@ class _Home(NamedTuple):
 
 
 def _doubt(pair: tuple[_Suspect, _Home]) -> tuple[bool, int]:
-    """Return how doubtful it is that an entry belongs there, of two that cannot both: far away, its offset is wrong."""
+    """Return a sort key of two entries that exclude each other: an entry far from its target is more doubtful."""
     return pair[0].alone, abs(pair[1].near - pair[0].position) if pair[0].alone else 0
 
 
@@ -354,7 +353,7 @@ class _SalvagePlanner:
         self.aside: list[Aside] = []
 
     def plan(self) -> SegmentPlan:
-        """Return the plan."""
+        """Return the plan of the segment."""
         taken = self._chosen()
         self.aside.sort(key=lambda aside: aside.position)
         lost = [Loss(self.file.path, gap.position, gap.end, self._missing(gap, taken), gap.error) for gap in self.gaps]
@@ -362,7 +361,7 @@ class _SalvagePlanner:
         return SegmentPlan(self._extents(taken), entries, len(taken), lost, self.aside)
 
     def _chosen(self) -> list[tuple[_Suspect, _Home]]:
-        """Return the entries out of order that come back, in the order of offsets; put the others aside."""
+        """Return the entries out of order to insert, in the order of offsets. Leave out the others."""
         suspects: list[_Suspect] = []
         for row in self.doubtful:
             if row.order is RowOrder.OUTSIDE:
@@ -381,7 +380,7 @@ class _SalvagePlanner:
             ):
                 self._refuse(fitting.pop()[0], CONTRADICTED)
             before = max(home.before, fitting[-1][0].last) if fitting else home.before
-            at_end = home.cut is None and each.first != before + 1  # where any offset would fit
+            at_end = home.cut is None and each.first != before + 1  # any offset would fit there
             if each.first <= before or each.last >= home.after:
                 self._refuse(each, DUPLICATE)
             elif not each.sure and (at_end or not home.disturbed or abs(home.near - each.position) > _NEAR):
@@ -403,7 +402,7 @@ class _SalvagePlanner:
     def _without_content(
         self, suspects: list[_Suspect], chosen: list[tuple[_Suspect, _Home]]
     ) -> list[tuple[_Suspect, _Home]]:
-        """Return `chosen` without what stands in a short row in front of something that was refused: content, too.
+        """Return `chosen` without entries before a refused one in a short row, which are content, too.
 
         Entries may follow the content of a record in a row, but content does not follow them.
         """
@@ -416,9 +415,10 @@ class _SalvagePlanner:
         return [pair for pair in chosen if pair[0].position not in gone]
 
     def _belongs_where_it_is(self, each: _Suspect, chosen: list[tuple[_Suspect, _Home]]) -> bool:
-        """Say whether an entry's neighbours in the file leave just the offsets free that it needs: its own are wrong.
+        """Leave out an entry whose neighbours in the file show that its own offsets are wrong. Return whether it was.
 
-        Of entries that were swapped, another one of `chosen` has those offsets. Puts it aside if so.
+        The neighbours leave exactly the number of offsets that it needs. If entries were swapped, another one of
+        `chosen` has these offsets, and this one is kept.
         """
         left = next((row.last for row in self.main if row.end == each.position), None)
         right = next((row.position for row in self.main if row.position == each.end), None)
@@ -446,7 +446,7 @@ class _SalvagePlanner:
             yield _Suspect(first, last, position, end, sure, alone, whole)
 
     def _homes(self, suspects: list[_Suspect]) -> list[_Home]:
-        """Return where each of `suspects`, in the order of their offsets, belongs."""
+        """Return the targets of `suspects`, which are in the order of their offsets."""
         homes = []
         at = 0
         for index, row in enumerate([*self.main, None]):
@@ -467,7 +467,7 @@ class _SalvagePlanner:
         return homes
 
     def _homes_inside(self, row: _EntryRow, suspects: list[_Suspect], before: int) -> list[_Home]:
-        """Return where `suspects` belong among the entries of `row`."""
+        """Return the targets of `suspects` among the entries of `row`."""
         homes: list[_Home] = []
         if not suspects:
             return homes
@@ -501,11 +501,11 @@ class _SalvagePlanner:
         return extents
 
     def _missing(self, gap: Gap, taken: list[tuple[_Suspect, _Home]]) -> tuple[int, int] | None:
-        """Return the first and last offset that is missing around `gap`; None if none is, or nobody can tell."""
+        """Return the first and last missing offset around `gap`; None if no offset is missing or they are unknown."""
         behind = next((row for row in self.main if row.position >= gap.end), None)
         first = gap.last + 1
         last = first_offset_at(self.file, behind.position, self.dialect) - 1 if behind is not None else None
-        if last is None:  # nothing follows: only the damaged entry itself may say how far it went
+        if last is None:  # at the end, only the damaged entry itself may have a last offset
             claimed = gap.error.offsets
             if claimed is None or not first <= claimed[1] <= self.limits.high:
                 return None
@@ -521,11 +521,11 @@ class _SalvagePlanner:
 
 @dataclass(frozen=True, slots=True)
 class SalvageOptions:
-    """How to salvage. `version`: of the Kafka whose index rules to write by, None for the newest.
+    """Options of a salvage. `version`: the Kafka release whose index rules are used, None for the newest.
 
-    `dialect` overrules what the folders say. Entries of more than `limit` bytes are damage. `new_cluster`: as in
-    PartitionWriter. `opens`: leave out every entry that cannot be opened, not only those that an index looks into.
-    `progress` is told of the bytes walked.
+    `dialect` overrides that of the folders. Entries of more than `limit` bytes are damage. `new_cluster`: as in
+    PartitionWriter. `opens`: leave out every entry that cannot be decoded, not only those that an index needs.
+    `progress` receives the bytes walked.
     """
 
     version: str | None = None
@@ -537,7 +537,7 @@ class SalvageOptions:
 
     @property
     def rules(self) -> IndexRules:
-        """The rules for indexes and companions. Raises LogDirectoryError for a version that is not known."""
+        """The rules for indexes and companion files. Raises LogDirectoryError for an unknown version."""
         return LATEST_RULES if self.version is None else IndexRules.of(self.version)
 
 
@@ -575,9 +575,9 @@ class SalvagedPartition(NamedTuple):
 def salvage_logs(
     partitions: Mapping[TopicPartition, PartitionDirectory], out: Path, options: SalvageOptions = DEFAULT_SALVAGE
 ) -> Iterator[SalvagedPartition]:
-    """Write the sound entries of `partitions` into the log directory `out`; yield each when it has its name.
+    """Write the sound entries of `partitions` into the log directory `out`. Yield each partition when it has its name.
 
-    Partitions that an earlier run finished stay, and are only reported. Raises LogDirectoryError for an `out` with any
+    Partitions finished by an earlier run are kept, and only reported. Raises LogDirectoryError for an `out` with any
     other content, or that overlaps a source, OSError if it cannot be written.
     """
     names = [name for key in partitions for name in (str(key), temporary_name(out / str(key)).name)]
@@ -605,7 +605,7 @@ def salvage_writer(
     *,
     is_part: bool = False,
 ) -> PartitionWriter:
-    """Return the writer of what is salvaged from a partition. `is_part`: as in PartitionWriter."""
+    """Return the writer of a salvaged partition. `is_part`: as in PartitionWriter."""
     return directory.partition(
         *name,
         topic_id=_topic_id(source),
@@ -616,7 +616,7 @@ def salvage_writer(
 
 
 def _refuse_others(out: Path, partitions: Iterable[TopicPartition]) -> None:
-    """Raise LogDirectoryError where `out` holds a partition that is not to be salvaged into it."""
+    """Raise LogDirectoryError if `out` holds a partition that is not among those to salvage."""
     names = {str(name) for name in partitions}
     others = [each.name for each in out.iterdir() if each.is_dir() and not each.name.startswith(".")]
     for other in sorted(set(others) - names):
@@ -624,7 +624,7 @@ def _refuse_others(out: Path, partitions: Iterable[TopicPartition]) -> None:
 
 
 def log_starts(partitions: Mapping[TopicPartition, PartitionDirectory]) -> dict[TopicPartition, int]:
-    """Return where the partitions begin for readers, as far as that can be read."""
+    """Return the log start offsets that can be read."""
     starts = {}
     for name, partition in partitions.items():
         with contextlib.suppress(CorruptRecordError):
@@ -633,7 +633,7 @@ def log_starts(partitions: Mapping[TopicPartition, PartitionDirectory]) -> dict[
 
 
 def _topic_id(partition: PartitionDirectory) -> uuid.UUID | None:
-    """Return the topic's id, if the folder tells it."""
+    """Return the topic id, if the folder has it."""
     try:
         metadata = partition.metadata()
     except CorruptRecordError:  # `verify` reports it; a broker gets the id from its controller
@@ -657,7 +657,7 @@ def salvage_segments(
     writer: PartitionWriter | None,
     options: SalvageOptions,
 ) -> SalvageReport:
-    """Do what `salvage_partition` does with some neighbouring segments of a partition."""
+    """Salvage some adjacent segments of a partition, as `salvage_partition` does."""
     report = SalvageReport(partition.path, len(segments))
     dialect = options.dialect or partition.dialect
     kernel.expect(sum(segment.log.size for segment in segments))
@@ -666,7 +666,7 @@ def salvage_segments(
             limits = limits_of(partition, segment, options.limit)
             plan = plan_segment(file, limits, dialect, options.progress, options.rules, opens=options.opens)
             report.add(plan)
-            # a segment of which nothing is left goes, but for the last: its base is where the next offsets begin
+            # an empty segment is dropped, except the last one: its base is the log end offset
             if writer is not None and (plan.extents or segment is partition.segments[-1]):
                 writer.roll(max(segment.base_offset, writer.end_offset))
                 _copy(file, plan, writer)

@@ -1,4 +1,4 @@
-"""Checks of logs: each entry, each file beside the log, and whether they fit together.
+"""Check logs: each entry, each file beside the log, and whether they match.
 
 Damage does not end the check: the walk of log/files/resync.py continues. Nothing is written, and no damage raises an
 exception. Memory does not grow with the log.
@@ -90,8 +90,8 @@ def verify(
 ) -> Iterator[Finding]:
     """Yield all findings, partition by partition and segment by segment, by position.
 
-    `dialect` overrules what the folders say. Entries of more than `limit` bytes, or that decompress to more, are
-    findings. `threads` decode when DEEP. `progress` is told of the bytes checked.
+    `dialect` overrides that of the folders. Entries of more than `limit` bytes, or that decompress to more, are
+    findings. `threads` decode when DEEP. `progress` receives the bytes checked.
     """
     chosen = list(partitions)
     kernel.expect(sum(each.size for each in chosen))
@@ -136,7 +136,10 @@ class _Segment:
     lz4: dict[str, list[int]] = field(default_factory=dict)  # positions by finding
 
     def displace(self, row: int, last: int) -> None:
-        """Report the runs from row number `row` on. The entries after them continue after offset `last`."""
+        """Report the runs from row number `row` on as out of order.
+
+        The entries after them continue after offset `last`.
+        """
         while self.main and self.main[-1].row >= row:
             run = self.main.pop()
             expected = f"> {last}, and below those behind it"
@@ -177,7 +180,7 @@ class PartitionCheck:
             yield from self.beside()
 
     def follow(self, end_offset: int, epochs: LeaderEpochs, *, ends_with_batch: bool | None) -> None:
-        """Apply the results of the next segments, which were checked elsewhere."""
+        """Apply the results of the next segments, which another worker has checked."""
         self.end_offset = max(self.end_offset, end_offset)
         self.epochs.follow(epochs)
         if ends_with_batch is not None:
