@@ -1,9 +1,9 @@
 """Compact one log with many workers: each writes some of the segments that the log cleaner would write one by one.
 
-The log cleaner groups neighbouring segments by size before it begins, so its groups are known at once. From group to
-group it carries the state of transactions. The transaction indexes tell which transaction an offset is in; the
-producers with a batch before it follow from the effect of each segment (`Passage`), known to the maker of the marks,
-who has read them all. The output replaces the groups by the log's own swap.
+The log cleaner groups adjacent segments by size before it begins, so its groups are known at once. From group to group
+it carries the state of transactions. The transaction indexes show which transaction an offset belongs to. Producers
+with a batch before a group follow from the effect of each segment (`Passage`), which is computed together with the
+marks. The output replaces the groups by the log's own swap.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class MetadataCache:
         return MetadataUpdate(topics, deleted)
 
     def notify_waiters(self) -> None:
-        """Have those who wait for news look again: what they need to know besides is known, too."""
+        """Wake the requests that wait for an update."""
         for event in self._waiting:
             event.set()
 

@@ -61,12 +61,12 @@ class Due(NamedTuple):
 
 
 class PlainEntries(NamedTuple):
-    """The parts that many entries are, one behind the other: each has in its header all that an index says of it."""
+    """Index entries of many parts in a row: the header of each has all values of its index entry."""
 
     data: memoryview
 
     def due(self, since_entry: int, interval: int, timestamp: int, time_offset: int) -> Due:
-        """Do what `RecordSet.due` does."""
+        """As `RecordSet.due`."""
         form = form_for(compiled=worth_compiling(len(self.data)))
         state = form.int64([since_entry, timestamp, time_offset])
         most = len(self.data) // max(interval, kernels.LEAST_ENTRY) + 2
@@ -79,17 +79,17 @@ class PlainEntries(NamedTuple):
 
 @dataclass(slots=True)
 class RecordSet:
-    """What one append writes, and all that is known of it: whole entries, in `pieces` that go one behind the other.
+    """The entries of one append and the facts about them. `pieces` are whole entries, in order.
 
-    `prepare` makes it of what was produced, `record_set` of bytes whose offsets are final. Offsets -1: nothing is to be
-    written. Sizes in bytes, timestamps in ms, -1: none. `first_timestamp` is that of the first entry's header;
-    `max_timestamp_offset` the one that a time index names, -1 where the records have no timestamps or `parts` tell it.
-    `batches` are views of the magic 2 batches, whose producers and leader epochs the log has to know; `has_older`:
-    there are messages of magic 0 or 1. `parts` None: the set is one batch.
+    `prepare` creates it for produced bytes, `record_set` for bytes with final offsets. Offsets -1: nothing to write.
+    Sizes in bytes, timestamps in ms, -1: none. `first_timestamp`: in the first entry's header. `max_timestamp_offset`:
+    of the time index entry, -1 for records without timestamps or if `parts` have it. `batches`: views of the magic 2
+    batches, for the state of producers and leader epochs. `has_older`: there are messages of magic 0 or 1. `parts`
+    None: the set is one batch.
 
-    What `prepare` did: `log_append_time` is for the response, `rebuilt` says that the records were encoded again,
-    `decompressed` and `compressed` count calls of codecs. `is_brokers`: a coordinator wrote it, so that of its producer
-    only the epoch is looked at.
+    Results of `prepare`: `log_append_time`, for the response; `rebuilt`, whether the records were encoded again;
+    `decompressed` and `compressed`, the number of codec calls. `is_brokers`: a coordinator wrote it, so only its
+    producer's epoch is checked.
     """
 
     pieces: list[memoryview]
@@ -152,8 +152,8 @@ class RecordSet:
 def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
     """Return the set of the whole entries in `data` with final offsets, for appends of followers and tests.
 
-    Headers are read. A wrapper is opened only if index entries name its first offset. Raises CorruptRecordError for
-    bytes that are no whole entries, or none.
+    Headers are read. A wrapper is opened only if index entries have its first offset. Raises CorruptRecordError for
+    bytes that are not whole entries, or empty.
     """
     view = memoryview(data).toreadonly().cast("B")
     if len(view) > MAGIC.start and view[MAGIC.start] == 2 and dialect is Dialect.KAFKA:
@@ -170,9 +170,9 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
 
 
 def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
-    """Return a prepared set that is not empty, with the parts that a log with these rules indexes.
+    """Return a non-empty prepared set with the parts that a log with these rules indexes.
 
-    A single batch of magic 2 is one part. Messages need no more reading if an index names the offsets in their headers.
+    A single batch of magic 2 is one part. Messages need no more reading if an index has the offsets in their headers.
     Of other sets the headers are read.
     """
     if prepared.batches:

@@ -309,9 +309,9 @@ def _holds_segments(entries: list[FileEntry]) -> bool:
 
 
 def _with_names(path: str) -> str:
-    """Return a path of this machine whose last two parts are names, so that a folder's can be read off it.
+    """Return a local path whose last two parts are names, so that the folder's name can be read from it.
 
-    What is in front of `..` is followed as the file system does; a link at the end keeps its name.
+    The part before `..` is resolved as the file system does; a link at the end keeps its name.
     """
     parts = path.split("/")
     if len(parts) >= 2 and not {".", ".."} & set(parts):

@@ -180,10 +180,10 @@ def headers_of(file: Readable, chunk: Chunk) -> Headers:
 def _walk(
     file: LocalFile, dialect: Dialect, limit: int, expected_bytes: int, start: int, stop: int
 ) -> Generator[Headers, None, int]:
-    """Yield entries from `start` to `stop`; return the position from which `read_chunks` must continue.
+    """Yield entries from `start` to `stop`. Return the position from which `read_chunks` must continue.
 
-    That is `stop`; or a position near the file's end; or that of an irregular entry, so that only `read_chunks` reports
-    damage; or the position at which there turn out to be so many small entries that the compiled walk is faster.
+    It is `stop`; a position near the file's end; that of an irregular entry, so that only `read_chunks` reports damage;
+    or one from which many small entries follow, for which the compiled walk is faster.
     """
     at, seen = start, 0
     walk = entry_heads(

@@ -102,7 +102,7 @@ LATEST_RULES = IndexRules.of(LINES[-1])
 class SegmentIndexes:
     """The index files of one closed segment; None for a file that the version does not have.
 
-    `largest_timestamp` (ms) is -1 where no entry has one.
+    `largest_timestamp` (ms) is -1 if no entry has a timestamp.
     """
 
     offset_index: bytes | None

@@ -278,16 +278,16 @@ class TransactionIndex:
 
     @classmethod
     def search(cls, data: bytes, first: int, end: int) -> list[AbortedTransaction]:
-        """Return what `aborted` does, of the bytes of a file of which only the entries in question are looked at.
+        """Return the result of `aborted` from the bytes of a file, of which only the relevant entries are parsed.
 
-        Raises CorruptRecordError for a damaged one among these.
+        Raises CorruptRecordError for damage in these entries.
         """
         size = cls.ENTRY_SIZE
         places = range(len(data) // size)
         at = bisect.bisect_left(places, first, key=lambda place: TRANSACTION_ENTRY.unpack_from(data, place * size)[3])
         until = at
         for until in places[at:]:
-            if TRANSACTION_ENTRY.unpack_from(data, until * size)[4] >= end:  # what ends later has begun behind it
+            if TRANSACTION_ENTRY.unpack_from(data, until * size)[4] >= end:  # later entries begin after it
                 break
         index = cls.parse(data[at * size : (until + 1) * size])
         index.verify()

@@ -277,7 +277,7 @@ def decode_chunk(
 
 @dataclass(frozen=True, slots=True)
 class SegmentReader:
-    """Reads the segments of one partition folder. `dialect` overrules what the folder says."""
+    """Reads the segments of one partition folder. `dialect` overrides that of the folder."""
 
     partition: PartitionDirectory
     dialect: Dialect | None = None

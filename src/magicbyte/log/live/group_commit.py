@@ -1,7 +1,7 @@
 """`log.flush.policy=group-commit`: an append is acknowledged after a sync shared with all concurrent appends.
 
 It has no thread and no timer: the owner appends, registers the waiting appends, and runs a round in a thread while
-other appends go on. The round returns the appends to acknowledge.
+other appends continue. The round returns the appends to acknowledge.
 """
 
 from __future__ import annotations

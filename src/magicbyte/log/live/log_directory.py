@@ -131,10 +131,10 @@ class LogDirectory:
 
     @classmethod
     def open(cls, files: WritableFileSystem, path: str, settings: Settings, *, monotonic_ms: int) -> LogDirectory:
-        """Lock the directory, made if need be, and open all logs in it, mended where it was not closed.
+        """Lock the directory, created if needed, open all logs in it, and recover those that were not closed cleanly.
 
-        Raises LogDirectoryError when another process has it, or when it is another broker's; LogDirectoryOfflineError
-        when its disk fails, OutOfDescriptorsError.
+        Raises LogDirectoryError if another process holds it or it belongs to another broker; LogDirectoryOfflineError
+        if its disk fails, OutOfDescriptorsError.
         """
         path = path.rstrip("/")
         opened = OpenFiles(files, Health(path), settings.max_open_files)
@@ -476,7 +476,7 @@ class LogDirectory:
         return {key: offset for key, offset in offsets.items() if key in self.logs}
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
-        """Return the offsets of a checkpoint; none where it is missing or damaged, as a broker does."""
+        """Return the offsets of a checkpoint; none if it is missing or damaged, as in a broker."""
         return self._parsed(name, checkpoints.parse_offset_checkpoint, _WITHOUT[name]) or {}
 
     def _parsed(self, name: str, parse: Callable[[bytes], T], consequence: str) -> T | None:

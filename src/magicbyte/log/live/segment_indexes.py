@@ -46,7 +46,7 @@ class LiveIndexes:
     # ---- files
 
     def begin(self, files: Iterable[OpenFile]) -> None:
-        """Take the new empty files, one for each of `kinds`, in their order."""
+        """Take the new empty files, one for each of `kinds`, in order."""
         for kind, file in zip(self.kinds, files, strict=True):
             self._take(kind, file)
 
@@ -257,7 +257,7 @@ class LiveIndexes:
         return self._of_transactions(first, end, TransactionIndex.all_in)
 
     def aborted(self, first: int, end: int) -> list[AbortedTransaction]:
-        """Return what `transactions` does, without a look at the other entries of the file."""
+        """Return the result of `transactions`, without reading other entries of the file."""
         return self._of_transactions(first, end, TransactionIndex.search)
 
     def _of_transactions(
