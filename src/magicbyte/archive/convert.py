@@ -268,7 +268,7 @@ def by_name(found: Iterable[PartitionDirectory]) -> dict[TopicPartition, Partiti
     return dict(sorted(partitions.items()))
 
 
-# ---- what was done
+# ---- the state
 
 
 @dataclass(slots=True)

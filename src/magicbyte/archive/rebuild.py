@@ -334,7 +334,7 @@ def _compared_snapshot(partition: PartitionDirectory, offset: int, made: Produce
     except (CorruptRecordError, LogDirectoryError):
         return RebuiltFile(name, FileState.DIFFERENT, content, entry.size)
     lacking = set(made.producers) - set(found.producers)
-    # A broker forgets producers that were silent for long: the log does not tell when it did.
+    # A broker removes producers after a time without batches; the log does not show when.
     forgotten = {each.producer_id for each in lacking if each.current_txn_first_offset == NO_OFFSET}
     known = {each.producer_id for each in found.producers}
     same = set(found.producers) <= set(made.producers) and len(forgotten) == len(lacking) and not forgotten & known

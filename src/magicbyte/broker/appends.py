@@ -190,11 +190,11 @@ class Appends:
         return [ErrorCode.REQUEST_TIMED_OUT if code is None else code for code in codes]
 
     async def append_all(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
-        """Do as `append` does for each set; return what it returns, or would raise.
+        """Append each set as `append` does. Return its results or exceptions.
 
-        Small ones go to a thread together. Those for one partition are appended in their order.
+        Small ones go to a thread together. Those for one partition are appended in order.
         """
-        await self._expect(sets)  # no set waits for that by itself: those of its partition would overtake it
+        await self._expect(sets)  # a set that waited by itself would be overtaken by others of its partition
         if len(sets) == 1:
             return [await self._outcome(sets[0])]
         groups = self._groups(sets)
@@ -214,7 +214,7 @@ class Appends:
             return error
 
     async def _outcomes(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
-        """Do as `_append_together`; a fault of ours is the outcome of all, so that no other group is left at work."""
+        """As `_append_together`; a bug is the outcome of the whole group, and other groups complete."""
         try:
             return await self._append_together(sets)
         except Exception as error:  # noqa: BLE001 (as above)

@@ -101,7 +101,7 @@ class Background:
         return {} if self._maintenance is None else self._maintenance.uncleanable_bytes()
 
     def _step(self, now: Moment) -> int:
-        """Do a step; return after how many ms the next one makes sense."""
+        """Run a step. Return the delay until the next one, in ms."""
         from magicbyte.log.cleaning.maintenance import Action
 
         result = self.maintenance().step(STEP_BYTES, now)

@@ -223,7 +223,7 @@ class MarkerSender:
         return found
 
     async def _serve(self, leader: int, outbox: _Outbox) -> None:
-        """Have a broker write its queue, until it has been empty for long."""
+        """Send the queue of a broker, until it has been empty for a while."""
         link = PeerLink(self._runtime, self._peers, leader, timeout_ms=_TIMEOUT_MS)
         try:
             while entries := await outbox.take():
@@ -240,9 +240,9 @@ class MarkerSender:
     async def _written(
         self, leader: int, link: PeerLink, wanted: Sequence[tuple[TopicPartition, Marker]]
     ) -> list[ErrorCode]:
-        """Have a broker write markers; return the result of each.
+        """Let a broker write markers. Return the result of each.
 
-        Those affected by a bug of ours are sent again, too.
+        Markers affected by a bug are sent again, too.
         """
         try:
             if leader == self._runtime.node_id:

@@ -171,7 +171,7 @@ class Membership:
         log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
 
     async def leave(self, cache: MetadataCache) -> None:
-        """Have the controller move leadership away; then stop being a candidate."""
+        """Ask the controller to move leadership away, then stop being a candidate."""
         if self._registration is None:
             return
         self._is_leaving = True

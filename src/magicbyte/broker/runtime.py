@@ -96,7 +96,7 @@ class Runtime:
             log.error("a task of the broker ended because of a bug", exc_info=error)
 
     def fail(self, error: MagicbyteError) -> None:
-        """Tell the owner of the broker, which awaits `failed`, that it cannot go on, and why."""
+        """Notify the owner of the broker, which awaits `failed`, of a fatal error."""
         log.error("the broker ends, as it cannot continue in its cluster: %s", error)
         self.failure = error
         self.failed.set()

@@ -231,7 +231,7 @@ async def alter_configs(
 
 
 async def alters_one_by_one(client: Client) -> bool:
-    """Whether brokers change single settings, or replace all at once: see `alter_configs`.
+    """Return whether brokers change single settings, or replace all at once: see `alter_configs`.
 
     Raises UnsupportedVersionError before 0.11, where brokers do neither.
     """

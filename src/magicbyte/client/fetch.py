@@ -274,7 +274,7 @@ def _least_behind(view: Entry) -> int:
 
 
 def _reaches(table: BatchTable, row: int, offset: int, end: int) -> bool:
-    """Say whether an entry holds `offset`, or lies after it. It is opened only if headers do not suffice."""
+    """Return whether an entry holds `offset`, or lies after it. It is opened only if headers do not suffice."""
     view = _entry(table, row)
     if view.next_offset is None and _least_behind(view) > offset:
         return True
@@ -308,7 +308,7 @@ def _up_to(found: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
 
 
 def _begins_at(table: BatchTable, row: int) -> int:
-    """Return the first offset of an entry; of a wrapper that tells its last alone, one that is too small."""
+    """Return the first offset of an entry; of a wrapper whose header has only the last, a lower bound."""
     view = _entry(table, row)
     return -1 if view.base_offset is None else view.base_offset
 

@@ -207,7 +207,7 @@ class Incoming:
         return NetworkError(f"{self._stream.peer}: the connection ended inside a request")
 
     def go_on(self, limits: PeerLimits, budget: Budget) -> None:
-        """Give back the memory of the last frame, and take the next ones by other limits, from another budget."""
+        """Release the memory of the last frame, and read the next ones with other limits, from another budget."""
         self.release()
         self.limits, self._budget = limits, budget
 

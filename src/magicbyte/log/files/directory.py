@@ -66,7 +66,7 @@ class PartitionDirectory:
     texts: Mapping[str, FileEntry]  # leader-epoch-checkpoint, partition.metadata, message.dialect
     leftovers: tuple[FileEntry, ...]  # .deleted, .cleaned and .swap: work that a broker had not finished
     orphans: tuple[FileEntry, ...]  # index files without a .log
-    others: tuple[FileEntry, ...]  # files that are none of Kafka's
+    others: tuple[FileEntry, ...]  # files that are not Kafka's
 
     @property
     def name(self) -> str:
@@ -304,7 +304,7 @@ def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int, m
 
 
 def _holds_segments(entries: list[FileEntry]) -> bool:
-    """Say whether these are the files of a partition folder: one of them is named by an offset."""
+    """Return whether these are the files of a partition folder: one of them is named by an offset."""
     return any(not entry.is_directory and is_named_by_offset(entry.name) for entry in entries)
 
 

@@ -574,7 +574,7 @@ def make_directory(path: Path) -> None:
 
 
 def exists(files: FileSystem, path: str) -> bool:
-    """Say whether `path` exists."""
+    """Return whether `path` exists."""
     try:
         files.entry(path)
     except FileNotFoundError:
@@ -627,7 +627,7 @@ def _shares_blocks(file: IO[bytes], out: IO[bytes]) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether anyone holds the lock file at `path`, as a running broker holds `.lock`. Unknown: False."""
+    """Return whether anyone holds the lock file at `path`, as a running broker holds `.lock`. Unknown: False."""
     if os.path.realpath(path) in _locked:
         return True
     try:

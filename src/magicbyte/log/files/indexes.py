@@ -169,7 +169,7 @@ class EnrichedIndex:
     """An `.emindex` file, of the enriched dialect: offset, timestamp and position in one entry.
 
     `offsets` (n,) int64, absolute, each the first of the entry of the log at `positions` (n,) int64; `timestamps` (n,)
-    int64, ms, the largest so far, -1 while none is known.
+    int64, ms, the largest up to there, -1 without any.
     """
 
     ENTRY_SIZE: ClassVar[int] = 16

@@ -82,7 +82,7 @@ def check_new_topic(name: str) -> None:
 
 
 def is_reserved(topic: str) -> bool:
-    """Whether the name is reserved: no broker's topic has it, so the folder belongs to another program."""
+    """Return whether the name is reserved: no broker's topic has it, so the folder belongs to another program."""
     return topic == CLUSTER_METADATA
 
 

@@ -296,7 +296,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def is_written_directly(path: str | Path) -> bool:
-    """Whether `path` cannot be replaced by a file: a FIFO, a device, a descriptor."""
+    """Return whether `path` cannot be replaced by a file: a FIFO, a device, a descriptor."""
     try:
         found = os.stat(path)  # noqa: PTH116
     except OSError:

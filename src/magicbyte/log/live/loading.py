@@ -394,7 +394,7 @@ class _Opening:
         return self.loaded.end_offset - segment.base_offset <= MAX_RELATIVE + 1
 
     def _was_whole(self, segment: Segment) -> bool:
-        """Whether no crash can have torn the segment: it was closed, or lies before the recovery point."""
+        """Return whether no crash can have torn the segment: it was closed, or lies before the recovery point."""
         return self.clean or segment.base_offset < self.unsure
 
     def _following(self, segment: Segment) -> int | None:

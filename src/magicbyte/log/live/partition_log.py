@@ -267,7 +267,7 @@ class PartitionLog:
             self.flushed(flush, monotonic_ms)
 
     def is_flush_due(self, monotonic_ms: int) -> bool:
-        """Say whether `flush.ms` has passed since the last flush, and there is something to flush."""
+        """Return whether `flush.ms` has passed since the last flush, and there is something to flush."""
         return (
             self.recovery_point < self.log_end_offset and monotonic_ms - self.last_flush_at_ms >= self.config.flush_ms
         )

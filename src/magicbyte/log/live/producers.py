@@ -69,7 +69,7 @@ class LogProducers:
         return self._checks.guard(producer_id, epoch, sequence, joins=joins)
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of this epoch is open."""
+        """Return whether a transaction of this epoch is open."""
         return self._checks.is_open(producer_id, epoch)
 
     def check(self, batch: RecordBatch, guard: Guard | None) -> AppendedBatch | None:

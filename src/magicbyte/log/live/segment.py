@@ -187,7 +187,7 @@ class Segment:
     # ---- appending
 
     def must_roll(self, records: RecordSet, now: Moment) -> bool:
-        """Say whether the set belongs to a new segment."""
+        """Return whether the set belongs to a new segment."""
         config = self.config
         if self.size > config.segment_bytes - records.size:
             return True

@@ -29,7 +29,7 @@ class SegmentNames:
         return f"{self.folder}/{self.base_offset:020}{kind}{self.suffix}"
 
     def has(self, kind: str) -> bool:
-        """Say whether there is a file of this kind."""
+        """Return whether there is a file of this kind."""
         return exists(self.files, self.path(kind))
 
     def rename(self, suffix: str, *, snapshot: bool = False, log_first: bool = False) -> None:
