@@ -1,14 +1,16 @@
-"""A worker that dies while it puts the parts of a partition together: the task is repeated, and nothing is missing."""
+"""A worker that dies, lags or has a twin while it puts the parts of a partition together: nothing is missing."""
 
 import pickle
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from magicbyte.archive.writer import PartitionWriter
-from magicbyte.spark.pipeline import driver, units
+from magicbyte.errors import LogDirectoryError
+from magicbyte.spark.pipeline import driver, turns, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.sink import SinkPlace
 from spark.in_process import InProcess, Tasks
@@ -50,6 +52,49 @@ class Repeating(InProcess):
         return RepeatedTasks(super().parallelize(tasks, pieces).parts)
 
 
+class TwinTasks(Tasks):
+    """Tasks of which Spark runs two attempts at once; the result of either one counts."""
+
+    counts = 0
+
+    def mapPartitions(self, work: Callable[[Iterable[Any]], Iterable[Any]]) -> Tasks:  # noqa: N802
+        done = []
+        for part in self.parts:
+            task = pickle.dumps(part)
+            with ThreadPoolExecutor(2) as threads:
+                twins = [threads.submit(lambda each: [*work(iter(pickle.loads(each)))], task) for _ in range(2)]
+            done.append(twins[self.counts].result())
+        return Tasks(done)
+
+
+class LateTasks(Tasks):
+    """Tasks whose executor was lost, and that lives on: it does them again when the tasks that follow are done."""
+
+    lost: Callable[[], object] = staticmethod(lambda: None)
+
+    def mapPartitions(self, work: Callable[[Iterable[Any]], Iterable[Any]]) -> Tasks:  # noqa: N802
+        tasks = pickle.dumps(self.parts)
+        done = super().mapPartitions(work)
+        LateTasks.lost()
+        LateTasks.lost = staticmethod(lambda: [[*work(iter(part))] for part in pickle.loads(tasks)])
+        return done
+
+
+class Attempting(InProcess):
+    """Runs tasks of a class."""
+
+    def __init__(self, tasks: type[Tasks]) -> None:
+        super().__init__()
+        self._tasks = tasks
+
+    def parallelize(self, tasks: list[Any], pieces: int) -> Tasks:
+        return self._tasks(super().parallelize(tasks, pieces).parts)
+
+
+class SecondTwinTasks(TwinTasks):
+    counts = 1
+
+
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(unit: units.Unit, _units: Iterable[units.Unit], _cores: int) -> set[str]:
@@ -88,3 +133,31 @@ def test_a_worker_that_dies_while_it_joins_parts_is_repeated(
     assert driver.run(load(tmp_path / "whole.toml"), context=InProcess()).status == 0
     assert contents(tmp_path / "parted") == contents(tmp_path / "whole")
     assert not (tmp_path / "parted/.pipeline").exists()
+
+
+@pytest.mark.parametrize("attempts", [TwinTasks, SecondTwinTasks, LateTasks])
+@pytest.mark.parametrize("stage", STAGES)
+def test_attempts_at_one_task_take_turns_and_the_first_result_counts(
+    tmp_path: Path, stage: str, attempts: type[Tasks]
+) -> None:
+    write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=base) for base in BASES))
+    for sink, above in (("parted", "part-above = 1\n"), ("whole", "")):
+        stages = f'[[stage]]\ndo = "{stage}\n{above}[[stage]]\ndo = "split"\nsegment-bytes = 2000\n{above}'
+        path = tmp_path / f"{sink}.toml"
+        path.write_text(f'{stages}[[stage]]\ndo = "digest"\n{above}[source]\npath = "logs"\n[sink]\npath = "{sink}"\n')
+    done = driver.run(load(tmp_path / "parted.toml"), context=Attempting(attempts))
+    LateTasks.lost()  # after the end of the run
+    LateTasks.lost = staticmethod(lambda: None)
+    assert done.status == 0, done.units[0]["error"]
+    assert driver.run(load(tmp_path / "whole.toml"), context=InProcess()).status == 0
+    assert contents(tmp_path / "parted") == contents(tmp_path / "whole")
+
+
+def test_a_result_that_no_attempt_signed_is_not_unpickled(tmp_path: Path) -> None:
+    turns.store_result(tmp_path, b"key", [1])
+    assert turns.stored_result(tmp_path, b"key") == [1]
+    assert turns.stored_result(tmp_path, b"another") is None
+    (stored,) = tmp_path.iterdir()
+    stored.write_bytes(bytes(32) + pickle.dumps([2]))
+    with pytest.raises(LogDirectoryError, match="earlier attempt"):
+        turns.stored_result(tmp_path, b"key")

@@ -6,14 +6,16 @@ An error in one partition is recorded as its outcome; the other partitions conti
 from __future__ import annotations
 
 import contextlib
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
+from magicbyte.spark.pipeline import turns
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.shuffle import GroupPart, Job, Marks, groups_of, marks_of, plan
 from magicbyte.spark.pipeline.sink import SinkPlace
@@ -101,7 +103,7 @@ class Prepared:
 
     `task`: the parts for the workers, or the job of a compaction; None if nothing is shared. A compaction has three
     steps: the workers copy the source, unless an earlier stage has rewritten it, create `marks`, and write the kept
-    records. Of `retain` and `mirror` they share only the copy.
+    records. Of `retain` and `mirror` they share only the copy. `key`: signs the stored result of `go_on`.
     """
 
     work: Work
@@ -110,6 +112,7 @@ class Prepared:
     stages: list[Stage]
     task: Task
     marks: Marks | None = None
+    key: bytes = field(default_factory=secrets.token_bytes)
 
 
 def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
@@ -146,9 +149,29 @@ def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage
 def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
     """Finish the stage that the workers shared, and continue to the next shared stage or the end.
 
-    `done`: the number of keys, a description of damage, or the results of the parts. If the worker dies, Spark calls it
-    again with the same arguments, so it first looks for a commit.
+    `done`: the number of keys, a description of damage, or the results of the parts. If the worker dies, or for
+    speculation, Spark calls it again with the same arguments: attempts take turns, and the first result counts.
     """
+    root, place = prepared.work.root, prepared.place
+    if root is None or place is None:
+        return _finished(prepared, spread, done)
+    if (record := place.committed()) is not None:
+        return record
+    try:
+        with turns.exclusive(root):
+            found: Prepared | Json | None = turns.stored_result(root, prepared.key)
+            if found is None:
+                found = _finished(prepared, spread, done)
+                if isinstance(found, Prepared):
+                    turns.store_result(root, prepared.key, found)
+            return found
+    except (MagicbyteError, OSError) as error:  # another attempt has removed the folder: remove nothing
+        said = prepared.said | {"begun": time.monotonic() - prepared.said["seconds"]}
+        return place.committed() or _ended(said, TaskOutcome.FAILED, str(error))
+
+
+def _finished(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
+    """Do the work of `go_on`, as the only attempt in the folder."""
     if prepared.place is not None and (record := prepared.place.committed()) is not None:
         return record
     work, said, (stage, *rest) = prepared.work, prepared.said, prepared.stages
@@ -169,7 +192,7 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
             assert work.root is not None
             marks = marks_of(prepared.task, done)
             if groups := groups_of(prepared.task, marks, work.root / "groups"):
-                return replace(prepared, task=groups, marks=marks)
+                return replace(prepared, task=groups, marks=marks, key=secrets.token_bytes())
         _take(said, run_stage(work, stage, parts, marks))
         end = _end(rest, spread)
         _go(work, rest[:end], said)
