@@ -137,14 +137,14 @@ class MetadataResponsePartition:
 
 @dataclass(slots=True, kw_only=True)
 class MetadataResponseTopic:
-    """One entry for each topic asked for, or for every topic that the caller may describe.
+    """One entry for each requested topic, or for every topic that the caller may describe.
 
     error_code: Error of this topic; 0 means none. 3 is an unknown topic and 5 one that is just being created.
     name: Name of the topic.
     is_internal: True for the topics that Kafka keeps for itself, such as __consumer_offsets.
     partitions: Partitions of the topic, in no particular order.
-    topic_authorized_operations: What the caller may do with the topic: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    topic_authorized_operations: Operations that the caller may perform on the topic: bit n stands for ACL operation
+        number n. -2147483648 if not requested.
     """
 
     error_code: int = 0  # int16, versions 9+
@@ -205,9 +205,9 @@ class MetadataResponsePartitionsUnpacked(Message):
     cluster_id: Id of the cluster, made when it was first started; null if it is not told.
     controller_id: Broker to send administrative requests to; -1 if none is known. In KRaft mode it is some live
         broker, which forwards them.
-    topics: One entry for each topic asked for, or for every topic that the caller may describe.
-    cluster_authorized_operations: What the caller may do with the cluster: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    topics: One entry for each requested topic, or for every topic that the caller may describe.
+    cluster_authorized_operations: Operations that the caller may perform on the cluster: bit n stands for ACL
+        operation number n. -2147483648 if not requested.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(9, 10)

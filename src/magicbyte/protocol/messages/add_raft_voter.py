@@ -79,7 +79,7 @@ class Listener:
 class AddRaftVoterRequest(Message):
     """Makes a controller a voter of the KRaft quorum. It has to be started and to have caught up beforehand.
 
-    cluster_id: Cluster that is meant; null skips the check.
+    cluster_id: Id of the cluster; null skips the check.
     timeout_ms: Milliseconds to wait for the new voter set to be committed.
     voter_id: Node id of the new voter.
     voter_directory_id: Id of the directory in which the new voter keeps the metadata log, so that a node with a new

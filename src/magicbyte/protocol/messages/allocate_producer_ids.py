@@ -53,7 +53,7 @@ class AllocateProducerIdsRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class AllocateProducerIdsResponse(Message):
-    """A block of producer ids that nobody else gets.
+    """A block of producer ids that no other broker gets.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

@@ -33,7 +33,7 @@ _T = struct.Struct(">?")
 
 @dataclass(slots=True, kw_only=True)
 class AlterClientQuotasRequestEntityData:
-    """Who is meant; several parts, such as a user and a client id, apply together.
+    """The entity; several parts, such as a user and a client id, apply together.
 
     entity_type: Kind of this part: user, client-id or ip.
     entity_name: Name of the user or client, or the address; null stands for the default of all that have none of
@@ -126,7 +126,7 @@ class OpData:
 class AlterClientQuotasRequestEntryData:
     """Whose quotas change, and how.
 
-    entity: Who is meant; several parts, such as a user and a client id, apply together.
+    entity: The entity; several parts, such as a user and a client id, apply together.
     ops: Changes to make.
     """
 
@@ -225,7 +225,7 @@ class AlterClientQuotasRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class AlterClientQuotasResponseEntityData:
-    """Who was meant.
+    """The entity.
 
     entity_type: Kind of this part: user, client-id or ip.
     entity_name: Name of the user or client, or the address; null stands for the default.
@@ -275,7 +275,7 @@ class AlterClientQuotasResponseEntryData:
     error_code: Error of this entry; 0 means changed.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
         nothing to add.
-    entity: Who was meant.
+    entity: The entity.
     """
 
     error_code: int = 0  # int16, versions 0+

@@ -117,7 +117,7 @@ class AlterConfigsResource:
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsRequest(Message):
-    """Replaces all dynamic settings of a thing by those given here; what is not named falls back to its default.
+    """Replaces all dynamic settings of a resource by those given here; others return to their defaults.
     IncrementalAlterConfigs is safer.
 
     resources: Things to change.

@@ -46,7 +46,7 @@ _UH = struct.Struct(">H")
 
 @dataclass(slots=True, kw_only=True)
 class BeginQuorumEpochRequestPartitionData:
-    """Quorums meant, by partition.
+    """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
     voter_directory_id: Id of the directory in which the receiving voter keeps its log; all zeros skip the check.
@@ -120,10 +120,10 @@ class BeginQuorumEpochRequestPartitionData:
 
 @dataclass(slots=True, kw_only=True)
 class BeginQuorumEpochRequestTopicData:
-    """Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
-    partitions: Quorums meant, by partition.
+    partitions: Quorums, by partition.
     """
 
     topic_name: str = ""  # string, versions 0+
@@ -224,9 +224,9 @@ class LeaderEndpoint:
 class BeginQuorumEpochRequest(Message):
     """Sent by a newly elected leader of a KRaft quorum to the other voters: the epoch has begun, and it is mine.
 
-    cluster_id: Cluster that is meant; null skips the check.
+    cluster_id: Id of the cluster; null skips the check.
     voter_id: Node id of the voter that is to receive this; -1 skips the check.
-    topics: Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    topics: Quorums, by topic; the cluster has one, __cluster_metadata.
     leader_endpoints: Addresses at which the voters reach the leader.
     """
 

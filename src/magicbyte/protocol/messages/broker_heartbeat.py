@@ -34,8 +34,8 @@ _IQQTT = struct.Struct(">iqq??")
 
 @dataclass(slots=True, kw_only=True)
 class BrokerHeartbeatRequest(Message):
-    """Sent by a broker to the active controller at short intervals: it is alive, and how far it has read the metadata.
-    KRaft only.
+    """Sent by a broker to the active controller at short intervals: it is alive, and up to which offset it has read the
+    metadata. KRaft only.
 
     broker_id: Broker that sends this.
     broker_epoch: Epoch of that broker's registration; -1 if it has none.

@@ -122,12 +122,12 @@ class Feature:
 
 @dataclass(slots=True, kw_only=True)
 class BrokerRegistrationRequest(Message):
-    """Sent by a broker that starts, to the active controller: who it is and where it is reached. KRaft only, or a
-    migration to it.
+    """Sent by a broker that starts, to the active controller: its id and its addresses. KRaft only, or a migration to
+    it.
 
     broker_id: Broker that registers.
     cluster_id: Cluster to which the broker belongs.
-    incarnation_id: Made at random when the broker process started; tells its runs apart.
+    incarnation_id: Made at random when the broker process started; distinguishes its runs.
     listeners: Addresses of the broker.
     features: Features that the broker can run, each with a range of levels.
     rack: Rack or zone set in broker.rack; null if it is not set.

@@ -45,7 +45,8 @@ class ConsumerGroupDescribeRequest(Message):
     """Asks for the state and the members of groups with the new consumer protocol (KIP-848); sent to their coordinator.
 
     group_ids: Groups to describe, by their group.id.
-    include_authorized_operations: Whether the answer is to list what the caller may do with each group.
+    include_authorized_operations: Whether the response lists the operations that the caller may perform on each
+        group.
     """
 
     API_KEY: ClassVar[int | None] = 69
@@ -249,11 +250,11 @@ class DescribedGroup:
     group_id: Group by its group.id, as its members are configured.
     group_state: Empty, Assigning, Reconciling, Stable or Dead; empty text with an error.
     group_epoch: Grows whenever members or subscriptions change.
-    assignment_epoch: Group epoch for which the wanted assignment was computed.
+    assignment_epoch: Group epoch for which the target assignment was computed.
     assignor_name: Assignor that the coordinator uses, such as uniform or range.
     members: Members of the group.
-    authorized_operations: What the caller may do with the group: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    authorized_operations: Operations that the caller may perform on the group: bit n stands for ACL operation number
+        n. -2147483648 if not requested.
     """
 
     error_code: int = 0  # int16, versions 0+
@@ -307,7 +308,7 @@ class DescribedGroup:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupDescribeResponse(Message):
-    """State, members, and present and wanted assignments of each group.
+    """State, members, and current and target assignments of each group.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

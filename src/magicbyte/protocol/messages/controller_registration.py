@@ -118,10 +118,10 @@ class Feature:
 
 @dataclass(slots=True, kw_only=True)
 class ControllerRegistrationRequest(Message):
-    """Sent by a controller to the active one: where it is reached and what it can do. KRaft only.
+    """Sent by a controller to the active one: its addresses and features. KRaft only.
 
     controller_id: Controller that registers.
-    incarnation_id: Made at random when the controller process started; tells its runs apart.
+    incarnation_id: Made at random when the controller process started; distinguishes its runs.
     zk_migration_ready: True if it is configured for a migration from ZooKeeper.
     listeners: Addresses of the controller.
     features: Features that the controller can run, each with a range of levels.

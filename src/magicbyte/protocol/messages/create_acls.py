@@ -39,8 +39,8 @@ class AclCreation:
         (3+).
     resource_name: Name, or beginning of names, that the rule is for; * stands for all, kafka-cluster for the
         cluster.
-    resource_pattern_type: 3 if the name is meant literally, 4 if it is the beginning of names. Version 0 knows
-        literal rules only.
+    resource_pattern_type: 3 if the name is literal, 4 if it is a prefix of names. Version 0 knows literal rules
+        only.
     principal: Who it is about, such as User:alice; User:* is everybody.
     host: Address that the caller must have; * is any.
     operation: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10-11 describe and

@@ -140,8 +140,8 @@ class CreateDelegationTokenResponse(Message):
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     principal_type: Kind of the owner, such as User.
     principal_name: Name of the owner.
-    token_requester_principal_type: Kind of the principal that asked for the token.
-    token_requester_principal_name: Name of the principal that asked for the token.
+    token_requester_principal_type: Type of the principal that requested the token.
+    token_requester_principal_name: Name of the principal that requested the token.
     issue_timestamp_ms: When it was made, in milliseconds since 1970.
     expiry_timestamp_ms: When it ends unless it is renewed, in milliseconds since 1970.
     max_timestamp_ms: When it ends in any case, in milliseconds since 1970.

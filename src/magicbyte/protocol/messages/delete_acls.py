@@ -33,7 +33,7 @@ _I = struct.Struct(">i")
 
 @dataclass(slots=True, kw_only=True)
 class DeleteAclsFilter:
-    """Filters; what fits any of them is deleted.
+    """Filters; ACLs that match any of them are deleted.
 
     resource_type_filter: Kind of resource: 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation
         token, 7 user (3+).
@@ -105,7 +105,7 @@ class DeleteAclsFilter:
 class DeleteAclsRequest(Message):
     """Deletes all access rules that fit a filter.
 
-    filters: Filters; what fits any of them is deleted.
+    filters: Filters; ACLs that match any of them are deleted.
     """
 
     API_KEY: ClassVar[int | None] = 31
@@ -145,7 +145,7 @@ class DeleteAclsMatchingAcl:
         nothing to add.
     resource_type: Kind of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
     resource_name: Name, or beginning of names, that the rule was for; * stands for all.
-    pattern_type: 3 if the name was meant literally, 4 if it was the beginning of names.
+    pattern_type: 3 if the name was literal, 4 if it was a prefix of names.
     principal: Who it was about, such as User:alice; User:* is everybody.
     host: Address that the caller had to have; * is any.
     operation: What it was about: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe and so on, with the

@@ -117,7 +117,7 @@ class DeleteStateData:
 class DeleteShareGroupStateRequest(Message):
     """Sent by a group coordinator to a share coordinator: forget the state of a share group's partitions.
 
-    group_id: Share group meant.
+    group_id: Id of the share group.
     topics: Partitions to forget, by topic.
     """
 

@@ -149,7 +149,7 @@ class DeleteTopicsRequest(Message):
 class DeletableTopicResult:
     """One result per topic.
 
-    name: Name of the topic; null if it was asked for by an id that is unknown or that the caller may not see.
+    name: Name of the topic; null if it was requested by an id that is unknown or that the caller may not see.
     topic_id: Id of the topic; all zeros if it is not known.
     error_code: Error of this topic; 0 means deleted. 3 and 100 say that there is no such name or id, 73 that the
         brokers do not allow deletion.

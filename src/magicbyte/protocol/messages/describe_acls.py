@@ -153,7 +153,7 @@ class DescribeAclsResource:
 
     resource_type: Kind of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
     resource_name: Name, or beginning of names, that the rules are for; * stands for all.
-    pattern_type: 3 if the name is meant literally, 4 if it is the beginning of names.
+    pattern_type: 3 if the name is literal, 4 if it is a prefix of names.
     acls: The rules.
     """
 

@@ -38,7 +38,7 @@ class ComponentData:
 
     entity_type: Kind of part that this filter is about: user, client-id or ip.
     match_type: 0 the name given in Match, 1 the default entity, 2 any that is named.
-    match: Name wanted; null unless MatchType is 0.
+    match: Name to match; null unless MatchType is 0.
     """
 
     entity_type: str = ""  # string, versions 0+

@@ -38,9 +38,10 @@ _TBT = struct.Struct(">?b?")
 class DescribeClusterRequest(Message):
     """Asks for the members of the cluster, with their addresses.
 
-    include_cluster_authorized_operations: Whether the answer is to list what the caller may do with the cluster.
-    endpoint_type: Whose addresses are wanted: 1 the brokers', 2 the KRaft controllers'.
-    include_fenced_brokers: Whether brokers that are fenced, and so do not serve clients, are wanted too.
+    include_cluster_authorized_operations: Whether the response lists the operations that the caller may perform on
+        the cluster.
+    endpoint_type: Requested addresses: 1 the brokers', 2 the KRaft controllers'.
+    include_fenced_brokers: Whether to include fenced brokers, which do not serve clients.
     """
 
     API_KEY: ClassVar[int | None] = 60
@@ -164,11 +165,11 @@ class DescribeClusterResponse(Message):
         nothing to add.
     endpoint_type: Whose addresses these are: 1 the brokers', 2 the KRaft controllers'.
     cluster_id: Id of the cluster, made when it was first started.
-    controller_id: Broker to send administrative requests to, or the active controller if controllers were asked for;
+    controller_id: Broker to send administrative requests to, or the active controller if controllers were requested;
         -1 if none is known.
     brokers: The members.
-    cluster_authorized_operations: What the caller may do with the cluster: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    cluster_authorized_operations: Operations that the caller may perform on the cluster: bit n stands for ACL
+        operation number n. -2147483648 if not requested.
     """
 
     API_KEY: ClassVar[int | None] = 60

@@ -39,13 +39,13 @@ _TTT = struct.Struct(">???")
 
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsResource:
-    """Things whose settings are wanted.
+    """Resources whose settings are requested.
 
     resource_type: Kind of thing: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics subscription,
         32 a group.
     resource_name: Name of the topic, group or subscription, or the broker's id in digits; empty stands for the
         default of all brokers.
-    configuration_keys: Names of the settings wanted; null asks for all.
+    configuration_keys: Names of the requested settings; null requests all.
     """
 
     resource_type: int = 0  # int8, versions 0+
@@ -107,9 +107,9 @@ class DescribeConfigsResource:
 class DescribeConfigsRequest(Message):
     """Asks for the settings of topics, brokers and other things. What belongs to one broker is asked of that broker.
 
-    resources: Things whose settings are wanted.
-    include_synonyms: Whether to tell also which other settings the value could have come from.
-    include_documentation: Whether to tell also what each setting means.
+    resources: Resources whose settings are requested.
+    include_synonyms: Whether to include the other settings from which the value may come.
+    include_documentation: Whether to include the documentation of each setting.
     """
 
     API_KEY: ClassVar[int | None] = 32
@@ -220,14 +220,14 @@ class DescribeConfigsResourceResult:
     name: Name of the setting.
     value: Its value as text; null if it is secret or has none.
     read_only: True if it cannot be changed while brokers run.
-    is_default: True if nobody set it.
+    is_default: True if it was not set.
     config_source: Where the value comes from: 1 the topic, 2 this broker's dynamic settings, 3 those of all brokers,
         4 the broker's file, 5 Kafka's default, 6 a logger, 7 a metrics subscription, 8 a group.
     is_sensitive: True for passwords and the like, whose values are never sent.
     synonyms: All places that have a value for this setting, the one that counts first.
     config_type: Type of the value: 1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9
         password; 0 unknown.
-    documentation: What the setting means; null if it was not asked for.
+    documentation: Documentation of the setting; null if not requested.
     """
 
     name: str = ""  # string, versions 0+
@@ -313,7 +313,7 @@ class DescribeConfigsResourceResult:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsResult:
-    """One entry for each thing asked for.
+    """One entry for each requested resource.
 
     error_code: Error of this entry; 0 means none.
     error_message: What went wrong in words for people to read; null when there was no error or the broker has
@@ -383,7 +383,7 @@ class DescribeConfigsResponse(Message):
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. Up to version 1 the
         broker held this response back for that long; from version 2 on it answers at once and the client does the
         waiting.
-    results: One entry for each thing asked for.
+    results: One entry for each requested resource.
     """
 
     API_KEY: ClassVar[int | None] = 32

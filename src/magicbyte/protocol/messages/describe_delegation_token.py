@@ -34,7 +34,7 @@ _QQQ = struct.Struct(">qqq")
 
 @dataclass(slots=True, kw_only=True)
 class DescribeDelegationTokenOwner:
-    """Owners whose tokens are wanted; null asks for all.
+    """Owners of the requested tokens; null requests all.
 
     principal_type: Kind of the owner, such as User.
     principal_name: Name of the owner.
@@ -81,7 +81,7 @@ class DescribeDelegationTokenOwner:
 class DescribeDelegationTokenRequest(Message):
     """Asks for tokens that the caller may see.
 
-    owners: Owners whose tokens are wanted; null asks for all.
+    owners: Owners of the requested tokens; null requests all.
     """
 
     API_KEY: ClassVar[int | None] = 41
@@ -172,8 +172,8 @@ class DescribedDelegationToken:
 
     principal_type: Kind of the owner, such as User.
     principal_name: Name of the owner.
-    token_requester_principal_type: Kind of the principal that asked for the token.
-    token_requester_principal_name: Name of the principal that asked for the token.
+    token_requester_principal_type: Type of the principal that requested the token.
+    token_requester_principal_name: Name of the principal that requested the token.
     issue_timestamp: When it was made, in milliseconds since 1970.
     expiry_timestamp: When it ends unless it is renewed, in milliseconds since 1970.
     max_timestamp: When it ends in any case, in milliseconds since 1970.

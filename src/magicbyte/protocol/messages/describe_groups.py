@@ -39,7 +39,8 @@ class DescribeGroupsRequest(Message):
     """Asks for the state and the members of groups with the classic protocol; sent to their coordinator.
 
     groups: Groups to describe, by their group.id.
-    include_authorized_operations: Whether the answer is to list what the caller may do with each group.
+    include_authorized_operations: Whether the response lists the operations that the caller may perform on each
+        group.
     """
 
     API_KEY: ClassVar[int | None] = 15
@@ -160,8 +161,8 @@ class DescribedGroup:
     protocol_type: Kind of group: consumer, connect, or whatever its members named; empty if it has none.
     protocol_data: Way in which the work is shared out, such as range; empty unless the group is stable.
     members: Members of the group.
-    authorized_operations: What the caller may do with the group: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    authorized_operations: Operations that the caller may perform on the group: bit n stands for ACL operation number
+        n. -2147483648 if not requested.
     """
 
     error_code: int = 0  # int16, versions 0+

@@ -127,8 +127,8 @@ class DescribeLogDirsPartition:
 
     partition_index: Number of the partition within its topic, counted from 0.
     partition_size: How many bytes the segments of the replica take.
-    offset_lag: How many offsets it is behind: a present replica behind the high watermark, a coming one behind the
-        present one.
+    offset_lag: Lag in offsets: of a current replica behind the high watermark, of a future one behind the current
+        one.
     is_future_key: True if it is being moved here from another directory and will then take the other's place.
     """
 

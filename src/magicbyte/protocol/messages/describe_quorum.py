@@ -44,7 +44,7 @@ _UH = struct.Struct(">H")
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumRequestPartitionData:
-    """Quorums meant, by partition.
+    """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
     """
@@ -97,10 +97,10 @@ class DescribeQuorumRequestPartitionData:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumRequestTopicData:
-    """Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
-    partitions: Quorums meant, by partition.
+    partitions: Quorums, by partition.
     """
 
     topic_name: str = ""  # string, versions 0+
@@ -145,9 +145,9 @@ class DescribeQuorumRequestTopicData:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeQuorumRequest(Message):
-    """Asks for the state of the KRaft quorum: who leads, and how far the others are.
+    """Asks for the state of the KRaft quorum: the leader, and the log end offsets of the others.
 
-    topics: Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    topics: Quorums, by topic; the cluster has one, __cluster_metadata.
     """
 
     API_KEY: ClassVar[int | None] = 55

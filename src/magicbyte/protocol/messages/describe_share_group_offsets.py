@@ -129,7 +129,7 @@ class DescribeShareGroupOffsetsRequestGroup:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsRequest(Message):
-    """Asks how far share groups have read; sent to their coordinator.
+    """Asks for the offsets of share groups; sent to their coordinator.
 
     groups: Share groups to look at.
     """

@@ -75,7 +75,7 @@ class TopicRequest:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsRequestCursor:
-    """Where to go on, taken from the answer before; null starts at the beginning.
+    """Where to continue, from the previous response; null starts at the beginning.
 
     topic_name: Name of the topic to begin with, in alphabetical order.
     partition_index: Partition of that topic to begin with.
@@ -110,7 +110,7 @@ class DescribeTopicPartitionsRequest(Message):
 
     topics: Topics to describe; an empty list means all.
     response_partition_limit: Most partitions in one answer; the broker may have a lower limit.
-    cursor: Where to go on, taken from the answer before; null starts at the beginning.
+    cursor: Where to continue, from the previous response; null starts at the beginning.
     """
 
     API_KEY: ClassVar[int | None] = 75
@@ -289,8 +289,8 @@ class DescribeTopicPartitionsResponseTopic:
 class DescribeTopicPartitionsResponseCursor:
     """Where the next page begins; null if this is the last.
 
-    topic_name: Name of the topic to go on with.
-    partition_index: Partition of that topic to go on with.
+    topic_name: Name of the topic to continue with.
+    partition_index: Partition of that topic to continue with.
     """
 
     topic_name: str = ""  # string, versions 0+

@@ -35,7 +35,7 @@ _ROWS_BI_COMPACT = Rows("bi", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class UserName:
-    """Users meant; null or an empty list means all.
+    """Users; null or an empty list means all.
 
     name: Name of the user.
     """
@@ -68,7 +68,7 @@ class UserName:
 class DescribeUserScramCredentialsRequest(Message):
     """Asks which SCRAM mechanisms users have passwords for. The passwords themselves are never told.
 
-    users: Users meant; null or an empty list means all.
+    users: Users; null or an empty list means all.
     """
 
     API_KEY: ClassVar[int | None] = 50

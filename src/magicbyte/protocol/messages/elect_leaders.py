@@ -182,7 +182,7 @@ class PartitionResult:
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaElectionResult:
-    """Results by topic; when all partitions were meant, only of those where there was something to do.
+    """Results by topic; for a request for all partitions, only of those that needed an election.
 
     topic: Name of the topic, unique in the cluster.
     partition_result: Results by partition.
@@ -235,8 +235,8 @@ class ElectLeadersResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    replica_election_results: Results by topic; when all partitions were meant, only of those where there was
-        something to do.
+    replica_election_results: Results by topic; for a request for all partitions, only of those that needed an
+        election.
     """
 
     API_KEY: ClassVar[int | None] = 43

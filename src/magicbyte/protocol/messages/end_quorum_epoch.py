@@ -83,7 +83,7 @@ class ReplicaInfo:
 
 @dataclass(slots=True, kw_only=True)
 class EndQuorumEpochRequestPartitionData:
-    """Quorums meant, by partition.
+    """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
     leader_id: Node id of the leader that steps down.
@@ -178,10 +178,10 @@ class EndQuorumEpochRequestPartitionData:
 
 @dataclass(slots=True, kw_only=True)
 class EndQuorumEpochRequestTopicData:
-    """Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
-    partitions: Quorums meant, by partition.
+    partitions: Quorums, by partition.
     """
 
     topic_name: str = ""  # string, versions 0+
@@ -282,8 +282,8 @@ class LeaderEndpoint:
 class EndQuorumEpochRequest(Message):
     """Sent by a leader of a KRaft quorum that steps down, so that the others elect a new one at once.
 
-    cluster_id: Cluster that is meant; null skips the check.
-    topics: Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    cluster_id: Id of the cluster; null skips the check.
+    topics: Quorums, by topic; the cluster has one, __cluster_metadata.
     leader_endpoints: Addresses at which the voters reach the leader that steps down.
     """
 

@@ -34,7 +34,7 @@ class EnvelopeRequest(Message):
 
     request_data: The client's whole request, header included.
     request_principal: Who the client is: a DefaultPrincipalData after an int16 version, unless the principal builder
-        has a form of its own; null if there is none.
+        has its own format; null if there is none.
     client_host_address: The client's IP address, 4 or 16 bytes.
     """
 

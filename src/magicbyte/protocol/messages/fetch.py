@@ -67,7 +67,7 @@ class ReplicaState:
     """Who the follower is, in place of the plain replica id of older versions; left out by consumers.
 
     replica_id: Broker id of the follower that fetches; -1 for a consumer.
-    replica_epoch: Broker epoch of the follower, so that a fetch from before its restart is not taken for progress;
+    replica_epoch: Broker epoch of the follower, so that a fetch from before its restart does not count as progress;
         -1 if there is none.
     """
 
@@ -103,8 +103,7 @@ class FetchPartition:
     partition: Number of the partition within its topic, counted from 0.
     current_leader_epoch: Epoch of the leader as the reader knows it, so that an old leader, or an old reader, is
         found out; -1 skips the check.
-    fetch_offset: Offset of the first record wanted. From a follower it also says that everything before it is safely
-        stored there.
+    fetch_offset: Offset of the first record to fetch. For a follower, all records before it are stored there.
     last_fetched_epoch: Leader epoch of the last record that the follower has, so that the leader can see where the
         logs part; -1 if it has none or does not want the check.
     log_start_offset: First offset that the follower still has; the leader needs it to answer DeleteRecords. -1 from
@@ -1012,7 +1011,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class FetchResponse(Message):
-    """The records asked for, as batches just as they lie in the log, with each partition's offsets and errors.
+    """The requested records, as batches unchanged from the log, with each partition's offsets and errors.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. Up to version 7 the
         broker held this response back for that long; from version 8 on it answers at once and the client does the

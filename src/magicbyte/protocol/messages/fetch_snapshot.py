@@ -203,9 +203,9 @@ class FetchSnapshotRequestTopicSnapshot:
 
 @dataclass(slots=True, kw_only=True)
 class FetchSnapshotRequest(Message):
-    """Sent by a replica of the KRaft log that is too far behind: fetch a piece of a snapshot instead of the log.
+    """Sent by a replica of the KRaft log that lags too far behind: fetch a piece of a snapshot instead of the log.
 
-    cluster_id: Cluster that is meant; null skips the check.
+    cluster_id: Id of the cluster; null skips the check.
     replica_id: Node id of the replica that fetches; -1 if it has none.
     max_bytes: Most bytes of snapshot in the whole answer.
     topics: Snapshots to fetch, by topic; the cluster has one such log, __cluster_metadata.

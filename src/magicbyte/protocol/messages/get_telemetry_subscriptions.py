@@ -72,12 +72,13 @@ class GetTelemetrySubscriptionsResponse(Message):
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     client_instance_id: Id of this run of the client, to be used from now on.
-    subscription_id: Changes with what is wanted; goes into every push, so that the broker notices outdated ones.
+    subscription_id: Changes with the subscription; is part of every push, so that the broker recognizes outdated
+        ones.
     accepted_compression_types: Codecs that the broker takes, best first: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
     push_interval_ms: Milliseconds between two pushes.
     telemetry_max_bytes: Most bytes in one push.
-    delta_temporality: True if counters are to tell what was added since the last push, false if since the start.
-    requested_metrics: Beginnings of the names wanted; empty means none, one empty text means all.
+    delta_temporality: True if counters are deltas since the last push, false if they are totals since the start.
+    requested_metrics: Prefixes of the requested names; empty means none, one empty string means all.
     """
 
     API_KEY: ClassVar[int | None] = 71

@@ -29,18 +29,18 @@ _IQHTT = struct.Struct(">iqh??")
 
 @dataclass(slots=True, kw_only=True)
 class InitProducerIdRequest(Message):
-    """Gets a producer id, with which a producer's batches are told from duplicates. With a transactional id it also
-    ends what an earlier producer of that name left open.
+    """Gets a producer id, with which duplicates of a producer's batches are recognized. With a transactional id it also
+    ends an open transaction of an earlier producer with this id.
 
     transactional_id: Name that a transactional producer keeps over restarts (transactional.id); null for a producer
         that is only idempotent.
-    transaction_timeout_ms: The coordinator aborts a transaction that is open for more than so many milliseconds;
+    transaction_timeout_ms: The coordinator aborts a transaction that is open for more than this many milliseconds;
         without a transactional id it has no meaning.
     producer_id: Id that the producer has already and wants a higher epoch for; -1 if it has none.
     producer_epoch: Epoch that goes with that id; -1 if it has none.
     enable2_pc: True if an outside coordinator decides on the transactions (two-phase commit), so that the broker
         never times them out.
-    keep_prepared_txn: True leaves a transaction that is open and prepared as it is, rather than abort it.
+    keep_prepared_txn: True keeps an open prepared transaction instead of aborting it.
     """
 
     API_KEY: ClassVar[int | None] = 22

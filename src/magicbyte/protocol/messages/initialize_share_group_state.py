@@ -121,7 +121,7 @@ class InitializeStateData:
 class InitializeShareGroupStateRequest(Message):
     """Sent by a group coordinator to a share coordinator: begin to keep state for a share group's partitions.
 
-    group_id: Share group meant.
+    group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 

@@ -230,7 +230,7 @@ class JoinGroupResponse(Message):
     protocol_name: Way to share out the work that all members know and most voted for; with an error empty, or null
         from version 7 on.
     leader: Member id of the leader, which computes the assignment.
-    skip_assignment: True tells a leader that came back to leave the assignment as it is.
+    skip_assignment: True tells a returning leader to keep the assignment.
     member_id: Id of the member that joined, to be used from now on.
     members: All members, for the leader; empty for the others.
     """

@@ -35,8 +35,8 @@ class ListConfigResourcesRequest(Message):
     """Asks for the names of all things of some kinds that have settings of their own. Version 0 was called
     ListClientMetricsResources.
 
-    resource_types: Kinds wanted: 2 topics, 4 brokers, 8 broker loggers, 16 client metrics subscriptions, 32 groups;
-        empty means all. Version 0 is about subscriptions only.
+    resource_types: Requested types: 2 topics, 4 brokers, 8 broker loggers, 16 client metrics subscriptions, 32
+        groups; empty means all. Version 0 is about subscriptions only.
     """
 
     API_KEY: ClassVar[int | None] = 74

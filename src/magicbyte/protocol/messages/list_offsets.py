@@ -254,7 +254,7 @@ class ListOffsetsPartitionResponse:
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
     old_style_offsets: First offsets of segments that were not changed after the timestamp, latest first; how version
         0 answers.
-    timestamp: Timestamp of the record found; -1 if none was found, or if the start or the end was asked for.
+    timestamp: Timestamp of the record found; -1 if none was found, or if the start or the end was requested.
     offset: Offset that was found; -1 if no record is that new.
     leader_epoch: Leader epoch of the record found; -1 if it is not known.
     """

@@ -42,7 +42,7 @@ class ListTransactionsRequest(Message):
 
     state_filters: Names of the states to list, such as Ongoing; empty lists transactions in any state.
     producer_id_filters: Producer ids to list; empty lists those of all producers.
-    duration_filter: Lists only transactions that have been open for more than so many milliseconds; -1 lists all.
+    duration_filter: Lists only transactions that have been open for more than this many milliseconds; -1 lists all.
     transactional_id_pattern: Pattern (RE2) that the names of transactions have to fit; null or empty lists all.
     """
 

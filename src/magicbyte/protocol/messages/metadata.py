@@ -57,7 +57,7 @@ class MetadataRequestTopic:
 
     topic_id: Id of the topic, instead of its name; all zeros when the name is given. Brokers answer requests by id
         from version 12 on.
-    name: Name of the topic; null when the topic is asked for by its id.
+    name: Name of the topic; null when the topic is requested by its id.
     """
 
     topic_id: UUID = NULL_UUID  # uuid, versions 10+, ignorable
@@ -109,9 +109,10 @@ class MetadataRequest(Message):
         and an empty list for none.
     allow_auto_topic_creation: Whether the broker may create a topic that does not exist, provided its
         auto.create.topics.enable is on. Before version 4 it always may.
-    include_cluster_authorized_operations: Whether the answer is to list what the caller may do with the cluster.
-        From version 11 on DescribeCluster answers this.
-    include_topic_authorized_operations: Whether the answer is to list what the caller may do with each topic.
+    include_cluster_authorized_operations: Whether the response lists the operations that the caller may perform on
+        the cluster. From version 11 on DescribeCluster answers this.
+    include_topic_authorized_operations: Whether the response lists the operations that the caller may perform on
+        each topic.
     """
 
     API_KEY: ClassVar[int | None] = 3
@@ -423,16 +424,16 @@ class MetadataResponsePartition:
 
 @dataclass(slots=True, kw_only=True)
 class MetadataResponseTopic:
-    """One entry for each topic asked for, or for every topic that the caller may describe.
+    """One entry for each requested topic, or for every topic that the caller may describe.
 
     error_code: Error of this topic; 0 means none. 3 is an unknown topic, 5 one that is just being created, 100 an
         unknown topic id.
-    name: Name of the topic; null if it was asked for by an id that the broker does not know.
+    name: Name of the topic; null if it was requested by an id that the broker does not know.
     topic_id: Id of the topic, which stays with it for its whole life; all zeros in clusters without topic ids.
     is_internal: True for the topics that Kafka keeps for itself, such as __consumer_offsets.
     partitions: Partitions of the topic, in no particular order.
-    topic_authorized_operations: What the caller may do with the topic: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    topic_authorized_operations: Operations that the caller may perform on the topic: bit n stands for ACL operation
+        number n. -2147483648 if not requested.
     """
 
     error_code: int = 0  # int16, versions 0+
@@ -506,7 +507,7 @@ class MetadataResponseTopic:
 @dataclass(slots=True, kw_only=True)
 class MetadataResponse(Message):
     """The picture of the cluster: live brokers with their addresses, the controller, and leader and replicas of every
-    partition asked for.
+    requested partition.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. Up to version 5 the
         broker held this response back for that long; from version 6 on it answers at once and the client does the
@@ -515,9 +516,9 @@ class MetadataResponse(Message):
     cluster_id: Id of the cluster, made when it was first started; null from brokers before 0.10.1.
     controller_id: Broker to send administrative requests to; -1 if none is known. In KRaft mode it is some live
         broker, which forwards them.
-    topics: One entry for each topic asked for, or for every topic that the caller may describe.
-    cluster_authorized_operations: What the caller may do with the cluster: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    topics: One entry for each requested topic, or for every topic that the caller may describe.
+    cluster_authorized_operations: Operations that the caller may perform on the cluster: bit n stands for ACL
+        operation number n. -2147483648 if not requested.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     """
 

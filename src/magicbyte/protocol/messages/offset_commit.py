@@ -180,7 +180,7 @@ class OffsetCommitRequestTopic:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitRequest(Message):
-    """Stores how far a group has read. The coordinator keeps it in __consumer_offsets; version 0 puts it into
+    """Commits offsets of a group. The coordinator stores them in __consumer_offsets; version 0 stores them in
     ZooKeeper.
 
     group_id: Group whose offsets are stored.

@@ -100,7 +100,8 @@ class OffsetDeleteRequestTopic:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetDeleteRequest(Message):
-    """Deletes a group's committed offsets of some partitions, while nobody in the group is subscribed to their topics.
+    """Deletes a group's committed offsets of some partitions, while no member of the group is subscribed to their
+    topics.
 
     group_id: Group whose offsets are deleted.
     topics: Topics whose offsets are deleted.
@@ -208,8 +209,8 @@ class OffsetDeleteResponseTopic:
 class OffsetDeleteResponse(Message):
     """Which offsets were deleted.
 
-    error_code: Error of the group as a whole; 0 means none. 68 says that it has members of a kind that does not tell
-        its topics, 69 that there is no such group.
+    error_code: Error of the group as a whole; 0 means none. 68 says that it has members of a kind that does not
+        report its topics, 69 that there is no such group.
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     topics: Results by topic.

@@ -205,7 +205,7 @@ class EpochEndOffset:
     error_code: Error of this partition; 0 means none. 74 and 75 say that the asker's picture of the leader is too
         old or too new.
     partition: Number of the partition within its topic, counted from 0.
-    leader_epoch: Largest epoch in the log that is not above the one asked for; -1 if there is none.
+    leader_epoch: Largest epoch in the log that is not above the requested one; -1 if there is none.
     end_offset: Offset after the last record of that epoch; -1 if it is not known.
     """
 
@@ -318,7 +318,7 @@ class OffsetForLeaderTopicResult:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetForLeaderEpochResponse(Message):
-    """The end of each epoch asked for.
+    """The end of each requested epoch.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

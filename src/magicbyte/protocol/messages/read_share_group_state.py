@@ -120,9 +120,9 @@ class ReadStateData:
 
 @dataclass(slots=True, kw_only=True)
 class ReadShareGroupStateRequest(Message):
-    """Sent by a partition's leader to a share coordinator, to learn how far a share group has got with the partition.
+    """Sent by a partition's leader to a share coordinator, to read a share group's state of the partition.
 
-    group_id: Share group meant.
+    group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 
@@ -154,7 +154,7 @@ class ReadShareGroupStateRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class StateBatch:
-    """What became of the records from there on; gaps are records nobody has taken yet.
+    """Delivery states of the records from there on; gaps are records that no member has acquired yet.
 
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
@@ -211,7 +211,7 @@ class PartitionResult:
         nothing to add.
     state_epoch: How often the state was begun anew; grows with each time.
     start_offset: First offset that is not yet done with; -1 if it was not set.
-    state_batches: What became of the records from there on; gaps are records nobody has taken yet.
+    state_batches: Delivery states of the records from there on; gaps are records that no member has acquired yet.
     """
 
     partition: int = 0  # int32, versions 0+

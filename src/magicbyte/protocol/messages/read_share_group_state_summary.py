@@ -121,7 +121,7 @@ class ReadStateSummaryData:
 class ReadShareGroupStateSummaryRequest(Message):
     """Asks a share coordinator only for the start offset of a share group's partitions.
 
-    group_id: Share group meant.
+    group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 

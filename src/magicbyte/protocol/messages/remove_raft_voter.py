@@ -32,7 +32,7 @@ _IH = struct.Struct(">ih")
 class RemoveRaftVoterRequest(Message):
     """Takes a controller out of the voters of the KRaft quorum.
 
-    cluster_id: Cluster that is meant; null skips the check.
+    cluster_id: Id of the cluster; null skips the check.
     voter_id: Node id of the voter.
     voter_directory_id: Id of the directory in which it keeps the log.
     """

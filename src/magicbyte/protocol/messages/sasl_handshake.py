@@ -45,7 +45,7 @@ class SaslHandshakeRequest(Message):
 class SaslHandshakeResponse(Message):
     """Whether the broker accepts the mechanism.
 
-    error_code: Error; 0 means go on. 33 says that the mechanism is not enabled, 34 that this is no time for a
+    error_code: Error; 0 means success. 33 says that the mechanism is not enabled, 34 that this is no time for a
         handshake.
     mechanisms: Mechanisms that are enabled on this listener.
     """

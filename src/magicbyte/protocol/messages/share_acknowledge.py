@@ -187,7 +187,7 @@ class AcknowledgeTopic:
 
 @dataclass(slots=True, kw_only=True)
 class ShareAcknowledgeRequest(Message):
-    """A member of a share group says what became of records it got, without fetching more.
+    """A member of a share group acknowledges records it got, without fetching more.
 
     group_id: Share group of the member.
     member_id: Id of the member, the same for as long as it runs.

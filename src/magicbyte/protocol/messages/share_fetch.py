@@ -165,7 +165,7 @@ class FetchPartition:
 
 @dataclass(slots=True, kw_only=True)
 class FetchTopic:
-    """Topics to read from; within a session only what is new, or has acknowledgements.
+    """Topics to read from; within a session only those that are new or have acknowledgements.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partitions: Partitions to read from.
@@ -235,7 +235,7 @@ class ForgottenTopic:
 
 @dataclass(slots=True, kw_only=True)
 class ShareFetchRequest(Message):
-    """A member of a share group gets records that no other member has, and says what became of earlier ones.
+    """A member of a share group gets records that no other member has, and acknowledges earlier ones.
 
     group_id: Share group of the member.
     member_id: Id of the member, the same for as long as it runs.
@@ -249,7 +249,7 @@ class ShareFetchRequest(Message):
     share_acquire_mode: 0 hands out whole batches, so that MaxRecords may be exceeded; 1 never more records than
         that.
     is_renew_ack: True if some of the acknowledgements are of type 4, which holds records for longer.
-    topics: Topics to read from; within a session only what is new, or has acknowledgements.
+    topics: Topics to read from; within a session only those that are new or have acknowledgements.
     forgotten_topics_data: Partitions to take out of the share session.
     """
 
@@ -445,10 +445,9 @@ class PartitionData:
 
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error of fetching from this partition; 0 means none.
-    error_message: What went wrong with fetching in words for people to read; null if there is nothing to tell.
+    error_message: Error message about fetching; null if there is none.
     acknowledge_error_code: Error of the acknowledgements for this partition; 0 means none.
-    acknowledge_error_message: What went wrong with the acknowledgements in words for people to read; null if there
-        is nothing to tell.
+    acknowledge_error_message: Error message about the acknowledgements; null if there is none.
     current_leader: Who leads the partition now, if the asked broker does not.
     records: Record batches as they lie in the log; only the records listed below are the member's to work on. Empty,
         or null in version 0, if there are none.

@@ -44,7 +44,8 @@ class ShareGroupDescribeRequest(Message):
     """Asks for the state and the members of share groups; sent to their coordinator.
 
     group_ids: Groups to describe, by their group.id.
-    include_authorized_operations: Whether the answer is to list what the caller may do with each group.
+    include_authorized_operations: Whether the response lists the operations that the caller may perform on each
+        group.
     """
 
     API_KEY: ClassVar[int | None] = 77
@@ -229,8 +230,8 @@ class DescribedGroup:
     assignment_epoch: Group epoch for which the assignment was computed.
     assignor_name: Assignor that the coordinator uses, such as simple.
     members: Members of the group.
-    authorized_operations: What the caller may do with the group: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    authorized_operations: Operations that the caller may perform on the group: bit n stands for ACL operation number
+        n. -2147483648 if not requested.
     """
 
     error_code: int = 0  # int16, versions 0+

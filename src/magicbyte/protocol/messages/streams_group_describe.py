@@ -46,7 +46,8 @@ class StreamsGroupDescribeRequest(Message):
     """Asks for the state and the members of groups of Kafka Streams applications (KIP-1071); sent to their coordinator.
 
     group_ids: Groups to describe, by their group.id.
-    include_authorized_operations: Whether the answer is to list what the caller may do with each group.
+    include_authorized_operations: Whether the response lists the operations that the caller may perform on each
+        group.
     """
 
     API_KEY: ClassVar[int | None] = 89
@@ -425,7 +426,7 @@ class Member:
     topology_epoch: Epoch of the topology that the member runs.
     process_id: Process that the member runs in; members in one process share their state's disk.
     user_endpoint: Address at which the application answers queries about its state; null if it does not.
-    client_tags: Tags that tell where the member runs, for spreading standby tasks.
+    client_tags: Tags that show where the member runs, for spreading standby tasks.
     task_offsets: How far the member has restored the state of its tasks.
     task_end_offsets: Where the state of its tasks ends, as the member sees it.
     assignment: Tasks that the member has now.
@@ -521,11 +522,11 @@ class DescribedGroup:
     group_id: Group by its id, the application.id of Kafka Streams.
     group_state: Empty, NotReady, Assigning, Reconciling, Stable or Dead; empty text with an error.
     group_epoch: Grows whenever members or the topology change.
-    assignment_epoch: Group epoch for which the wanted assignment was computed.
+    assignment_epoch: Group epoch for which the target assignment was computed.
     topology: What the application consists of; null if no member has told it yet.
     members: Members of the group.
-    authorized_operations: What the caller may do with the group: bit n stands for ACL operation number n.
-        -2147483648 means that it was not asked for.
+    authorized_operations: Operations that the caller may perform on the group: bit n stands for ACL operation number
+        n. -2147483648 if not requested.
     """
 
     error_code: int = 0  # int16, versions 0+

@@ -425,7 +425,7 @@ class StreamsGroupHeartbeatRequest(Message):
     process_id: Process that the member runs in; null as before.
     user_endpoint: Address at which the application answers queries about its state; null if it does not, or as
         before.
-    client_tags: Tags that tell where the member runs, for spreading standby tasks; null as before.
+    client_tags: Tags that show where the member runs, for spreading standby tasks; null as before.
     task_offsets: How far the member has restored the state of its tasks; null as before.
     task_end_offsets: Where the state of its tasks ends, as the member sees it; null as before.
     shutdown_application: True asks all members of the group to stop.
@@ -763,8 +763,7 @@ class StreamsGroupHeartbeatResponse(Message):
     member_id: Id of the member, the same for as long as it runs.
     member_epoch: Epoch of the member, to be sent next time.
     heartbeat_interval_ms: Milliseconds until the next heartbeat is due.
-    acceptable_recovery_lag: How far the state of a warm-up task may lag behind before the task counts as ready, in
-        offsets.
+    acceptable_recovery_lag: Maximum lag of a warm-up task that counts as ready, in offsets.
     task_offset_interval_ms: Milliseconds between two reports of task offsets.
     status: What hinders the group, if anything; null as before.
     active_tasks: Tasks that the member is to have and that do the work; null as before.

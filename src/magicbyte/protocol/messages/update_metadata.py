@@ -327,7 +327,7 @@ class UpdateMetadataEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class UpdateMetadataBroker:
-    """All brokers that are alive; takes the place of what the broker knew before.
+    """All brokers that are alive; replaces what the broker knew before.
 
     id: Broker id.
     v0_host: Host name or IP address of the broker.
@@ -412,7 +412,7 @@ class UpdateMetadataRequest(Message):
         -1 skips the check.
     ungrouped_partition_states: State of each partition, with its topic's name in each entry.
     topic_states: State of the partitions, by topic.
-    live_brokers: All brokers that are alive; takes the place of what the broker knew before.
+    live_brokers: All brokers that are alive; replaces what the broker knew before.
     """
 
     API_KEY: ClassVar[int | None] = 6

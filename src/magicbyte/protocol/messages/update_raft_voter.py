@@ -115,7 +115,7 @@ class KRaftVersionFeature:
 class UpdateRaftVoterRequest(Message):
     """Sent by a voter of the KRaft quorum to the leader: its addresses or its abilities changed.
 
-    cluster_id: Cluster that is meant; null skips the check.
+    cluster_id: Id of the cluster; null skips the check.
     current_leader_epoch: Newest epoch that the voter knows.
     voter_id: Node id of the voter.
     voter_directory_id: Id of the directory in which it keeps the log.

@@ -46,7 +46,7 @@ _UH = struct.Struct(">H")
 
 @dataclass(slots=True, kw_only=True)
 class VoteRequestPartitionData:
-    """Quorums meant, by partition.
+    """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
     candidate_epoch: Epoch for which the candidate wants the votes; with PreVote the epoch that it is in. Kafka 4
@@ -136,10 +136,10 @@ class VoteRequestPartitionData:
 
 @dataclass(slots=True, kw_only=True)
 class VoteRequestTopicData:
-    """Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
-    partitions: Quorums meant, by partition.
+    partitions: Quorums, by partition.
     """
 
     topic_name: str = ""  # string, versions 0+
@@ -184,9 +184,9 @@ class VoteRequestTopicData:
 class VoteRequest(Message):
     """Sent by a candidate of a KRaft quorum to the other voters: elect me.
 
-    cluster_id: Cluster that is meant; null skips the check.
+    cluster_id: Id of the cluster; null skips the check.
     voter_id: Node id of the voter that is to receive this; -1 skips the check.
-    topics: Quorums meant, by topic; the cluster has one, __cluster_metadata.
+    topics: Quorums, by topic; the cluster has one, __cluster_metadata.
     """
 
     API_KEY: ClassVar[int | None] = 52

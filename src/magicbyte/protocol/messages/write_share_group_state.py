@@ -93,7 +93,7 @@ class PartitionData:
     partition: Number of the partition within its topic, counted from 0.
     state_epoch: Epoch of the state, as read; a lower one is refused (error 124).
     leader_epoch: Leader epoch of the writer; a lower one is refused.
-    start_offset: First offset that is not yet done with; -1 leaves it as it is.
+    start_offset: First offset that is not yet acknowledged; -1 leaves it unchanged.
     delivery_complete_count: How many records from the start offset on are done with; -1 if it is not known.
     state_batches: What became of runs of records since the last write.
     """
@@ -187,9 +187,9 @@ class WriteStateData:
 
 @dataclass(slots=True, kw_only=True)
 class WriteShareGroupStateRequest(Message):
-    """Sent by a partition's leader to a share coordinator: keep how far a share group has got with the partition.
+    """Sent by a partition's leader to a share coordinator: store a share group's state of the partition.
 
-    group_id: Share group meant.
+    group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 

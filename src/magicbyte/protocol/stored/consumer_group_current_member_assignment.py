@@ -38,7 +38,7 @@ _IIB = struct.Struct(">iib")
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentKey(Message):
-    """Key in __consumer_offsets of the partitions that a member has now. The int16 in front of it is 8.
+    """Key in __consumer_offsets of the partitions that a member has now. It follows the int16 8, its type.
 
     group_id: Group by its group.id, as its members are configured.
     member_id: Id of the member, the same for as long as it runs.
@@ -123,8 +123,7 @@ class TopicPartitions:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """Value in __consumer_offsets: which partitions a member has now, and where it stands on the way to those it is
-    going to have.
+    """Value in __consumer_offsets: the current partitions of a member, and its progress towards the target assignment.
 
     member_epoch: Group epoch that the member has reached.
     previous_member_epoch: Epoch that it had before, still taken from a member that missed the last answer; -1 after

@@ -39,7 +39,8 @@ _I = struct.Struct(">i")
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataKey(Message):
-    """Key in __consumer_offsets of a member of a group with the new consumer protocol. The int16 in front of it is 5.
+    """Key in __consumer_offsets of a member of a group with the new consumer protocol. It follows the int16 5, its
+    type.
 
     group_id: Group by its group.id, as its members are configured.
     member_id: Id of the member, the same for as long as it runs.
@@ -103,7 +104,7 @@ class ClassicProtocol:
 class ClassicMemberMetadata:
     """Set for a member that still speaks the classic protocol, while the group moves to the new one.
 
-    session_timeout_ms: After so many milliseconds without a heartbeat it counts as dead.
+    session_timeout_ms: Milliseconds without a heartbeat after which the member counts as dead.
     supported_protocols: Ways to share out the work that it knows, in order of preference.
     """
 
@@ -143,8 +144,8 @@ class ClassicMemberMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMemberMetadataValue(Message):
-    """Value in __consumer_offsets: what a member of a group with the new consumer protocol said about itself; null if
-    it has left.
+    """Value in __consumer_offsets: data that a member of a group with the new consumer protocol sent about itself; null
+    if it has left.
 
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.

@@ -20,7 +20,7 @@ _Q = struct.Struct(">q")
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMetadataKey(Message):
-    """Key in __consumer_offsets of a group with the new consumer protocol (KIP-848). The int16 in front of it is 3.
+    """Key in __consumer_offsets of a group with the new consumer protocol (KIP-848). It follows the int16 3, its type.
 
     group_id: Group by its group.id, as its members are configured.
     """
@@ -43,7 +43,7 @@ class ConsumerGroupMetadataKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupMetadataValue(Message):
-    """Value in __consumer_offsets: epoch of a group with the new consumer protocol; null if the group is gone.
+    """Value in __consumer_offsets: epoch of a group with the new consumer protocol; null if the group was deleted.
 
     epoch: Grows whenever members or subscriptions change.
     metadata_hash: Hash over the topics subscribed to, by which the coordinator notices that they changed; 0 if there

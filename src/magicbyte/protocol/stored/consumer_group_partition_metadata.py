@@ -34,8 +34,8 @@ _I = struct.Struct(">i")
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupPartitionMetadataKey(Message):
-    """Key in __consumer_offsets of what a group's topics looked like when its assignment was last computed. The int16
-    in front of it is 4. Written up to Kafka 4.0.
+    """Key in __consumer_offsets of the metadata of a group's topics at the last computation of its assignment. It
+    follows the int16 4, its type. Written up to Kafka 4.0.
 
     group_id: Group by its group.id, as its members are configured.
     """
@@ -146,7 +146,7 @@ class TopicMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupPartitionMetadataValue(Message):
-    """Value in __consumer_offsets: what a group's topics looked like when its assignment was last computed.
+    """Value in __consumer_offsets: metadata of a group's topics at the last computation of its assignment.
 
     topics: Topics subscribed to.
     """

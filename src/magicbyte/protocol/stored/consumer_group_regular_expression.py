@@ -27,8 +27,8 @@ _QQ = struct.Struct(">qq")
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionKey(Message):
-    """Key in __consumer_offsets of a pattern of topic names that members of a group subscribed to. The int16 in front
-    of it is 16.
+    """Key in __consumer_offsets of a pattern of topic names that members of a group subscribed to. It follows the int16
+    16, its type.
 
     group_id: Group by its group.id, as its members are configured.
     regular_expression: The pattern (RE2).
@@ -55,7 +55,7 @@ class ConsumerGroupRegularExpressionKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionValue(Message):
-    """Value in __consumer_offsets: which topics a pattern was found to mean; null if nobody uses it any more.
+    """Value in __consumer_offsets: topics that match a pattern; null if no member uses it any more.
 
     topics: Names of the topics that fit.
     version: Offset in the metadata log at which that was found out.

@@ -31,7 +31,7 @@ from magicbyte.protocol.message import Message, Tags, Writer
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMemberKey(Message):
-    """Key in __consumer_offsets of a member's share of the wanted assignment. The int16 in front of it is 7.
+    """Key in __consumer_offsets of a member's share of the target assignment. It follows the int16 7, its type.
 
     group_id: Group by its group.id, as its members are configured.
     member_id: Id of the member, the same for as long as it runs.

@@ -20,7 +20,7 @@ _Q = struct.Struct(">q")
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMetadataKey(Message):
-    """Key in __consumer_offsets of the epoch of a group's wanted assignment. The int16 in front of it is 6.
+    """Key in __consumer_offsets of the epoch of a group's target assignment. It follows the int16 6, its type.
 
     group_id: Group by its group.id, as its members are configured.
     """
@@ -43,7 +43,7 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """Value in __consumer_offsets: for which epoch of the group the wanted assignment was computed.
+    """Value in __consumer_offsets: epoch of the group for which the target assignment was computed.
 
     assignment_epoch: The epoch of the group.
     assignment_timestamp: When the assignment was computed, in milliseconds since 1970; 0 if it was not kept.

@@ -33,7 +33,7 @@ _Q = struct.Struct(">q")
 
 @dataclass(slots=True, kw_only=True)
 class GroupMetadataKey(Message):
-    """Key in __consumer_offsets of the state of a group with the classic protocol. The int16 in front of it is 2.
+    """Key in __consumer_offsets of the state of a group with the classic protocol. It follows the int16 2, its type.
 
     group: Group by its group.id, as its members are configured.
     """
@@ -64,7 +64,7 @@ class MemberMetadata:
     client_host: Address from which it joined, with a slash in front.
     rebalance_timeout: Milliseconds that it may take to join a rebalance; -1 means the session timeout, as version 0
         did not keep it.
-    session_timeout: After so many milliseconds without a heartbeat it counts as dead.
+    session_timeout: Milliseconds without a heartbeat after which the member counts as dead.
     subscription: What it sent when it joined; for consumers a ConsumerProtocolSubscription with an int16 version in
         front.
     assignment: Its share of the work; for consumers a ConsumerProtocolAssignment with an int16 version in front.
@@ -134,7 +134,7 @@ class MemberMetadata:
 @dataclass(slots=True, kw_only=True)
 class GroupMetadataValue(Message):
     """Value in __consumer_offsets: state of a group with the classic protocol, after its last rebalance; null if the
-    group is gone. The int16 in front of it is the version.
+    group was deleted. It follows an int16, the version.
 
     protocol_type: Kind of group, such as consumer or connect.
     generation: Number of the group's generation, one higher with each rebalance.

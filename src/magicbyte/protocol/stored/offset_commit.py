@@ -33,8 +33,8 @@ _QQ = struct.Struct(">qq")
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitKey(Message):
-    """Key in __consumer_offsets of the offset that a group has committed for a partition. The int16 in front of it is
-    the version; both have the same fields.
+    """Key in __consumer_offsets of the offset that a group has committed for a partition. It follows an int16, the
+    version; both versions have the same fields.
 
     group: Group that committed the offset.
     topic: Name of the topic, unique in the cluster.
@@ -66,8 +66,8 @@ class OffsetCommitKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class OffsetCommitValue(Message):
-    """Value in __consumer_offsets of an offset that a group has committed; a null value takes the offset back. The
-    int16 in front of it is the version.
+    """Value in __consumer_offsets of an offset that a group has committed; a null value deletes the offset. It follows
+    an int16, the version.
 
     offset: Offset of the next record to read.
     leader_epoch: Leader epoch of the last record read; -1 if it is not known.

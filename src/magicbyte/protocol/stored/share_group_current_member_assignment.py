@@ -34,8 +34,8 @@ _IIB = struct.Struct(">iib")
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupCurrentMemberAssignmentKey(Message):
-    """Key in __consumer_offsets of the partitions that a member of a share group reads now. The int16 in front of it is
-    14.
+    """Key in __consumer_offsets of the partitions that a member of a share group reads now. It follows the int16 14,
+    its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     member_id: Id of the member, the same for as long as it runs.

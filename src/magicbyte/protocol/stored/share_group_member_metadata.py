@@ -26,7 +26,7 @@ from magicbyte.protocol.message import Message, Tags, Writer
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupMemberMetadataKey(Message):
-    """Key in __consumer_offsets of a member of a share group. The int16 in front of it is 10.
+    """Key in __consumer_offsets of a member of a share group. It follows the int16 10, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     member_id: Id of the member, the same for as long as it runs.
@@ -53,7 +53,7 @@ class ShareGroupMemberMetadataKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupMemberMetadataValue(Message):
-    """Value in __consumer_offsets: what a member of a share group said about itself; null if it has left.
+    """Value in __consumer_offsets: data that a member of a share group sent about itself; null if it has left.
 
     rack_id: Rack or zone of the member (client.rack); null if it has none.
     client_id: What the member calls itself in its client.id.

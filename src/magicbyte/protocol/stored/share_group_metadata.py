@@ -19,7 +19,7 @@ _IQ = struct.Struct(">iq")
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupMetadataKey(Message):
-    """Key in __consumer_offsets of a share group. The int16 in front of it is 11.
+    """Key in __consumer_offsets of a share group. It follows the int16 11, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """
@@ -42,7 +42,7 @@ class ShareGroupMetadataKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupMetadataValue(Message):
-    """Value in __consumer_offsets: epoch of a share group; null if the group is gone.
+    """Value in __consumer_offsets: epoch of a share group; null if the group was deleted.
 
     epoch: Grows whenever members or subscriptions change.
     metadata_hash: Hash over the topics subscribed to, by which the coordinator notices that they changed. Not in the

@@ -34,8 +34,8 @@ _I = struct.Struct(">i")
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupPartitionMetadataKey(Message):
-    """Key in __consumer_offsets of what a share group's topics looked like when its assignment was last computed. The
-    int16 in front of it is 9. In early access releases only.
+    """Key in __consumer_offsets of the metadata of a share group's topics at the last computation of its assignment. It
+    follows the int16 9, its type. In early access releases only.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """
@@ -146,7 +146,7 @@ class TopicMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupPartitionMetadataValue(Message):
-    """Value in __consumer_offsets: what a share group's topics looked like when its assignment was last computed.
+    """Value in __consumer_offsets: metadata of a share group's topics at the last computation of its assignment.
 
     topics: Topics subscribed to.
     """

@@ -31,8 +31,8 @@ from magicbyte.protocol.message import Message, Tags, Writer
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupStatePartitionMetadataKey(Message):
-    """Key in __consumer_offsets of how far a share group's partitions are set up with the share coordinator. The int16
-    in front of it is 15.
+    """Key in __consumer_offsets of the initialization of a share group's partitions at the share coordinator. It
+    follows the int16 15, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """

@@ -31,7 +31,7 @@ from magicbyte.protocol.message import Message, Tags, Writer
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupTargetAssignmentMemberKey(Message):
-    """Key in __consumer_offsets of a member's share of a share group's assignment. The int16 in front of it is 13.
+    """Key in __consumer_offsets of a member's share of a share group's assignment. It follows the int16 13, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     member_id: Id of the member, the same for as long as it runs.

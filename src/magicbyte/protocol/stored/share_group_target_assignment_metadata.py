@@ -20,7 +20,7 @@ _Q = struct.Struct(">q")
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupTargetAssignmentMetadataKey(Message):
-    """Key in __consumer_offsets of the epoch of a share group's assignment. The int16 in front of it is 12.
+    """Key in __consumer_offsets of the epoch of a share group's assignment. It follows the int16 12, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """

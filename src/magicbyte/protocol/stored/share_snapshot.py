@@ -38,9 +38,9 @@ _ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class ShareSnapshotKey(Message):
-    """Key in __share_group_state of the full state of a share group in a partition. The int16 in front of it is 0.
+    """Key in __share_group_state of the full state of a share group in a partition. It follows the int16 0, its type.
 
-    group_id: Share group meant.
+    group_id: Id of the share group.
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partition: Number of the partition within its topic, counted from 0.
     """
@@ -123,7 +123,7 @@ class ShareSnapshotValue(Message):
 
     snapshot_epoch: Number of this snapshot; later changes name it.
     state_epoch: Epoch of the state, higher with each new beginning.
-    leader_epoch: Leader epoch of whoever wrote last.
+    leader_epoch: Leader epoch of the last writer.
     start_offset: First offset that is not yet done with; -1 if it was not set.
     delivery_complete_count: How many records from the start offset on are done with; -1 if it is not known.
     create_timestamp: When the snapshot was made, in milliseconds since 1970.

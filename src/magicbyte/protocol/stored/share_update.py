@@ -37,10 +37,10 @@ _ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class ShareUpdateKey(Message):
-    """Key in __share_group_state of a change since the last full state of a share group in a partition. The int16 in
-    front of it is 1.
+    """Key in __share_group_state of a change since the last full state of a share group in a partition. It follows the
+    int16 1, its type.
 
-    group_id: Share group meant.
+    group_id: Id of the share group.
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     partition: Number of the partition within its topic, counted from 0.
     """

@@ -34,7 +34,7 @@ _IIB = struct.Struct(">iib")
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupCurrentMemberAssignmentKey(Message):
-    """Key in __consumer_offsets of the tasks that a Kafka Streams member has now. The int16 in front of it is 22.
+    """Key in __consumer_offsets of the tasks that a Kafka Streams member has now. It follows the int16 22, its type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     member_id: Id of the member, the same for as long as it runs.
@@ -119,8 +119,8 @@ class TaskIds:
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupCurrentMemberAssignmentValue(Message):
-    """Value in __consumer_offsets: which tasks a Kafka Streams member has now, and where it stands on the way to those
-    it is going to have.
+    """Value in __consumer_offsets: the current tasks of a Kafka Streams member, and its progress towards the target
+    assignment.
 
     member_epoch: Group epoch that the member has reached.
     previous_member_epoch: Epoch that it had before, still taken from a member that missed the last answer.

@@ -33,7 +33,8 @@ _UH = struct.Struct(">H")
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupMemberMetadataKey(Message):
-    """Key in __consumer_offsets of a member of a group of a Kafka Streams application. The int16 in front of it is 19.
+    """Key in __consumer_offsets of a member of a group of a Kafka Streams application. It follows the int16 19, its
+    type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     member_id: Id of the member, the same for as long as it runs.
@@ -126,7 +127,7 @@ class KeyValue:
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupMemberMetadataValue(Message):
-    """Value in __consumer_offsets: what a Kafka Streams member said about itself; null if it has left.
+    """Value in __consumer_offsets: data that a Kafka Streams member sent about itself; null if it has left.
 
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
@@ -136,7 +137,7 @@ class StreamsGroupMemberMetadataValue(Message):
     topology_epoch: Epoch of the topology that it runs.
     process_id: Process that it runs in; members in one process share their state's disk.
     user_endpoint: Address at which the application answers queries about its state; null if it does not.
-    client_tags: Tags that tell where it runs, for spreading standby tasks.
+    client_tags: Tags that show where it runs, for spreading standby tasks.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(1)

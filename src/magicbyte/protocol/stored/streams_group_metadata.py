@@ -32,7 +32,8 @@ _IQ = struct.Struct(">iq")
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupMetadataKey(Message):
-    """Key in __consumer_offsets of a group of a Kafka Streams application (KIP-1071). The int16 in front of it is 17.
+    """Key in __consumer_offsets of a group of a Kafka Streams application (KIP-1071). It follows the int16 17, its
+    type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     """
@@ -90,7 +91,7 @@ class LastAssignmentConfig:
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupMetadataValue(Message):
-    """Value in __consumer_offsets: epoch of a group of a Kafka Streams application; null if the group is gone.
+    """Value in __consumer_offsets: epoch of a group of a Kafka Streams application; null if the group was deleted.
 
     epoch: Grows whenever members or the topology change.
     metadata_hash: Hash over the application's topics, by which the coordinator notices that they changed.

@@ -27,8 +27,8 @@ from magicbyte.protocol.message import Message, Tags, Writer
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupTargetAssignmentMemberKey(Message):
-    """Key in __consumer_offsets of a Kafka Streams member's share of the wanted assignment. The int16 in front of it is
-    21.
+    """Key in __consumer_offsets of a Kafka Streams member's share of the target assignment. It follows the int16 21,
+    its type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     member_id: Id of the member, the same for as long as it runs.

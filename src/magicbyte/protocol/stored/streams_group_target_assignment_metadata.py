@@ -20,8 +20,8 @@ _Q = struct.Struct(">q")
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupTargetAssignmentMetadataKey(Message):
-    """Key in __consumer_offsets of the epoch of a Kafka Streams group's wanted assignment. The int16 in front of it is
-    20.
+    """Key in __consumer_offsets of the epoch of a Kafka Streams group's target assignment. It follows the int16 20, its
+    type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     """
@@ -44,7 +44,7 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupTargetAssignmentMetadataValue(Message):
-    """Value in __consumer_offsets: for which epoch of the group the wanted assignment of tasks was computed.
+    """Value in __consumer_offsets: epoch of the group for which the target assignment of tasks was computed.
 
     assignment_epoch: The epoch of the group.
     assignment_timestamp: When the assignment was computed, in milliseconds since 1970; 0 if it was not kept.

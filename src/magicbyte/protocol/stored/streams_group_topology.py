@@ -34,7 +34,7 @@ _SHAPES__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupTopologyKey(Message):
-    """Key in __consumer_offsets of what a Kafka Streams application consists of. The int16 in front of it is 23.
+    """Key in __consumer_offsets of the topology of a Kafka Streams application. It follows the int16 23, its type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     """
@@ -277,8 +277,8 @@ class Subtopology:
 
 @dataclass(slots=True, kw_only=True)
 class StreamsGroupTopologyValue(Message):
-    """Value in __consumer_offsets: what a Kafka Streams application consists of, as its members told; null if the group
-    is gone.
+    """Value in __consumer_offsets: topology of a Kafka Streams application, as its members sent it; null if the group
+    was deleted.
 
     epoch: Epoch of the topology.
     subtopologies: Parts of the application that exchange data through topics only.

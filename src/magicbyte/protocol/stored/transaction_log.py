@@ -36,7 +36,7 @@ _QQ = struct.Struct(">qq")
 
 @dataclass(slots=True, kw_only=True)
 class TransactionLogKey(Message):
-    """Key in __transaction_state of a transactional id. The int16 in front of it is 0.
+    """Key in __transaction_state of a transactional id. It follows the int16 0, its type.
 
     transactional_id: Name that a transactional producer keeps over restarts (transactional.id).
     """
@@ -99,8 +99,8 @@ class PartitionsSchema:
 
 @dataclass(slots=True, kw_only=True)
 class TransactionLogValue(Message):
-    """Value in __transaction_state: state of a transactional id; null if it was forgotten. The int16 in front of it is
-    the version.
+    """Value in __transaction_state: state of a transactional id; null if it has expired. It follows an int16, the
+    version.
 
     producer_id: Producer id that goes with the name.
     previous_producer_id: Producer id that went with the name before the present one; -1 if there was none.
