@@ -131,7 +131,7 @@ def compact(
 def _meant(
     partitions: list[PartitionDirectory], paths: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[PartitionDirectory]:
-    """Return the partitions to compact, without those whose records a compaction could lose."""
+    """Return the partitions to compact; without `topics`, those named by `paths` or compacted before."""
     from magicbyte.archive.compact import compacted_before
 
     if topics:
