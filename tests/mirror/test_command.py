@@ -7,6 +7,7 @@ import pty
 import random
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -97,6 +98,25 @@ def test_it_names_the_target_and_asks_before_the_first_write_and_only_then(pair:
     assert again.stdout.splitlines()[-1] == "copied: 0 records of 1 topic"
     other = command("mirror", *arguments, "--group", "another", "--merge")
     assert (other.exit_code, "start it with --yes" in other.stderr) == (2, True)
+
+
+def test_ctrl_c_at_the_question_ends_it(pair: Pair) -> None:
+    pair.fill("topic", [Codec.GZIP])
+    controlling, terminal = pty.openpty()
+    arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", ".*"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "magicbyte", *arguments], stdin=terminal, stdout=terminal, stderr=terminal
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        while b"begin to write?" not in shown:
+            shown += os.read(controlling, 65536)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+            os.close(controlling)
 
 
 def typed(arguments: list[str], answer: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.cli.asking import confirm
 from magicbyte.cli.base import Command
 from magicbyte.cli.mirror_config import client_setting_option, client_settings, from_file
 from magicbyte.cli.mirror_display import display, line, total
@@ -22,7 +23,6 @@ from magicbyte.cli.output import say
 from magicbyte.cli.render import many
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import MagicbyteError, MirrorError, UnknownTopicError
-from magicbyte.printable import printable
 
 if TYPE_CHECKING:
     from magicbyte.client import Client
@@ -275,7 +275,7 @@ async def _ask(address: str, target: Client, planned: list[TopicMirrorPlan]) -> 
         raise click.UsageError(
             f"{to}: this mirror has never written to this target: start it with --yes, or see its plan with --explain"
         )
-    await asyncio.to_thread(click.confirm, f"{printable(to)}: begin to write?", abort=True, err=True)
+    await confirm(f"{to}: begin to write?", err=True)
 
 
 async def _plan(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.cli.asking import confirm
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option
@@ -174,6 +175,6 @@ async def _abort(bootstrap: str, topic: str, partition: int, start_offset: int, 
         if not yes:
             silent = time_text(found.last_timestamp)
             question = f"Abort the {what} (its producer wrote last at {silent})?"
-            await asyncio.to_thread(click.confirm, question, abort=True)
+            await confirm(question)
         await abort_transaction(client, found)
     say(f"aborted: {what}")
