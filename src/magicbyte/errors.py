@@ -202,7 +202,7 @@ class CorruptRecordError(MagicbyteError):
         }
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Say how to make it anew: workers send errors to each other. `expected` and `found` become texts."""
+        """Support pickling, because workers send errors to each other. `expected` and `found` become strings."""
         values = str(self.expected), str(self.found), self.position, self.path, self.offsets
         return _corrupt_record_error, (type(self), self.what, *values)
 

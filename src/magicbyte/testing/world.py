@@ -10,17 +10,16 @@ with World(seed=1) as world:
 
     world.run(history())
 
-What runs is the product's code: broker, client and net. Simulated are the event loop's time (`loop.py`), threads, whose
-work is done on the loop after a delay (`threads.py`), the network (`network.py`), disks (`disk.py`), the tree
-(`tree.py`), clocks, and random numbers. The same seed gives the same history, in any process, as
-`World.digest` shows.
+The code of broker, client and net runs unchanged. The simulation replaces the event loop's time (`loop.py`), threads,
+whose work runs on the loop after a delay (`threads.py`), the network (`network.py`), disks (`disk.py`), the tree
+(`tree.py`), clocks, and random numbers. The same seed gives the same history in any process, as `World.digest` shows.
 
-A broker that is *killed* loses its connections, which its peers learn, and its sessions end after their timeout; what
-it wrote to its disk stays. A *power cut* takes what was not durable, too, and its peers hear nothing. A *paused* broker
-runs nothing at all, as under SIGSTOP; its peers may connect and send until buffers are full. The tree is a host of its
-own, from which brokers are cut off like from any other; its answers come at once.
+A *killed* broker loses its connections, of which its peers are notified, and its sessions end after their timeout; its
+writes to disk are kept. A *power cut* also loses data that is not durable, and no peer is notified. A *paused* broker
+runs nothing, as under SIGSTOP; its peers may connect and send until buffers are full. The tree is a separate host, from
+which brokers can be partitioned; it responds without a delay.
 
-Not simulated: HTTP pages, `sendfile`, and time that computation takes.
+Not simulated: HTTP pages, `sendfile`, and the duration of computations.
 """
 
 from __future__ import annotations
@@ -66,10 +65,10 @@ _SETTINGS: Final = {
 
 
 class World:
-    """The whole simulation. `settings` are Kafka's, of every broker; `disk_ms` is the longest duration of thread work.
+    """The simulation. `settings`: Kafka's, for every broker; `disk_ms` is the longest duration of thread work.
 
-    A history ends with StuckError after `most_virtual_s`, after `most_turns` of the loop, and when nothing can happen
-    any more.
+    A history ends with StuckError after `most_virtual_s`, after `most_turns` of the loop, and when no event is
+    scheduled.
     """
 
     def __init__(
