@@ -19,8 +19,8 @@ _III = struct.Struct(">iii")
 
 @dataclass(slots=True, kw_only=True)
 class LeaderState(Message):
-    """Who leads a partition. An example of KIP-625: the leader's id changes from fixed to unpacked with version 10, and
-    nothing else does.
+    """Leader of a partition. An example of KIP-625: version 10 changes the leader's id from fixed to unpacked, and
+    nothing else.
 
     partition_index: Number of the partition within its topic, counted from 0.
     leader_id: Broker that leads the partition; -1 if there is none, which takes five bytes from version 10 on.

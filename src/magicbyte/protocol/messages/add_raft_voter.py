@@ -140,8 +140,7 @@ class AddRaftVoterResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error; 0 means added. 126 says that it is a voter already, 41 that another controller leads.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     API_KEY: ClassVar[int | None] = 80

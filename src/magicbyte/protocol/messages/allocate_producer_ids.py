@@ -59,7 +59,7 @@ class AllocateProducerIdsResponse(Message):
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     producer_id_start: First id of the block.
-    producer_id_len: How many ids the block has.
+    producer_id_len: Number of ids in the block.
     """
 
     API_KEY: ClassVar[int | None] = 67

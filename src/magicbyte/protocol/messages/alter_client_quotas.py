@@ -273,8 +273,7 @@ class AlterClientQuotasResponseEntryData:
     """Results, one for each entry of the request.
 
     error_code: Error of this entry; 0 means changed.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     entity: The entity.
     """
 
@@ -329,7 +328,7 @@ class AlterClientQuotasResponseEntryData:
 
 @dataclass(slots=True, kw_only=True)
 class AlterClientQuotasResponse(Message):
-    """What became of each change.
+    """Result of each change.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

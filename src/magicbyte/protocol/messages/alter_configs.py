@@ -74,7 +74,7 @@ class AlterableConfig:
 class AlterConfigsResource:
     """Things to change.
 
-    resource_type: Kind of thing: 2 a topic, 4 a broker.
+    resource_type: Type of resource: 2 a topic, 4 a broker.
     resource_name: Name of the topic, or the broker's id in digits; empty stands for the default of all brokers.
     configs: All settings that it has from now on.
     """
@@ -158,12 +158,11 @@ class AlterConfigsRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse:
-    """One result for each thing.
+    """One result for each resource.
 
-    error_code: Error of this thing; 0 means changed. 40 says that a value is not valid.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
-    resource_type: Kind of thing: 2 a topic, 4 a broker.
+    error_code: Error of this resource; 0 means changed. 40 says that a value is not valid.
+    error_message: Error message; null without an error, or if the broker sends none.
+    resource_type: Type of resource: 2 a topic, 4 a broker.
     resource_name: Name of the topic, or the broker's id in digits.
     """
 
@@ -214,11 +213,11 @@ class AlterConfigsResourceResponse:
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResponse(Message):
-    """What became of each change.
+    """Result of each change.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.
-    responses: One result for each thing.
+    responses: One result for each resource.
     """
 
     API_KEY: ClassVar[int | None] = 33

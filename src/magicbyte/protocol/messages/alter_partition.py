@@ -221,7 +221,7 @@ class AlterPartitionRequestTopicData:
     """Changes by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
-    topic_id: Id of the topic, which takes the place of its name from version 2 on.
+    topic_id: Id of the topic, which replaces its name from version 2 on.
     partitions: Changes by partition.
     """
 
@@ -451,7 +451,7 @@ class AlterPartitionResponseTopicData:
     """Results by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
-    topic_id: Id of the topic, which takes the place of its name from version 2 on.
+    topic_id: Id of the topic, which replaces its name from version 2 on.
     partitions: Results by partition.
     """
 

@@ -169,8 +169,7 @@ class ReassignablePartitionResponse:
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error of this partition; 0 means accepted. 39 says that the replicas do not fit, 85 that there is no
         move to stop.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     partition_index: int = 0  # int32, versions 0+
@@ -253,14 +252,13 @@ class ReassignableTopicResponse:
 
 @dataclass(slots=True, kw_only=True)
 class AlterPartitionReassignmentsResponse(Message):
-    """Which moves were accepted.
+    """Results of the requested moves.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     allow_replication_factor_change: The setting of the request under which these results came about.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     responses: Results by topic.
     """
 

@@ -271,7 +271,7 @@ class AlterReplicaLogDirTopicResult:
 
 @dataclass(slots=True, kw_only=True)
 class AlterReplicaLogDirsResponse(Message):
-    """Which moves were begun; their end is not waited for.
+    """Results of starting the moves; the response does not wait for their end.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.

@@ -188,8 +188,7 @@ class AlterShareGroupOffsetsResponsePartition:
 
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     partition_index: int = 0  # int32, versions 0+
@@ -286,8 +285,7 @@ class AlterShareGroupOffsetsResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     responses: Results by topic.
     """
 

@@ -75,7 +75,7 @@ class ScramCredentialUpsertion:
 
     name: Name of the user.
     mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
-    iterations: How many rounds the password was hashed: 4096 to 16384.
+    iterations: Number of hash iterations of the password: 4096 to 16384.
     salt: Random bytes that went into the hash.
     salted_password: The password after salting and hashing, from which the broker derives its keys.
     """
@@ -164,8 +164,7 @@ class AlterUserScramCredentialsResult:
     user: Name of the user.
     error_code: Error of this user; 0 means changed. 91 says that there was nothing to remove, 92 that the user is
         named twice, 93 that the new credential is not acceptable.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     user: str = ""  # string, versions 0+
@@ -206,7 +205,7 @@ class AlterUserScramCredentialsResult:
 
 @dataclass(slots=True, kw_only=True)
 class AlterUserScramCredentialsResponse(Message):
-    """What became of each user's credentials.
+    """Result for each user's credentials.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

@@ -39,7 +39,7 @@ class BrokerHeartbeatRequest(Message):
 
     broker_id: Broker that sends this.
     broker_epoch: Epoch of that broker's registration; -1 if it has none.
-    current_metadata_offset: How far the broker has applied the metadata log.
+    current_metadata_offset: Offset up to which the broker has applied the metadata log.
     want_fence: Whether the broker asks to be fenced, so that it leads and serves nothing.
     want_shut_down: True if the broker wants to stop, and the controller is to move its leaderships away.
     offline_log_dirs: Ids of log directories that have failed.
@@ -150,7 +150,7 @@ class BrokerHeartbeatRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class BrokerHeartbeatResponse(Message):
-    """What the controller thinks of the broker.
+    """State of the broker at the controller.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

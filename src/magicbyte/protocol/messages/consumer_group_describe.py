@@ -160,7 +160,7 @@ class Member:
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
     member_epoch: Group epoch that the member has reached.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which the member is connected, with a slash in front.
     subscribed_topic_names: Topics that the member wants to read, by name.
     subscribed_topic_regex: Pattern of topic names subscribed to, as the broker evaluates it; null or empty if there
@@ -245,8 +245,7 @@ class DescribedGroup:
 
     error_code: Error of this group; 0 means none. 69 says that there is no such group, or that it has another
         protocol.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     group_id: Group by its group.id, as its members are configured.
     group_state: Empty, Assigning, Reconciling, Stable or Dead; empty text with an error.
     group_epoch: Grows whenever members or subscriptions change.

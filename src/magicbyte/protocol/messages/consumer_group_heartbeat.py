@@ -94,7 +94,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         leaves for a while.
     instance_id: Static member's own permanent name (group.instance.id); null if it has none or as before.
     rack_id: Rack or zone of the member (client.rack); null if it has none or as before.
-    rebalance_timeout_ms: Milliseconds that the member may take to give up partitions; -1 as before.
+    rebalance_timeout_ms: Milliseconds that the member may take to revoke partitions; -1 as before.
     subscribed_topic_names: Names of the topics subscribed to; null as before.
     subscribed_topic_regex: Pattern of topic names (RE2) subscribed to, which the broker evaluates; null as before,
         empty takes the pattern back.
@@ -272,14 +272,13 @@ class Assignment:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupHeartbeatResponse(Message):
-    """What the member has to do next.
+    """The member's new assignment.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error; 0 means none. 110 and 25 ask to join anew with epoch 0, 111 says that another instance has the
         static name.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     member_id: Id of the member; null with an error.
     member_epoch: Epoch of the member, to be sent next time.
     heartbeat_interval_ms: Milliseconds until the next heartbeat is due.

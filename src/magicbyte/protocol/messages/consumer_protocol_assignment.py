@@ -54,7 +54,8 @@ class TopicPartition:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerProtocolAssignment(Message):
-    """What a consumer gets to read: the assignment in SyncGroup of groups of type consumer, after an int16 version.
+    """Partitions assigned to a consumer: the assignment in SyncGroup of groups of type consumer, after an int16
+    version.
 
     assigned_partitions: Partitions that the consumer is to read.
     user_data: Bytes from the assignor to its own counterpart in the consumer; null if it needs none.

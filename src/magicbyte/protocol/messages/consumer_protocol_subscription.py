@@ -61,7 +61,8 @@ class TopicPartition:
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerProtocolSubscription(Message):
-    """What a consumer wants to read: the metadata in JoinGroup of groups of type consumer, after an int16 version.
+    """Topics to which a consumer subscribes: the metadata in JoinGroup of groups of type consumer, after an int16
+    version.
 
     topics: Topics that the member wants to read, by name.
     user_data: Bytes for the assignor alone, such as the sticky assignor's memory; null if it needs none.

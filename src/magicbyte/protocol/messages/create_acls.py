@@ -41,7 +41,7 @@ class AclCreation:
         cluster.
     resource_pattern_type: 3 if the name is literal, 4 if it is a prefix of names. Version 0 knows literal rules
         only.
-    principal: Who it is about, such as User:alice; User:* is everybody.
+    principal: Principal, such as User:alice; User:* is everybody.
     host: Address that the caller must have; * is any.
     operation: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10-11 describe and
         alter configs, 12 idempotent write, 13-14 create and describe tokens.
@@ -142,8 +142,7 @@ class AclCreationResult:
     """One result for each rule, in the order of the request.
 
     error_code: Error of this rule; 0 means added. 54 says that the brokers have no authorizer.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     error_code: int = 0  # int16, versions 0+

@@ -74,7 +74,7 @@ class CreatePartitionsTopic:
     """Topics that grow.
 
     name: Name of the topic.
-    count: How many partitions it is to have in all.
+    count: New total number of partitions.
     assignments: Brokers for each new partition, in order; null lets the controller choose.
     """
 
@@ -173,8 +173,7 @@ class CreatePartitionsTopicResult:
     name: Name of the topic.
     error_code: Error of this topic; 0 means none. 37 says that the count is not higher than before, 60 that a
         reassignment is running.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     name: str = ""  # string, versions 0+
@@ -220,7 +219,7 @@ class CreatePartitionsTopicResult:
 
 @dataclass(slots=True, kw_only=True)
 class CreatePartitionsResponse(Message):
-    """What became of each topic.
+    """Result for each topic.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.

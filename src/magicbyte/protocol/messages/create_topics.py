@@ -156,10 +156,10 @@ class CreatableTopic:
     """Topics to create.
 
     name: Name of the topic: up to 249 letters, digits, dots, underscores and hyphens.
-    num_partitions: How many partitions it gets. -1 leaves that to Assignments or, from version 4 on, to the broker's
+    num_partitions: Number of partitions. -1 leaves it to Assignments or, from version 4 on, to the broker's
         num.partitions.
-    replication_factor: How many replicas each partition gets. -1 leaves that to Assignments or, from version 4 on,
-        to the broker's default.replication.factor.
+    replication_factor: Number of replicas of each partition. -1 leaves it to Assignments or, from version 4 on, to
+        the broker's default.replication.factor.
     assignments: Brokers for each partition, to place them by hand; empty lets the controller choose.
     configs: Settings of the topic that differ from the broker's defaults.
     """
@@ -310,8 +310,7 @@ class CreatableTopicResult:
     topic_id: Id that the topic got; all zeros if it was not created.
     error_code: Error of this topic; 0 means created (or possible, if only checked). 36 says that it exists already,
         41 that this is not the controller.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     topic_config_error_code: Error that kept the settings below from being returned, for instance 29 if the caller
         may not read them; 0 means none.
     num_partitions: Number of partitions that it got; -1 with an error, or if the caller may not know.
@@ -414,7 +413,7 @@ class CreatableTopicResult:
 
 @dataclass(slots=True, kw_only=True)
 class CreateTopicsResponse(Message):
-    """What became of each topic.
+    """Result for each topic.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 2 the broker
         held this response back for that long; from version 3 on it answers at once and the client does the waiting.

@@ -17,7 +17,7 @@ _T = struct.Struct(">?")
 
 @dataclass(slots=True, kw_only=True)
 class DefaultPrincipalData(Message):
-    """Who a forwarded request came from: the principal inside an Envelope, after an int16 version.
+    """Principal of a forwarded request: inside an Envelope, after an int16 version.
 
     type: Kind of the principal, such as User.
     name: Name of the principal, such as alice.

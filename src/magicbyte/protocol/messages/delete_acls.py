@@ -141,15 +141,14 @@ class DeleteAclsMatchingAcl:
     """Rules that the filter found.
 
     error_code: Error of this rule; 0 means that it is deleted.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     resource_type: Kind of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
     resource_name: Name, or beginning of names, that the rule was for; * stands for all.
     pattern_type: 3 if the name was literal, 4 if it was a prefix of names.
-    principal: Who it was about, such as User:alice; User:* is everybody.
+    principal: Principal, such as User:alice; User:* is everybody.
     host: Address that the caller had to have; * is any.
-    operation: What it was about: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe and so on, with the
-        numbers of the request.
+    operation: Operation: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe and so on, with the numbers
+        of the request.
     permission_type: 2 deny, 3 allow.
     """
 
@@ -219,8 +218,7 @@ class DeleteAclsFilterResult:
     """One result for each filter, in the order of the request.
 
     error_code: Error of this filter; 0 means none. 54 says that the brokers have no authorizer.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     matching_acls: Rules that the filter found.
     """
 

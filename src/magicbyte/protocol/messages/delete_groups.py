@@ -125,7 +125,7 @@ class DeletableGroupResult:
 
 @dataclass(slots=True, kw_only=True)
 class DeleteGroupsResponse(Message):
-    """What became of each group.
+    """Result for each group.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.

@@ -282,7 +282,7 @@ class DeleteRecordsTopicResult:
 
 @dataclass(slots=True, kw_only=True)
 class DeleteRecordsResponse(Message):
-    """Where the logs start now.
+    """The new log start offsets.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.

@@ -119,8 +119,7 @@ class DeleteShareGroupOffsetsResponseTopic:
     topic_name: Topic by its name, which is unique in the cluster.
     topic_id: Id of the topic; all zeros if there is no such topic.
     error_code: Error of this topic; 0 means deleted.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     topic_name: str = ""  # string, versions 0+
@@ -169,8 +168,7 @@ class DeleteShareGroupOffsetsResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     responses: Results by topic.
     """
 

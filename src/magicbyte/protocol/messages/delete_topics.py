@@ -76,7 +76,7 @@ class DeleteTopicsRequest(Message):
     """Deletes topics with all their records. By name, or from version 6 on also by id.
 
     topics: Topics to delete.
-    topic_names: What to delete, by name.
+    topic_names: Topics to delete, by name.
     timeout_ms: Milliseconds to wait for the deletion; with 0 or less the answer does not wait.
     """
 
@@ -153,8 +153,7 @@ class DeletableTopicResult:
     topic_id: Id of the topic; all zeros if it is not known.
     error_code: Error of this topic; 0 means deleted. 3 and 100 say that there is no such name or id, 73 that the
         brokers do not allow deletion.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     name: str | None = ""  # string, versions 0+, nullable 6+
@@ -210,7 +209,7 @@ class DeletableTopicResult:
 
 @dataclass(slots=True, kw_only=True)
 class DeleteTopicsResponse(Message):
-    """What became of each topic.
+    """Result for each topic.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
         held this response back for that long; from version 2 on it answers at once and the client does the waiting.

@@ -103,10 +103,10 @@ class DescribeAclsRequest(Message):
 class AclDescription:
     """The rules.
 
-    principal: Who it is about, such as User:alice; User:* is everybody.
+    principal: Principal, such as User:alice; User:* is everybody.
     host: Address that the caller must have; * is any.
-    operation: What it is about: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe and so on, with the
-        numbers of the request.
+    operation: Operation: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe and so on, with the numbers
+        of the request.
     permission_type: 2 deny, 3 allow; a denial wins.
     """
 
@@ -210,8 +210,7 @@ class DescribeAclsResponse(Message):
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.
     error_code: Error; 0 means none. 54 says that the brokers have no authorizer.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     resources: Resources that have such rules.
     """
 

@@ -161,8 +161,7 @@ class DescribeClusterResponse(Message):
         0 means it is within it.
     error_code: Error; 0 means none. 114 says that this listener does not know that kind of member, 115 that there is
         no such kind.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     endpoint_type: Whose addresses these are: 1 the brokers', 2 the KRaft controllers'.
     cluster_id: Id of the cluster, made when it was first started.
     controller_id: Broker to send administrative requests to, or the active controller if controllers were requested;

@@ -41,8 +41,8 @@ _TTT = struct.Struct(">???")
 class DescribeConfigsResource:
     """Resources whose settings are requested.
 
-    resource_type: Kind of thing: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics subscription,
-        32 a group.
+    resource_type: Type of resource: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics
+        subscription, 32 a group.
     resource_name: Name of the topic, group or subscription, or the broker's id in digits; empty stands for the
         default of all brokers.
     configuration_keys: Names of the requested settings; null requests all.
@@ -105,7 +105,8 @@ class DescribeConfigsResource:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeConfigsRequest(Message):
-    """Asks for the settings of topics, brokers and other things. What belongs to one broker is asked of that broker.
+    """Asks for the settings of topics, brokers and other resources. Settings of one broker are requested from that
+    broker.
 
     resources: Resources whose settings are requested.
     include_synonyms: Whether to include the other settings from which the value may come.
@@ -316,10 +317,9 @@ class DescribeConfigsResult:
     """One entry for each requested resource.
 
     error_code: Error of this entry; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
-    resource_type: Kind of thing: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics subscription,
-        32 a group.
+    error_message: Error message; null without an error, or if the broker sends none.
+    resource_type: Type of resource: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics
+        subscription, 32 a group.
     resource_name: Name of the topic, group or subscription, or the broker's id in digits.
     configs: Its settings.
     """

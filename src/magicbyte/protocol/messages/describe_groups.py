@@ -91,10 +91,10 @@ class DescribedGroupMember:
     member_id: Id of the member, as given by the coordinator.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
         a new identity whenever it restarts.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which the member joined, with a slash in front.
-    member_metadata: What the member sent when it joined, for the chosen way; for consumers a
-        ConsumerProtocolSubscription with an int16 version in front.
+    member_metadata: Metadata that the member sent when it joined, for the chosen protocol; for consumers a
+        ConsumerProtocolSubscription after an int16 version.
     member_assignment: The member's share of the work; for consumers a ConsumerProtocolAssignment with an int16
         version in front.
     """
@@ -153,8 +153,7 @@ class DescribedGroup:
 
     error_code: Error of this group; 0 means none. An unknown group is in state Dead with error 0 up to version 5,
         and error 69 from version 6 on.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     group_id: Group by its group.id, as its members are configured.
     group_state: Empty, PreparingRebalance, CompletingRebalance (AwaitingSync before 1.0), Stable or Dead; empty text
         with an error.

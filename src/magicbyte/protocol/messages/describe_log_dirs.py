@@ -126,7 +126,7 @@ class DescribeLogDirsPartition:
     """Replicas in it, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
-    partition_size: How many bytes the segments of the replica take.
+    partition_size: Bytes of the replica's segments.
     offset_lag: Lag in offsets: of a current replica behind the high watermark, of a future one behind the current
         one.
     is_future_key: True if it is being moved here from another directory and will then take the other's place.

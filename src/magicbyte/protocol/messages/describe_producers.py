@@ -179,8 +179,7 @@ class PartitionResponse:
 
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     active_producers: Producers that wrote here and have not been forgotten.
     """
 

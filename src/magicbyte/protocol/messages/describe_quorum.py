@@ -175,7 +175,7 @@ class DescribeQuorumRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaState:
-    """How far one replica is.
+    """Log end offset of one replica.
 
     replica_id: Node id of the replica.
     replica_directory_id: Id of the directory in which it keeps the log; all zeros if it is not known.
@@ -268,8 +268,7 @@ class DescribeQuorumResponsePartitionData:
 
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error of this partition; 0 means none. 6 says that another node leads.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     leader_id: Node id of the leader; -1 if it is not known.
     leader_epoch: Newest epoch that is known.
     high_watermark: Offset before which everything is committed; -1 if it is not known.
@@ -468,8 +467,7 @@ class DescribeQuorumResponse(Message):
     """State of the quorum, as its leader sees it.
 
     error_code: Error of the whole request; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     topics: Results by topic.
     nodes: Addresses of the voters.
     """

@@ -173,10 +173,9 @@ class DescribeShareGroupOffsetsResponsePartition:
     partition_index: Number of the partition within its topic, counted from 0.
     start_offset: First offset that is not yet done with; -1 if the group has not read from the partition.
     leader_epoch: Leader epoch of the partition, as last written.
-    lag: How many records are still to be done; -1 if it is not known.
+    lag: Number of records that are not acknowledged yet; -1 if unknown.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     partition_index: int = 0  # int32, versions 0+
@@ -301,8 +300,7 @@ class DescribeShareGroupOffsetsResponseGroup:
     group_id: Share group by its group.id, as its consumers are configured.
     topics: Offsets by topic.
     error_code: Error that concerns this group only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     group_id: str = ""  # string, versions 0+
@@ -355,7 +353,7 @@ class DescribeShareGroupOffsetsResponseGroup:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeShareGroupOffsetsResponse(Message):
-    """How far the share groups have read.
+    """Start offsets of the share groups.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

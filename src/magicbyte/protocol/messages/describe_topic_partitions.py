@@ -75,7 +75,7 @@ class TopicRequest:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsRequestCursor:
-    """Where to continue, from the previous response; null starts at the beginning.
+    """Cursor from the previous response; null starts at the beginning.
 
     topic_name: Name of the topic to begin with, in alphabetical order.
     partition_index: Partition of that topic to begin with.
@@ -110,7 +110,7 @@ class DescribeTopicPartitionsRequest(Message):
 
     topics: Topics to describe; an empty list means all.
     response_partition_limit: Most partitions in one answer; the broker may have a lower limit.
-    cursor: Where to continue, from the previous response; null starts at the beginning.
+    cursor: Cursor from the previous response; null starts at the beginning.
     """
 
     API_KEY: ClassVar[int | None] = 75
@@ -225,8 +225,8 @@ class DescribeTopicPartitionsResponseTopic:
     topic_id: Id of the topic, which stays with it for its whole life.
     is_internal: True for the topics that Kafka keeps for itself, such as __consumer_offsets.
     partitions: Partitions of the topic, as many as fit on this page.
-    topic_authorized_operations: What the caller may do with the topic: bit n stands for ACL operation number n.
-        -2147483648 means that it is not known.
+    topic_authorized_operations: Operations that the caller may perform on the topic: bit n stands for ACL operation
+        number n. -2147483648 if unknown.
     """
 
     error_code: int = 0  # int16, versions 0+
@@ -287,7 +287,7 @@ class DescribeTopicPartitionsResponseTopic:
 
 @dataclass(slots=True, kw_only=True)
 class DescribeTopicPartitionsResponseCursor:
-    """Where the next page begins; null if this is the last.
+    """Start of the next page; null if this is the last.
 
     topic_name: Name of the topic to continue with.
     partition_index: Partition of that topic to continue with.
@@ -323,7 +323,7 @@ class DescribeTopicPartitionsResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     topics: Topics in alphabetical order.
-    next_cursor: Where the next page begins; null if this is the last.
+    next_cursor: Start of the next page; null if this is the last.
     """
 
     API_KEY: ClassVar[int | None] = 75

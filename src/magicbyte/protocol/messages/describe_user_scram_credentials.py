@@ -99,7 +99,7 @@ class CredentialInfo:
     """Mechanisms that the user has a password for.
 
     mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
-    iterations: How many rounds the password is hashed.
+    iterations: Number of hash iterations of the password.
     """
 
     mechanism: int = 0  # int8, versions 0+
@@ -146,8 +146,7 @@ class DescribeUserScramCredentialsResult:
     user: Name of the user.
     error_code: Error of this user; 0 means none. 91 says that the user has no SCRAM credentials, 92 that it was
         named twice.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     credential_infos: Mechanisms that the user has a password for.
     """
 
@@ -197,8 +196,7 @@ class DescribeUserScramCredentialsResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     results: One entry per user.
     """
 

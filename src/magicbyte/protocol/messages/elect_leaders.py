@@ -142,8 +142,7 @@ class PartitionResult:
     partition_id: Number of the partition within its topic, counted from 0.
     error_code: Error of this partition; 0 means elected. 84 says that there was no need, 80 and 83 that no suitable
         replica is alive.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     partition_id: int = 0  # int32, versions 0+
@@ -230,7 +229,7 @@ class ReplicaElectionResult:
 
 @dataclass(slots=True, kw_only=True)
 class ElectLeadersResponse(Message):
-    """What became of each election.
+    """Result of each election.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

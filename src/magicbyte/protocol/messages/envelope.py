@@ -33,8 +33,8 @@ class EnvelopeRequest(Message):
     """A client's request that a broker passes on to the controller, with the client's identity.
 
     request_data: The client's whole request, header included.
-    request_principal: Who the client is: a DefaultPrincipalData after an int16 version, unless the principal builder
-        has its own format; null if there is none.
+    request_principal: Principal of the client: a DefaultPrincipalData after an int16 version, unless the principal
+        builder has its own format; null if there is none.
     client_host_address: The client's IP address, 4 or 16 bytes.
     """
 

@@ -64,7 +64,7 @@ _ROWS_QQ_COMPACT = Rows("qq", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaState:
-    """Who the follower is, in place of the plain replica id of older versions; left out by consumers.
+    """Identity of the follower, instead of the replica id of older versions; omitted by consumers.
 
     replica_id: Broker id of the follower that fetches; -1 for a consumer.
     replica_epoch: Broker epoch of the follower, so that a fetch from before its restart does not count as progress;
@@ -316,7 +316,7 @@ class FetchTopic:
     """Topics to read from. Within a session only the partitions that are new or whose position changed.
 
     topic: Name of the topic, unique in the cluster.
-    topic_id: Id of the topic, which takes the place of its name from version 13 on.
+    topic_id: Id of the topic, which replaces its name from version 13 on.
     partitions: Partitions to read from. From version 3 on their order matters, as the size limit may be reached
         before the last one.
     """
@@ -367,7 +367,7 @@ class ForgottenTopic:
     """Partitions to take out of the fetch session.
 
     topic: Name of the topic, unique in the cluster.
-    topic_id: Id of the topic, which takes the place of its name from version 13 on.
+    topic_id: Id of the topic, which replaces its name from version 13 on.
     partitions: Numbers of the partitions to take out.
     """
 
@@ -420,7 +420,7 @@ class FetchRequest(Message):
     cluster_id: Cluster to which the sender believes to belong; null when it does not matter. Only members of a KRaft
         quorum set it, to guard against strangers.
     replica_id: Broker id of the follower that fetches; -1 for a consumer, -2 for a debugging tool.
-    replica_state: Who the follower is, in place of the plain replica id of older versions; left out by consumers.
+    replica_state: Identity of the follower, instead of the replica id of older versions; omitted by consumers.
     max_wait_ms: Longest time, in milliseconds, that the broker may wait for MinBytes to gather.
     min_bytes: Fewest bytes of records worth an answer before the time is up; with 0 the broker answers at once, with
         1 as soon as there is anything.
@@ -746,7 +746,7 @@ class AbortedTransaction:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionData:
-    """What was read from each partition.
+    """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error of this partition; 0 means none. 1 says that the offset is outside the log, 6 that the broker
@@ -918,8 +918,8 @@ class FetchableTopicResponse:
     """One entry per topic. In an incremental fetch only partitions with news are listed.
 
     topic: Name of the topic, unique in the cluster.
-    topic_id: Id of the topic, which takes the place of its name from version 13 on.
-    partitions: What was read from each partition.
+    topic_id: Id of the topic, which replaces its name from version 13 on.
+    partitions: Results by partition.
     """
 
     topic: str = ""  # string, versions 0-12, ignorable

@@ -45,7 +45,7 @@ _UH = struct.Struct(">H")
 
 @dataclass(slots=True, kw_only=True)
 class FetchSnapshotRequestSnapshotId:
-    """Which snapshot.
+    """Id of the snapshot.
 
     end_offset: Offset after the last record that the snapshot covers.
     epoch: Leader epoch of the last record that the snapshot covers.
@@ -81,7 +81,7 @@ class FetchSnapshotRequestPartitionSnapshot:
 
     partition: Number of the partition within its topic, counted from 0.
     current_leader_epoch: Epoch of the leader as the replica knows it; -1 skips the check.
-    snapshot_id: Which snapshot.
+    snapshot_id: Id of the snapshot.
     position: Byte of the snapshot at which the piece is to begin.
     replica_directory_id: Id of the directory in which the replica keeps the log; all zeros if it has none.
     """
@@ -267,7 +267,7 @@ class FetchSnapshotRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class FetchSnapshotResponseSnapshotId:
-    """Which snapshot the piece is of.
+    """Snapshot to which the piece belongs.
 
     end_offset: Offset after the last record that the snapshot covers.
     epoch: Leader epoch of the last record that the snapshot covers.
@@ -336,7 +336,7 @@ class FetchSnapshotResponsePartitionSnapshot:
     index: Number of the partition within its topic, counted from 0.
     error_code: Error of this partition; 0 means none. 98 says that there is no such snapshot, 99 that it is shorter
         than the position.
-    snapshot_id: Which snapshot the piece is of.
+    snapshot_id: Snapshot to which the piece belongs.
     current_leader: Set when the asked node is not the leader, or the epoch is out of date, and it knows who leads
         now.
     size_: Size of the whole snapshot in bytes.

@@ -115,8 +115,7 @@ class Coordinator:
     host: Host name or IP address of its coordinator; empty with an error.
     port: TCP port of its coordinator; -1 with an error.
     error_code: Error of this key; 0 means none. 15 says that there is no coordinator just now.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     key: str = ""  # string, versions 4+
@@ -166,8 +165,7 @@ class FindCoordinatorResponse(Message):
         held this response back for that long; from version 2 on it answers at once and the client does the waiting.
     error_code: Error; 0 means none. 15 says that there is no coordinator just now, for instance while its internal
         topic is being created.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     node_id: Broker id of the coordinator; -1 with an error.
     host: Host name or IP address of the coordinator; empty with an error.
     port: TCP port of the coordinator; -1 with an error.

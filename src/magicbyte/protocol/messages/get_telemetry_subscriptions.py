@@ -66,7 +66,7 @@ class GetTelemetrySubscriptionsRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class GetTelemetrySubscriptionsResponse(Message):
-    """Which metrics to send, how often and how.
+    """The metrics to send, their interval and encoding.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.

@@ -36,7 +36,8 @@ class AlterableConfig:
     """Changes to make.
 
     name: Name of the setting.
-    config_operation: What to do: 0 set the value, 1 delete it, 2 append items to a list, 3 take items out of a list.
+    config_operation: Operation: 0 sets the value, 1 deletes it, 2 appends items to a list, 3 removes items from a
+        list.
     value: The value, or the items with commas between them; null when deleting.
     """
 
@@ -80,8 +81,8 @@ class AlterableConfig:
 class AlterConfigsResource:
     """Things to change.
 
-    resource_type: Kind of thing: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics subscription,
-        32 a group.
+    resource_type: Type of resource: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics
+        subscription, 32 a group.
     resource_name: Name of the topic, group or subscription, or the broker's id in digits; empty stands for the
         default of all brokers.
     configs: Changes to make.
@@ -165,13 +166,12 @@ class IncrementalAlterConfigsRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class AlterConfigsResourceResponse:
-    """One result for each thing.
+    """One result for each resource.
 
-    error_code: Error of this thing; 0 means changed. 40 says that a value is not valid.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
-    resource_type: Kind of thing: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics subscription,
-        32 a group.
+    error_code: Error of this resource; 0 means changed. 40 says that a value is not valid.
+    error_message: Error message; null without an error, or if the broker sends none.
+    resource_type: Type of resource: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics
+        subscription, 32 a group.
     resource_name: Name of the topic, group or subscription, or the broker's id in digits.
     """
 
@@ -222,11 +222,11 @@ class AlterConfigsResourceResponse:
 
 @dataclass(slots=True, kw_only=True)
 class IncrementalAlterConfigsResponse(Message):
-    """What became of each change.
+    """Result of each change.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
-    responses: One result for each thing.
+    responses: One result for each resource.
     """
 
     API_KEY: ClassVar[int | None] = 44

@@ -157,8 +157,7 @@ class PartitionResult:
 
     partition: Number of the partition within its topic, counted from 0.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     partition: int = 0  # int32, versions 0+

@@ -40,8 +40,8 @@ class JoinGroupRequestProtocol:
     """Ways to share out the work that this member knows, in order of preference.
 
     name: Name of the way, such as range or cooperative-sticky.
-    metadata: What the way needs to know about the member; for consumers a ConsumerProtocolSubscription with an int16
-        version in front.
+    metadata: Metadata of the member for this protocol; for consumers a ConsumerProtocolSubscription after an int16
+        version.
     """
 
     name: str = ""  # string, versions 0+
@@ -175,7 +175,7 @@ class JoinGroupResponseMember:
     member_id: Id that the coordinator gave the member when it first joined.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
         a new identity whenever it restarts.
-    metadata: What this member sent for the chosen way to share out the work.
+    metadata: Metadata that this member sent for the chosen protocol.
     """
 
     member_id: str = ""  # string, versions 0+

@@ -53,7 +53,7 @@ _TB = struct.Struct(">?b")
 
 @dataclass(slots=True, kw_only=True)
 class LeaderAndIsrPartitionState:
-    """Who leads and who follows in one partition.
+    """Leader and followers of one partition.
 
     topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
@@ -605,7 +605,7 @@ class LeaderAndIsrRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class LeaderAndIsrPartitionError:
-    """What became of one partition.
+    """Result for one partition.
 
     topic_name: Topic by its name, which is unique in the cluster.
     partition_index: Number of the partition within its topic, counted from 0.
@@ -710,7 +710,7 @@ class LeaderAndIsrTopicError:
 
 @dataclass(slots=True, kw_only=True)
 class LeaderAndIsrResponse(Message):
-    """Which of the changes the broker took over.
+    """Results of the changes at the broker.
 
     error_code: Error of the whole request; 0 means none. 11 says that the controller is out of date, 77 that the
         broker has restarted since.

@@ -32,7 +32,7 @@ _IH = struct.Struct(">ih")
 
 @dataclass(slots=True, kw_only=True)
 class ListConfigResourcesRequest(Message):
-    """Asks for the names of all things of some kinds that have settings of their own. Version 0 was called
+    """Asks for the names of all resources of some types that have their own settings. Version 0 was called
     ListClientMetricsResources.
 
     resource_types: Requested types: 2 topics, 4 brokers, 8 broker loggers, 16 client metrics subscriptions, 32
@@ -70,11 +70,11 @@ class ListConfigResourcesRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ConfigResource:
-    """One entry per thing.
+    """One entry per resource.
 
     resource_name: Name of the topic, group or subscription, or the broker's id in digits.
-    resource_type: Kind of thing: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics subscription,
-        32 a group.
+    resource_type: Type of resource: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics
+        subscription, 32 a group.
     """
 
     resource_name: str = ""  # string, versions 0+
@@ -111,12 +111,12 @@ class ConfigResource:
 
 @dataclass(slots=True, kw_only=True)
 class ListConfigResourcesResponse(Message):
-    """The names of the things that have settings.
+    """The names of the resources that have settings.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    config_resources: One entry per thing.
+    config_resources: One entry per resource.
     """
 
     API_KEY: ClassVar[int | None] = 74

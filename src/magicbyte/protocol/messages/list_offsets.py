@@ -54,7 +54,7 @@ class ListOffsetsPartition:
     timestamp: Milliseconds since 1970, or a special value: -1 the end, -2 the start, -3 the record with the largest
         timestamp (7+), -4 the start on local disk (8+), -5 the last tiered offset (9+), -6 the first not yet tiered
         (11+).
-    max_num_offsets: How many offsets to return at most.
+    max_num_offsets: Maximum number of offsets to return.
     """
 
     partition_index: int = 0  # int32, versions 0+

@@ -124,7 +124,7 @@ class OffsetCommitRequestTopic:
     """Offsets by topic.
 
     name: Name of the topic.
-    topic_id: Id of the topic, which takes the place of its name from version 10 on.
+    topic_id: Id of the topic, which replaces its name from version 10 on.
     partitions: Offsets by partition.
     """
 
@@ -329,7 +329,7 @@ class OffsetCommitResponseTopic:
     """Results by topic.
 
     name: Name of the topic.
-    topic_id: Id of the topic, which takes the place of its name from version 10 on.
+    topic_id: Id of the topic, which replaces its name from version 10 on.
     partitions: Results by partition.
     """
 

@@ -85,7 +85,7 @@ class OffsetFetchRequestTopics:
     """Topics to look up; null means all that the group has offsets for.
 
     name: Name of the topic.
-    topic_id: Id of the topic, which takes the place of its name from version 10 on.
+    topic_id: Id of the topic, which replaces its name from version 10 on.
     partition_indexes: Numbers of the partitions to look up.
     """
 
@@ -437,7 +437,7 @@ class OffsetFetchResponseTopics:
     """Offsets by topic.
 
     name: Name of the topic.
-    topic_id: Id of the topic, which takes the place of its name from version 10 on.
+    topic_id: Id of the topic, which replaces its name from version 10 on.
     partitions: Offsets by partition.
     """
 

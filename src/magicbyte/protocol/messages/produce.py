@@ -93,7 +93,7 @@ class TopicProduceData:
     """Records by topic.
 
     name: Name of the topic.
-    topic_id: Id of the topic, which takes the place of its name from version 13 on.
+    topic_id: Id of the topic, which replaces its name from version 13 on.
     partition_data: Records by partition.
     """
 
@@ -203,7 +203,7 @@ class BatchIndexAndErrorMessage:
     """Records for which the whole batch was refused; empty if the error is not about single records.
 
     batch_index: Place of the record in its batch, counted from 0.
-    batch_index_error_message: What is wrong with that record, in words; null if there is nothing to add.
+    batch_index_error_message: Error message about that record; null if there is none.
     """
 
     batch_index: int = 0  # int32, versions 8+
@@ -285,7 +285,7 @@ class PartitionProduceResponse:
         producer's timestamps.
     log_start_offset: First offset that is still in the log; -1 if it is not known.
     record_errors: Records for which the whole batch was refused; empty if the error is not about single records.
-    error_message: What is wrong with the batch as a whole, in words; null if there is nothing to add.
+    error_message: Error message about the whole batch; null if there is none.
     current_leader: Set when the asked broker is not the leader, or the epoch is out of date, and it knows who leads
         the partition now.
     """
@@ -444,7 +444,7 @@ class TopicProduceResponse:
     """Results by topic.
 
     name: Name of the topic.
-    topic_id: Id of the topic, which takes the place of its name from version 13 on.
+    topic_id: Id of the topic, which replaces its name from version 13 on.
     partition_responses: Results by partition.
     """
 
@@ -557,7 +557,7 @@ class NodeEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class ProduceResponse(Message):
-    """Where each batch went, or why it was refused. With acks 0 there is no response at all.
+    """The base offset of each batch, or the reason for its refusal. With acks 0 there is no response.
 
     responses: Results by topic.
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. Up to version 5 the

@@ -159,7 +159,7 @@ class StateBatch:
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
     delivery_state: 0 to be handed out, 2 acknowledged, 4 given up.
-    delivery_count: How often these records have been handed out.
+    delivery_count: Delivery count of these records.
     """
 
     first_offset: int = 0  # int64, versions 0+
@@ -207,9 +207,8 @@ class PartitionResult:
 
     partition: Number of the partition within its topic, counted from 0.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
-    state_epoch: How often the state was begun anew; grows with each time.
+    error_message: Error message; null without an error, or if the broker sends none.
+    state_epoch: Epoch of the state; increases with each initialization.
     start_offset: First offset that is not yet done with; -1 if it was not set.
     state_batches: Delivery states of the records from there on; gaps are records that no member has acquired yet.
     """

@@ -157,12 +157,11 @@ class PartitionResult:
 
     partition: Number of the partition within its topic, counted from 0.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
-    state_epoch: How often the state was begun anew; grows with each time.
+    error_message: Error message; null without an error, or if the broker sends none.
+    state_epoch: Epoch of the state; increases with each initialization.
     leader_epoch: Leader epoch of the partition, as last written. Not in the early version 0 of Kafka 3.9 and 4.0.
     start_offset: First offset that is not yet done with; -1 if it was not set.
-    delivery_complete_count: How many records from the start offset on are done with; -1 if it is not known.
+    delivery_complete_count: Number of acknowledged records from the start offset on; -1 if unknown.
     """
 
     partition: int = 0  # int32, versions 0+

@@ -67,8 +67,7 @@ class SaslAuthenticateResponse(Message):
 
     error_code: Error; 0 means that this step went well. 58 says that authentication failed, after which the broker
         closes the connection.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     auth_bytes: The broker's token, as the mechanism defines it; may be empty.
     session_lifetime_ms: Milliseconds after which the client has to authenticate again on this connection; 0 means
         never.

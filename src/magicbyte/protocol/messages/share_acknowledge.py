@@ -43,7 +43,7 @@ _SHAPES_QQ_B_COMPACT = Shapes("qq[b", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class AcknowledgementBatch:
-    """What became of runs of records.
+    """Acknowledgements of runs of records.
 
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
@@ -102,7 +102,7 @@ class AcknowledgePartition:
     """Records, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
-    acknowledgement_batches: What became of runs of records.
+    acknowledgement_batches: Acknowledgements of runs of records.
     """
 
     partition_index: int = 0  # int32, versions 0+
@@ -242,7 +242,7 @@ class ShareAcknowledgeRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class LeaderIdAndEpoch:
-    """Who leads the partition now, if the asked broker does not.
+    """The present leader of the partition, if the asked broker is not.
 
     leader_id: Broker id of the present leader; -1 if it is not known.
     leader_epoch: Epoch of that leadership; -1 if it is not known.
@@ -278,9 +278,8 @@ class PartitionData:
 
     partition_index: Number of the partition within its topic, counted from 0.
     error_code: Error of this partition; 0 means none. 121 says that a record was not in the member's hands any more.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
-    current_leader: Who leads the partition now, if the asked broker does not.
+    error_message: Error message; null without an error, or if the broker sends none.
+    current_leader: The present leader of the partition, if the asked broker is not.
     """
 
     partition_index: int = 0  # int32, versions 0+
@@ -403,13 +402,12 @@ class NodeEndpoint:
 
 @dataclass(slots=True, kw_only=True)
 class ShareAcknowledgeResponse(Message):
-    """Which acknowledgements were taken.
+    """Results of the acknowledgements.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error of the whole request; 0 means none. 122 and 123 concern the share session.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     acquisition_lock_timeout_ms: Milliseconds for which a member may keep records before others get them.
     responses: Results by topic.
     node_endpoints: Addresses of the leaders named by the partitions above, so that the client can go there without

@@ -52,7 +52,7 @@ _SHAPES_QQ_B_COMPACT = Shapes("qq[b", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class AcknowledgementBatch:
-    """What became of runs of records that the member got before.
+    """Acknowledgements of runs of records that the member acquired before.
 
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
@@ -112,7 +112,7 @@ class FetchPartition:
 
     partition_index: Number of the partition within its topic, counted from 0.
     partition_max_bytes: Most bytes of records from this partition. Later versions have MaxRecords instead.
-    acknowledgement_batches: What became of runs of records that the member got before.
+    acknowledgement_batches: Acknowledgements of runs of records that the member acquired before.
     """
 
     partition_index: int = 0  # int32, versions 0+
@@ -362,7 +362,7 @@ class ShareFetchRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class LeaderIdAndEpoch:
-    """Who leads the partition now, if the asked broker does not.
+    """The present leader of the partition, if the asked broker is not.
 
     leader_id: Broker id of the present leader; -1 if it is not known.
     leader_epoch: Epoch of that leadership; -1 if it is not known.
@@ -398,7 +398,7 @@ class AcquiredRecords:
 
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
-    delivery_count: How often these records have been handed out, this time included.
+    delivery_count: Delivery count of these records, including this delivery.
     """
 
     first_offset: int = 0  # int64, versions 0+
@@ -448,7 +448,7 @@ class PartitionData:
     error_message: Error message about fetching; null if there is none.
     acknowledge_error_code: Error of the acknowledgements for this partition; 0 means none.
     acknowledge_error_message: Error message about the acknowledgements; null if there is none.
-    current_leader: Who leads the partition now, if the asked broker does not.
+    current_leader: The present leader of the partition, if the asked broker is not.
     records: Record batches as they lie in the log; only the records listed below are the member's to work on. Empty,
         or null in version 0, if there are none.
     acquired_records: Runs of records that are in the member's hands now, until its lock on them ends.
@@ -598,8 +598,7 @@ class ShareFetchResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error of the whole request; 0 means none. 122 and 123 concern the share session.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     acquisition_lock_timeout_ms: Milliseconds for which the member may keep the records before others get them.
     responses: Results by topic.
     node_endpoints: Addresses of the leaders named by the partitions above, so that the client can go there without

@@ -158,7 +158,7 @@ class Member:
     member_id: Id of the member, the same for as long as it runs.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
     member_epoch: Group epoch that the member has reached.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which the member is connected, with a slash in front.
     subscribed_topic_names: Topics that the member wants to read, by name.
     assignment: Partitions that the member reads; several members may share one.
@@ -222,8 +222,7 @@ class DescribedGroup:
 
     error_code: Error of this group; 0 means none. 69 says that there is no such group, or that it is none of this
         kind.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     group_id: Share group by its group.id, as its consumers are configured.
     group_state: Empty, Stable or Dead; empty text with an error.
     group_epoch: Grows whenever members or subscriptions change.

@@ -167,13 +167,12 @@ class Assignment:
 
 @dataclass(slots=True, kw_only=True)
 class ShareGroupHeartbeatResponse(Message):
-    """What the member has to do next.
+    """The member's new assignment.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error; 0 means none. 25 and 110 ask to join anew with epoch 0.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     member_id: Id of the member; null with an error.
     member_epoch: Epoch of the member, to be sent next time.
     heartbeat_interval_ms: Milliseconds until the next heartbeat is due.

@@ -114,11 +114,11 @@ class KeyValue:
 
 @dataclass(slots=True, kw_only=True)
 class TopicInfo:
-    """What an internal topic has to look like.
+    """Requirements of an internal topic.
 
     name: Name of the topic.
-    partitions: How many partitions it has; 0 if that follows from other topics.
-    replication_factor: How many replicas each partition gets; 0 for the broker's default.
+    partitions: Number of its partitions; 0 if it follows from other topics.
+    replication_factor: Number of replicas of each partition; 0 for the broker's default.
     topic_configs: Settings of the topic that differ from the broker's defaults.
     """
 
@@ -229,7 +229,7 @@ class Subtopology:
 
 @dataclass(slots=True, kw_only=True)
 class Topology:
-    """What the application consists of; null if no member has told it yet.
+    """Topology of the application; null if no member has sent it yet.
 
     epoch: Epoch of the topology, set by the application.
     subtopologies: Parts of the application that exchange data through topics only; null if the topology is not valid
@@ -421,14 +421,14 @@ class Member:
     member_epoch: Group epoch that the member has reached.
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which the member is connected, with a slash in front.
     topology_epoch: Epoch of the topology that the member runs.
     process_id: Process that the member runs in; members in one process share their state's disk.
     user_endpoint: Address at which the application answers queries about its state; null if it does not.
     client_tags: Tags that show where the member runs, for spreading standby tasks.
-    task_offsets: How far the member has restored the state of its tasks.
-    task_end_offsets: Where the state of its tasks ends, as the member sees it.
+    task_offsets: Offsets up to which the member has restored the state of its tasks.
+    task_end_offsets: End offsets of the state of its tasks, as known to the member.
     assignment: Tasks that the member has now.
     target_assignment: Tasks that the member is going to have.
     is_classic: True if the member still speaks the classic protocol.
@@ -517,13 +517,12 @@ class DescribedGroup:
 
     error_code: Error of this group; 0 means none. 69 says that there is no such group, or that it is none of this
         kind.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     group_id: Group by its id, the application.id of Kafka Streams.
     group_state: Empty, NotReady, Assigning, Reconciling, Stable or Dead; empty text with an error.
     group_epoch: Grows whenever members or the topology change.
     assignment_epoch: Group epoch for which the target assignment was computed.
-    topology: What the application consists of; null if no member has told it yet.
+    topology: Topology of the application; null if no member has sent it yet.
     members: Members of the group.
     authorized_operations: Operations that the caller may perform on the group: bit n stands for ACL operation number
         n. -2147483648 if not requested.

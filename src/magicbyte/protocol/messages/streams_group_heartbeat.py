@@ -81,11 +81,11 @@ class KeyValue:
 
 @dataclass(slots=True, kw_only=True)
 class TopicInfo:
-    """What an internal topic has to look like.
+    """Requirements of an internal topic.
 
     name: Name of the topic.
-    partitions: How many partitions it has; 0 if that follows from other topics.
-    replication_factor: How many replicas each partition gets; 0 for the broker's default.
+    partitions: Number of its partitions; 0 if it follows from other topics.
+    replication_factor: Number of replicas of each partition; 0 for the broker's default.
     topic_configs: Settings of the topic that differ from the broker's defaults.
     """
 
@@ -266,7 +266,7 @@ class Subtopology:
 
 @dataclass(slots=True, kw_only=True)
 class Topology:
-    """What the application consists of; sent when joining, otherwise null.
+    """Topology of the application; sent when joining, otherwise null.
 
     epoch: Epoch of the topology, by which the coordinator notices a new release of the application.
     subtopologies: Parts of the application that exchange data through topics only.
@@ -417,8 +417,8 @@ class StreamsGroupHeartbeatRequest(Message):
         changed.
     instance_id: Static member's own permanent name (group.instance.id); null if it has none or as before.
     rack_id: Rack or zone of the member (client.rack); null if it has none or as before.
-    rebalance_timeout_ms: Milliseconds that the member may take to give up tasks; -1 as before.
-    topology: What the application consists of; sent when joining, otherwise null.
+    rebalance_timeout_ms: Milliseconds that the member may take to revoke tasks; -1 as before.
+    topology: Topology of the application; sent when joining, otherwise null.
     active_tasks: Tasks that the member has and that do the work; null as before.
     standby_tasks: Tasks that keep a copy of the state, to take over; null as before.
     warmup_tasks: Tasks that build up a copy of the state before they move to the member; null as before.
@@ -426,8 +426,8 @@ class StreamsGroupHeartbeatRequest(Message):
     user_endpoint: Address at which the application answers queries about its state; null if it does not, or as
         before.
     client_tags: Tags that show where the member runs, for spreading standby tasks; null as before.
-    task_offsets: How far the member has restored the state of its tasks; null as before.
-    task_end_offsets: Where the state of its tasks ends, as the member sees it; null as before.
+    task_offsets: Offsets up to which the member has restored the state of its tasks; null as before.
+    task_end_offsets: End offsets of the state of its tasks, as known to the member; null as before.
     shutdown_application: True asks all members of the group to stop.
     """
 
@@ -697,7 +697,7 @@ class TopicPartition:
 
 @dataclass(slots=True, kw_only=True)
 class EndpointToPartitions:
-    """Which member has the state of which partitions, for queries; null as before.
+    """Endpoints of members with their partitions, for queries; null as before.
 
     user_endpoint: Address of the member.
     active_partitions: Partitions of its active tasks, by topic.
@@ -758,19 +758,18 @@ class StreamsGroupHeartbeatResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error; 0 means none. 25 and 110 ask to join anew with epoch 0; 130 to 132 concern the topology.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     member_id: Id of the member, the same for as long as it runs.
     member_epoch: Epoch of the member, to be sent next time.
     heartbeat_interval_ms: Milliseconds until the next heartbeat is due.
     acceptable_recovery_lag: Maximum lag of a warm-up task that counts as ready, in offsets.
     task_offset_interval_ms: Milliseconds between two reports of task offsets.
-    status: What hinders the group, if anything; null as before.
+    status: Problems of the group; null as before.
     active_tasks: Tasks that the member is to have and that do the work; null as before.
     standby_tasks: Tasks that are to keep a copy of the state; null as before.
     warmup_tasks: Tasks that are to build up a copy of the state; null as before.
     endpoint_information_epoch: Epoch of the endpoints below, to be sent next time.
-    partitions_by_user_endpoint: Which member has the state of which partitions, for queries; null as before.
+    partitions_by_user_endpoint: Endpoints of members with their partitions, for queries; null as before.
     """
 
     API_KEY: ClassVar[int | None] = 88

@@ -56,8 +56,7 @@ class UnregisterBrokerResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error; 0 means forgotten. 102 says that there is no such broker.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     API_KEY: ClassVar[int | None] = 64

@@ -147,8 +147,7 @@ class UpdatableFeatureResult:
 
     feature: Name of the feature.
     error_code: Error of this feature; 0 means changed. 96 says that the change failed.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     feature: str = ""  # string, versions 0+
@@ -184,13 +183,12 @@ class UpdatableFeatureResult:
 
 @dataclass(slots=True, kw_only=True)
 class UpdateFeaturesResponse(Message):
-    """What became of the changes.
+    """Result of the changes.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     results: One result for each feature; from version 2 on they succeed or fail together, and only the top-level
         error is left.
     """

@@ -163,7 +163,7 @@ class UpdateRaftVoterRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class CurrentLeader:
-    """Who leads now, when another one was asked.
+    """The present leader, if another broker was asked.
 
     leader_id: Node id of the leader; -1 if it is not known.
     leader_epoch: Newest epoch that is known; -1 if there is none.
@@ -215,7 +215,7 @@ class UpdateRaftVoterResponse(Message):
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
-    current_leader: Who leads now, when another one was asked.
+    current_leader: The present leader, if another broker was asked.
     """
 
     API_KEY: ClassVar[int | None] = 82

@@ -39,12 +39,12 @@ _ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
 
 @dataclass(slots=True, kw_only=True)
 class StateBatch:
-    """What became of runs of records since the last write.
+    """Delivery states of runs of records since the last write.
 
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
     delivery_state: 0 to be handed out, 2 acknowledged, 4 given up.
-    delivery_count: How often these records have been handed out.
+    delivery_count: Delivery count of these records.
     """
 
     first_offset: int = 0  # int64, versions 0+
@@ -94,8 +94,8 @@ class PartitionData:
     state_epoch: Epoch of the state, as read; a lower one is refused (error 124).
     leader_epoch: Leader epoch of the writer; a lower one is refused.
     start_offset: First offset that is not yet acknowledged; -1 leaves it unchanged.
-    delivery_complete_count: How many records from the start offset on are done with; -1 if it is not known.
-    state_batches: What became of runs of records since the last write.
+    delivery_complete_count: Number of acknowledged records from the start offset on; -1 if unknown.
+    state_batches: Delivery states of runs of records since the last write.
     """
 
     partition: int = 0  # int32, versions 0+
@@ -225,8 +225,7 @@ class PartitionResult:
 
     partition: Number of the partition within its topic, counted from 0.
     error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
-    error_message: What went wrong in words for people to read; null when there was no error or the broker has
-        nothing to add.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     partition: int = 0  # int32, versions 0+

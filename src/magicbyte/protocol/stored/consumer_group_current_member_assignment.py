@@ -128,10 +128,9 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     member_epoch: Group epoch that the member has reached.
     previous_member_epoch: Epoch that it had before, still taken from a member that missed the last answer; -1 after
         joining.
-    state: 0 at its goal, 1 has to give up partitions first, 2 waits for partitions that others have to give up, 127
-        unknown.
+    state: 0 stable, 1 must revoke partitions first, 2 waits for partitions that others must revoke, 127 unknown.
     assigned_partitions: Partitions that it has, by topic.
-    partitions_pending_revocation: Partitions that it has to give up, by topic.
+    partitions_pending_revocation: Partitions that it must revoke, by topic.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(1)

@@ -70,7 +70,7 @@ class ClassicProtocol:
     """Ways to share out the work that it knows, in order of preference.
 
     name: Name of the way, such as range.
-    metadata: What it sent for that way: a ConsumerProtocolSubscription with an int16 version in front.
+    metadata: Metadata that it sent for that assignor: a ConsumerProtocolSubscription after an int16 version.
     """
 
     name: str = ""  # string, versions 0+
@@ -149,11 +149,11 @@ class ConsumerGroupMemberMetadataValue(Message):
 
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which it is connected, with a slash in front.
     subscribed_topic_names: Topics that the member wants to read, by name.
     subscribed_topic_regex: Pattern of topic names subscribed to; null or empty if there is none.
-    rebalance_timeout_ms: Milliseconds that it may take to give up partitions; -1 if it never said.
+    rebalance_timeout_ms: Milliseconds that it may take to revoke partitions; -1 if it has not sent them.
     server_assignor: Assignor that it wants the coordinator to use; null for the coordinator's choice.
     classic_member_metadata: Set for a member that still speaks the classic protocol, while the group moves to the
         new one.

@@ -60,13 +60,13 @@ class MemberMetadata:
 
     member_id: Id of the member, as given by the coordinator.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which it joined, with a slash in front.
     rebalance_timeout: Milliseconds that it may take to join a rebalance; -1 means the session timeout, as version 0
         did not keep it.
     session_timeout: Milliseconds without a heartbeat after which the member counts as dead.
-    subscription: What it sent when it joined; for consumers a ConsumerProtocolSubscription with an int16 version in
-        front.
+    subscription: Metadata that it sent when it joined; for consumers a ConsumerProtocolSubscription after an int16
+        version.
     assignment: Its share of the work; for consumers a ConsumerProtocolAssignment with an int16 version in front.
     """
 

@@ -101,7 +101,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
 
     member_epoch: Group epoch that the member has reached.
     previous_member_epoch: Epoch that it had before, still taken from a member that missed the last answer.
-    state: Where it stands; always 0, at its goal, as nothing has to be given up first.
+    state: State; always 0, stable, because nothing is revoked first.
     assigned_partitions: Partitions that it reads, by topic.
     """
 

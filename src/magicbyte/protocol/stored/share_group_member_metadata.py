@@ -56,7 +56,7 @@ class ShareGroupMemberMetadataValue(Message):
     """Value in __consumer_offsets: data that a member of a share group sent about itself; null if it has left.
 
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which it is connected, with a slash in front.
     subscribed_topic_names: Topics that the member wants to read, by name.
     """

@@ -98,7 +98,7 @@ class TopicMetadata:
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
     topic_name: Topic by its name, which is unique in the cluster.
-    num_partitions: How many partitions it had.
+    num_partitions: Number of partitions that it had.
     partition_metadata: Racks of its partitions; empty if no broker has a rack.
     """
 

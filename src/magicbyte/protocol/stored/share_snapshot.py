@@ -70,12 +70,12 @@ class ShareSnapshotKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class StateBatch:
-    """What became of the records from the start offset on.
+    """Delivery states of the records from the start offset on.
 
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
     delivery_state: 0 to be handed out, 2 acknowledged, 4 given up.
-    delivery_count: How often these records have been handed out.
+    delivery_count: Delivery count of these records.
     """
 
     first_offset: int = 0  # int64, versions 0+
@@ -125,10 +125,10 @@ class ShareSnapshotValue(Message):
     state_epoch: Epoch of the state, higher with each new beginning.
     leader_epoch: Leader epoch of the last writer.
     start_offset: First offset that is not yet done with; -1 if it was not set.
-    delivery_complete_count: How many records from the start offset on are done with; -1 if it is not known.
+    delivery_complete_count: Number of acknowledged records from the start offset on; -1 if unknown.
     create_timestamp: When the snapshot was made, in milliseconds since 1970.
     write_timestamp: When it was written, in milliseconds since 1970.
-    state_batches: What became of the records from the start offset on.
+    state_batches: Delivery states of the records from the start offset on.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(1)

@@ -70,12 +70,12 @@ class ShareUpdateKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class StateBatch:
-    """What became of runs of records since then.
+    """Delivery states of runs of records since then.
 
     first_offset: First offset of the run.
     last_offset: Last offset of the run.
     delivery_state: 0 to be handed out, 2 acknowledged, 4 given up.
-    delivery_count: How often these records have been handed out.
+    delivery_count: Delivery count of these records.
     """
 
     first_offset: int = 0  # int64, versions 0+
@@ -124,8 +124,8 @@ class ShareUpdateValue(Message):
     snapshot_epoch: Number of the snapshot that this changes.
     leader_epoch: Leader epoch of the writer; -1 as before.
     start_offset: First offset that is not yet done with; -1 as before.
-    delivery_complete_count: How many records from the start offset on are done with; -1 if it is not known.
-    state_batches: What became of runs of records since then.
+    delivery_complete_count: Number of acknowledged records from the start offset on; -1 if unknown.
+    state_batches: Delivery states of runs of records since then.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(1)

@@ -124,13 +124,13 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
 
     member_epoch: Group epoch that the member has reached.
     previous_member_epoch: Epoch that it had before, still taken from a member that missed the last answer.
-    state: 0 at its goal, 1 has to give up tasks first, 2 waits for tasks that others have to give up, 127 unknown.
+    state: 0 stable, 1 must revoke tasks first, 2 waits for tasks that others must revoke, 127 unknown.
     active_tasks: Tasks that do the work.
     standby_tasks: Tasks that keep a copy of the state, to take over.
     warmup_tasks: Tasks that build up a copy of the state before they move to the member.
-    active_tasks_pending_revocation: Tasks that do the work and that it has to give up.
-    standby_tasks_pending_revocation: Copies of the state that it has to give up.
-    warmup_tasks_pending_revocation: Copies of the state in the making that it has to give up.
+    active_tasks_pending_revocation: Active tasks that it must revoke.
+    standby_tasks_pending_revocation: Standby tasks that it must revoke.
+    warmup_tasks_pending_revocation: Warm-up tasks that it must revoke.
     """
 
     VALID_VERSIONS: ClassVar[range] = range(1)

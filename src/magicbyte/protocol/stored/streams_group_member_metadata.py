@@ -131,9 +131,9 @@ class StreamsGroupMemberMetadataValue(Message):
 
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
     rack_id: Rack or zone of the member (client.rack); null if it has none.
-    client_id: What the member calls itself in its client.id.
+    client_id: The member's client.id.
     client_host: Address from which it is connected, with a slash in front.
-    rebalance_timeout_ms: Milliseconds that it may take to give up tasks; -1 if it never said.
+    rebalance_timeout_ms: Milliseconds that it may take to revoke tasks; -1 if it has not sent them.
     topology_epoch: Epoch of the topology that it runs.
     process_id: Process that it runs in; members in one process share their state's disk.
     user_endpoint: Address at which the application answers queries about its state; null if it does not.

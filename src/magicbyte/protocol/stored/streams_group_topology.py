@@ -92,11 +92,11 @@ class TopicConfig:
 
 @dataclass(slots=True, kw_only=True)
 class TopicInfo:
-    """What an internal topic has to look like.
+    """Requirements of an internal topic.
 
     name: Name of the topic.
-    partitions: How many partitions it has; 0 if that follows from other topics.
-    replication_factor: How many replicas each partition gets; 0 for the broker's default.
+    partitions: Number of its partitions; 0 if it follows from other topics.
+    replication_factor: Number of replicas of each partition; 0 for the broker's default.
     topic_configs: Settings of the topic that differ from the broker's defaults.
     """
 
