@@ -134,6 +134,12 @@ def test_a_path_without_logs_is_refused(tmp_path: Path) -> None:
     assert "found no log" in result.stderr
 
 
+def test_a_word_that_is_no_chapter_and_no_path_is_refused_with_the_chapters() -> None:
+    result = run("tour", "transaction")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.search(r"'transaction': expected a path that exists, or a chapter: inventory, .*, spark", result.stderr)
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 def test_the_chapter_on_spark_has_a_query(other_logs: Path) -> None:

@@ -1,5 +1,6 @@
 """A worker that dies, lags or has a twin while it puts the parts of a partition together: nothing is missing."""
 
+import errno
 import pickle
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -161,3 +162,24 @@ def test_a_result_that_no_attempt_signed_is_not_unpickled(tmp_path: Path) -> Non
     stored.write_bytes(bytes(32) + pickle.dumps([2]))
     with pytest.raises(LogDirectoryError, match="earlier attempt"):
         turns.stored_result(tmp_path, b"key")
+
+
+def test_parts_are_copied_where_a_file_system_has_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=base) for base in BASES))
+    for sink, above in (("parted", "part-above = 1\n"), ("whole", "")):
+        stage = f'[[stage]]\ndo = "split"\nsegment-bytes = 2000\n{above}'
+        (tmp_path / f"{sink}.toml").write_text(f'{stage}[source]\npath = "logs"\n[sink]\npath = "{sink}"\n')
+
+    refused = []
+
+    def refuse(self: Path, _target: Path) -> None:
+        refused.append(self)
+        raise OSError(errno.EPERM, "Operation not permitted", str(self))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    for sink in ("parted", "whole"):
+        assert driver.run(load(tmp_path / f"{sink}.toml"), context=InProcess()).status == 0
+    assert refused
+    assert contents(tmp_path / "parted") == contents(tmp_path / "whole")

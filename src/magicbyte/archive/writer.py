@@ -8,6 +8,7 @@ epochs.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from magicbyte.wire.checksum import Buffer
 
 _MAX_OFFSET = (1 << 63) - 1
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _ROW_COLUMNS = ("position", "size", "magic", "attributes", "offset", "count")
 
 
@@ -256,7 +258,7 @@ class PartitionWriter:
         self._bases.append(base)
         log = segment.folder / f"{base:020}{LOG}"
         if segment.size:
-            self._path(base, LOG).hardlink_to(log)
+            _link(log, self._path(base, LOG))
         else:  # this writer may append to it, so no link
             clone_file(log, self._path(base, LOG))
         for suffix in INDEXES:
@@ -439,6 +441,16 @@ class PartitionWriter:
                 f"{error.strerror}; written: {self._whole_size} bytes, offsets below {self._end_offset}",
                 str(self._temporary),
             ) from error
+
+
+def _link(log: Path, name: Path) -> None:
+    """Give a log another name, or copy it if the file system has no hard links."""
+    try:
+        name.hardlink_to(log)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        clone_file(log, name)
 
 
 class LogDirectoryWriter:

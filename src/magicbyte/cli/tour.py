@@ -142,6 +142,9 @@ def tour(paths: tuple[str, ...], everything: bool, keep: Path | None, unpack: Pa
 
     asked = [each for each in paths if each in CHAPTERS]
     paths = tuple(each for each in paths if each not in CHAPTERS)
+    for each in paths:
+        if "/" not in each and not Path(each).exists():
+            raise click.UsageError(f"{each!r}: expected a path that exists, or a chapter: {', '.join(CHAPTERS)}")
     for output in (keep, unpack):
         if output is not None:
             refuse_overlap(output, paths)
