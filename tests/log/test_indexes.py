@@ -174,10 +174,14 @@ def test_a_search_for_aborted_transactions_finds_the_same_and_looks_at_those_in_
     index = TransactionIndex.parse(content)
     for first in range(0, 520, 7):
         for end in range(first, 530, 11):
-            assert TransactionIndex.search(content, first, end) == index.aborted(first, end)
+            found, is_complete = TransactionIndex.search(content, first, end)
+            assert found == index.aborted(first, end)
+            assert is_complete == any(
+                each.last_stable_offset >= end and each.last_offset >= first for each in index.entries
+            )
     damaged = bytearray(content)
     damaged[45 * index.ENTRY_SIZE] ^= 1  # the version of one
-    assert TransactionIndex.search(bytes(damaged), 100, 130) == index.aborted(100, 130)
+    assert TransactionIndex.search(bytes(damaged), 100, 130) == (index.aborted(100, 130), True)
     with pytest.raises(CorruptRecordError, match="transaction index version"):
         TransactionIndex.search(bytes(damaged), 440, 470)
 

@@ -547,6 +547,28 @@ def test_readers_stop_at_the_first_open_transaction_as_the_index_of_the_aborted_
     assert (aborted.first_offset, aborted.last_offset, aborted.last_stable_offset) == (100, 110, 103)
 
 
+def test_segments_after_those_in_question_are_not_searched_for_aborted_transactions(folder: Path) -> None:
+    log = open_log(folder)
+    for _ in range(4):
+        base = log.log_end_offset
+        add(log, producer_id=1, producer_epoch=0, base_sequence=base, attributes=16)
+        marker = build_marker(
+            ControlType.ABORT, base_offset=log.log_end_offset, timestamp=NOW, producer_id=1, producer_epoch=0,
+            coordinator_epoch=0, partition_leader_epoch=0,
+        )  # fmt: skip
+        log.append(record_set(marker, log.config.rules), Moment.fixed(NOW))
+        log.roll(NOW)
+    known = aborted_transactions(log, 0, log.log_end_offset)
+    assert len(known) == 4
+    second = log.segments[1].base_offset
+    for segment in log.segments[2:4]:
+        Path(segment.path(".txnindex")).write_bytes(b"damaged")
+    assert aborted_transactions(log, 0, second) == known[:1]
+    assert aborted_transactions(log, 0, second + 1) == known[:2]
+    with pytest.raises(CorruptRecordError):
+        aborted_transactions(log, 0, log.log_end_offset)
+
+
 def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and_is_not_written(folder: Path) -> None:
     log = open_log(folder)
     rules = AppendRules.of({})

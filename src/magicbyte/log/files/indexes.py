@@ -277,21 +277,22 @@ class TransactionIndex:
         return index.aborted(first, end)
 
     @classmethod
-    def search(cls, data: bytes, first: int, end: int) -> list[AbortedTransaction]:
-        """Return the result of `aborted` from the bytes of a file, of which only the relevant entries are parsed.
+    def search(cls, data: bytes, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        """Return the result of `aborted` from the bytes of a file, and whether later segments have no more of them.
 
-        Raises CorruptRecordError for damage in these entries.
+        Only the relevant entries are parsed. Raises CorruptRecordError for damage in these entries.
         """
         size = cls.ENTRY_SIZE
         places = range(len(data) // size)
         at = bisect.bisect_left(places, first, key=lambda place: TRANSACTION_ENTRY.unpack_from(data, place * size)[3])
-        until = at
+        until, is_complete = at, False
         for until in places[at:]:
-            if TRANSACTION_ENTRY.unpack_from(data, until * size)[4] >= end:  # later entries begin after it
+            is_complete = TRANSACTION_ENTRY.unpack_from(data, until * size)[4] >= end
+            if is_complete:  # later entries begin at its last stable offset or after it
                 break
         index = cls.parse(data[at * size : (until + 1) * size])
         index.verify()
-        return index.aborted(first, end)
+        return index.aborted(first, end), is_complete
 
     def aborted(self, first: int, end: int) -> list[AbortedTransaction]:
         """Return the transactions with an offset in `first` to `end` (exclusive), in the order of their markers."""

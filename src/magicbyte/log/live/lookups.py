@@ -37,9 +37,12 @@ def size_in_segment(log: PartitionLog, offset: int, upper: int) -> int | None:
 
 def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[AbortedTransaction]:
     """Return the aborted transactions with an offset in `first` to below `end`, in the order of their markers."""
-    found = []
+    found: list[AbortedTransaction] = []
     for segment in log.segments_from(first):
-        found += segment.indexes.aborted(first, end)
+        aborted, is_complete = segment.indexes.aborted(first, end)
+        found += aborted
+        if is_complete:
+            break
     return found
 
 

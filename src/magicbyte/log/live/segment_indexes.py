@@ -6,7 +6,8 @@ Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and their use in L
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files.directory import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from magicbyte.log.live.config import LogConfig
     from magicbyte.log.live.segment_names import SegmentNames
 
+T = TypeVar("T")
 BEHIND, LATER = "index position", "index offset"  # beyond the end of the log
 _OFFSET_COLUMN = {OFFSET_INDEX: 0, TIME_INDEX: 1, ENRICHED_INDEX: 0}
 _POSITION_COLUMN = {OFFSET_INDEX: 1, ENRICHED_INDEX: 2}
@@ -254,23 +256,18 @@ class LiveIndexes:
         """Return the aborted transactions with an offset in `first` to below `end` whose markers are in this
         segment.
         """
-        return self._of_transactions(first, end, TransactionIndex.all_in)
+        return self._of_transactions(partial(TransactionIndex.all_in, first=first, end=end))
 
-    def aborted(self, first: int, end: int) -> list[AbortedTransaction]:
-        """Return the result of `transactions`, without reading other entries of the file."""
-        return self._of_transactions(first, end, TransactionIndex.search)
+    def aborted(self, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        """Return the result of `transactions`, from the relevant entries, and whether later segments have no more."""
+        return self._of_transactions(partial(TransactionIndex.search, first=first, end=end))
 
-    def _of_transactions(
-        self, first: int, end: int, search: Callable[[bytes, int, int], list[AbortedTransaction]]
-    ) -> list[AbortedTransaction]:
-        if not self._names.has(TRANSACTION_INDEX):
-            return []
+    def _of_transactions(self, search: Callable[[bytes], T]) -> T:
         path = self._names.path(TRANSACTION_INDEX)
         try:
-            found: list[AbortedTransaction] = search(read_whole(self._names.files, path), first, end)
+            return search(read_whole(self._names.files, path) if self._names.has(TRANSACTION_INDEX) else b"")
         except CorruptRecordError as error:
             raise error.locate(path=path) from None
-        return found
 
     def _opened_transactions(self) -> OpenFile:
         """Return the file of aborted transactions, created if needed."""
