@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 import magicbyte
-from magicbyte.client import admin
+from magicbyte.client import admin, consumer
 from magicbyte.client import producer as module
 from magicbyte.client.partitioning import partition_of
 from magicbyte.client.transaction_admin import open_transactions
 from magicbyte.errors import ErrorCode
+from magicbyte.records.columns import RecordColumns
+from magicbyte.records.encode import columns_of
 from magicbyte.testing import Broker
 
 Work = Callable[[magicbyte.Client], Coroutine[Any, Any, Any]]
@@ -224,6 +226,32 @@ def test_consuming_waits_for_more_from_the_end_or_an_offset_and_stops_when_it_is
         return await anext(records)
 
     assert run(broker, work) == ([b"3", b"4"], [b"later"])
+
+
+def test_what_waits_for_a_consumer_is_bounded_however_many_partitions_there_are(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches: list[int] = []
+    yielded = 0
+
+    async def endless(*given: Any) -> AsyncIterator[RecordColumns]:
+        nonlocal yielded
+        fetches.append(given[-1].max_bytes)
+        while True:
+            yielded += 1
+            yield columns_of([magicbyte.Record(0, 0, 0, None, b"value")])
+
+    async def work(client: magicbyte.Client) -> None:
+        async with aclosing(client.consume("orders")) as records:
+            await anext(records)
+            for _ in range(200):
+                await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(consumer, "read_records", endless)
+    run(broker, work, partitions=50)
+    assert sum(fetches) <= 50 * (256 << 10)
+    assert len(fetches) == 50
+    assert yielded <= 1 + 16 + 50
 
 
 @pytest.mark.parametrize(

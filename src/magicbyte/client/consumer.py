@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from magicbyte.client.fetch import FetchOptions, read_records
 from magicbyte.client.offsets import bounds
 from magicbyte.errors import UnknownTopicError
-from magicbyte.records.columns import Record
+from magicbyte.records.columns import Record, RecordColumns
 
 if TYPE_CHECKING:
     from magicbyte.client.client import Client
@@ -19,7 +19,8 @@ Start = int | Literal["earliest", "latest"]
 
 _WAIT_MS: Final = 500  # how long fetches wait for records, divided among the partitions
 _LEAST_WAIT_MS: Final = 20
-_WAITING: Final = 2  # fetched chunks per partition that wait for the consumer
+_LEAST_BYTES: Final = 256 << 10  # of a fetch: `max_bytes` is divided among the partitions, whose data is all in memory
+_WAITING: Final = 16  # fetched chunks that wait for the consumer
 
 
 async def consume(
@@ -30,10 +31,13 @@ async def consume(
     if partition is not None and partition not in there:
         raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {len(there) - 1}")
     chosen = there if partition is None else [partition]
-    parts: asyncio.Queue[list[Record] | Exception | None] = asyncio.Queue(_WAITING * len(chosen))
+    chunks: asyncio.Queue[tuple[int, RecordColumns] | Exception | None] = asyncio.Queue(_WAITING)
     # A broker answers the requests of a connection in order, so a long wait would delay the other partitions.
     waiting = FetchOptions(
-        committed=options.committed, max_wait_ms=max(_WAIT_MS // len(chosen), _LEAST_WAIT_MS), ahead=to_end
+        max_bytes=max(options.max_bytes // len(chosen), _LEAST_BYTES),
+        committed=options.committed,
+        max_wait_ms=max(_WAIT_MS // len(chosen), _LEAST_WAIT_MS),
+        ahead=to_end,
     )
 
     async def read(index: int) -> None:
@@ -43,23 +47,24 @@ async def consume(
             found = read_records(client, topic, index, begin, end if to_end else None, waiting)
             async with contextlib.aclosing(found) as all_columns:
                 async for columns in all_columns:
-                    await parts.put([each._replace(topic=topic, partition=index) for each in columns])
-            await parts.put(None)
+                    await chunks.put((index, columns))
+            await chunks.put(None)
         except Exception as error:  # noqa: BLE001 (whoever iterates is to get it)
-            await parts.put(error)
+            await chunks.put(error)
 
     tasks = [asyncio.create_task(read(each)) for each in chosen]
     try:
         running = len(tasks)
         while running:
-            part = await parts.get()
-            if isinstance(part, Exception):
-                raise part
-            if part is None:
+            chunk = await chunks.get()
+            if isinstance(chunk, Exception):
+                raise chunk
+            if chunk is None:
                 running -= 1
                 continue
-            for record in part:
-                yield record
+            index, columns = chunk
+            for record in columns:
+                yield record._replace(topic=topic, partition=index)
     finally:
         for each in tasks:
             each.cancel()
