@@ -146,6 +146,59 @@ def test_a_flush_that_is_cancelled_loses_no_records(broker: Broker) -> None:
     assert sorted(each.value or b"" for each in run(broker, work)) == [b"%d" % each for each in range(6)]
 
 
+def test_a_flush_ends_while_others_go_on_sending(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored: list[bytes | None] = []
+
+    async def store(_client: Any, _topic: str, _partition: int, records: list[magicbyte.Record], _options: Any) -> None:
+        await asyncio.sleep(0)
+        stored.extend(each.value for each in records)
+
+    async def work(client: magicbyte.Client) -> None:
+        async def go_on() -> None:
+            while True:
+                await producer.send("orders", b"other", partition=0)
+                await asyncio.sleep(0)
+
+        async with client.producer(linger_ms=0) as producer:
+            await producer.send("orders", b"first", partition=0)
+            others = asyncio.create_task(go_on())
+            await asyncio.sleep(0.01)
+            await producer.send("orders", b"last", partition=0)
+            await producer.flush()
+            assert b"last" in stored
+            others.cancel()
+
+    monkeypatch.setattr(module, "send", store)
+    run(broker, work)
+
+
+def test_many_small_records_count_with_the_memory_of_their_objects(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def store(*_given: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def work(client: magicbyte.Client) -> int:
+        producer, count = client.producer(), 0
+
+        async def send_all() -> None:
+            nonlocal count
+            while True:
+                await producer.send("orders", b"x", partition=0)
+                count += 1
+
+        sending = asyncio.create_task(send_all())
+        while producer._size <= module.BUFFERED_BYTES:
+            await asyncio.sleep(0.001)
+        sending.cancel()
+        await producer._drop()
+        return count
+
+    monkeypatch.setattr(module, "BUFFERED_BYTES", 100_000)
+    monkeypatch.setattr(module, "send", store)
+    assert run(broker, work) < 100_000 / 200
+
+
 def test_a_transaction_whose_commit_fails_at_the_end_of_the_block_is_aborted(broker: Broker) -> None:
     async def fail(client: magicbyte.Client) -> None:
         async with client.producer(transactional_id="t") as producer:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BUFFERED_BYTES: Final = 32 << 20
 """Limit of the bytes of records waiting to be sent. `send` waits above it."""
+_OBJECT_BYTES: Final = 200  # memory of a record's objects, about
 _OVERHEAD: Final = 16  # approximate bytes of a record besides its key, value and headers
 
 
@@ -31,6 +32,8 @@ class _Lane:
 
     records: list[Record] = field(default_factory=list)
     size: int = 0
+    added: int = 0
+    done: int = 0
     is_full: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -55,7 +58,7 @@ class RecordProducer:
         self._counts: dict[str, int] = {}
         self._turns: dict[str, int] = {}
         self._size = 0
-        self._has_room = asyncio.Event()
+        self._batch_ended = asyncio.Event()
         self._failure: Exception | None = None
         self._ending = asyncio.Lock()
 
@@ -118,17 +121,17 @@ class RecordProducer:
         size += sum(len(name) + len(each or b"") for name, each in record.headers)
         lane = self._lanes.setdefault((topic, partition), _Lane())
         lane.records.append(record)
+        lane.added += 1
         lane.size += size
-        self._size += size
+        self._size += size + _OBJECT_BYTES
         if lane.task is None:
             lane.is_full.clear()
             lane.task = asyncio.create_task(self._send_all(topic, partition, lane))
         if lane.size >= self._options.batch_bytes:
             lane.is_full.set()
         while self._size > BUFFERED_BYTES:
-            self._has_room.clear()
             self._hurry()
-            await self._has_room.wait()
+            await self._next_batch()
             self._check()
 
     def _hurry(self) -> None:
@@ -139,9 +142,16 @@ class RecordProducer:
     async def flush(self) -> None:
         """Send all waiting records, and return when brokers have stored them. Raises BrokerError, NetworkError."""
         self._hurry()
-        if tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
-            await asyncio.wait(tasks)  # which goes on with them if this call is cancelled
+        # Not until the tasks end: other callers may go on adding records. A cancelled call leaves them running.
+        wanted = [(lane, lane.added) for lane in self._lanes.values()]
+        while self._failure is None and any(lane.done < added for lane, added in wanted):
+            await self._next_batch()
         self._check()
+
+    async def _next_batch(self) -> None:
+        """Wait until a batch is stored, or a failure."""
+        self._batch_ended.clear()
+        await self._batch_ended.wait()
 
     async def commit(self) -> None:
         """Commit the transaction with all records so far. The next `send` begins another. Raises as `flush` does."""
@@ -167,9 +177,11 @@ class RecordProducer:
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for lane in self._lanes.values():
+            lane.done = lane.added
         self._lanes.clear()
         self._size = 0
-        self._has_room.set()
+        self._batch_ended.set()
 
     async def _send_all(self, topic: str, partition: int, lane: _Lane) -> None:
         """Send the batches of a partition until none waits; the first one when it is full or has lingered."""
@@ -185,10 +197,11 @@ class RecordProducer:
                     await send(self._client, topic, partition, records, self._options)
                 else:
                     await self._transactions.send(topic, partition, records, self._options)
-                self._size -= size
-                self._has_room.set()
+                lane.done += len(records)
+                self._size -= size + _OBJECT_BYTES * len(records)
+                self._batch_ended.set()
         except Exception as error:  # noqa: BLE001 (any of them, also a bug's, belongs to the caller of send)
             self._failure = self._failure or error
-            self._has_room.set()
+            self._batch_ended.set()
         finally:
             lane.task = None
