@@ -16,6 +16,7 @@ from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN
 
 WRITTEN = {
     ("mirror", "target"), ("rescue", "target"), ("serve", "directory"), ("metadata import", "directory"),
+    ("metadata export", "directory"),  # SQLite makes and removes the files of its write-ahead log
     ("cluster up", "directory"), ("cluster down", "directory"),
 }  # fmt: skip
 """Log directories that are written because they are named, by command and parameter."""
