@@ -7,12 +7,12 @@ import sys
 
 import click
 
-from magicbyte.printable import printable
+from magicbyte.cli.output import ask
 
 
 async def confirm(question: str, *, err: bool = False) -> None:
     """Ask a question, on stderr with `err`, and wait for the answer. Raises click.Abort unless it is yes."""
-    click.echo(f"{printable(question)} [y/N]: ", nl=False, err=err)
+    ask(question, err=err)
     if (await _typed_line()).strip().lower() not in ("y", "yes"):
         raise click.Abort
 

@@ -75,6 +75,11 @@ def say(*lines: str, err: bool = False) -> None:
         click.echo("\n".join(map(_shown, lines)), err=err)
 
 
+def ask(question: str, *, err: bool = False) -> None:
+    """Print a question to which yes or no is the answer, on stderr with `err`, and stay on its line."""
+    click.echo(f"{printable(question)} [y/N]: ", nl=False, err=err)
+
+
 def pause(prompt: str) -> str:
     """Prompt for a line of stdin, then erase the prompt. Return the line, empty at the end of the input."""
     click.echo(click.style(prompt, dim=True), nl=False)
