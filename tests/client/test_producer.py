@@ -188,9 +188,9 @@ def test_many_small_records_count_with_the_memory_of_their_objects(
                 count += 1
 
         sending = asyncio.create_task(send_all())
-        while producer._size <= module.BUFFERED_BYTES:
+        while producer._size <= module.BUFFERED_BYTES and not sending.done():
             await asyncio.sleep(0.001)
-        sending.cancel()
+        assert sending.cancel(), sending.exception()
         await producer._drop()
         return count
 

@@ -187,7 +187,8 @@ class RecordProducer:
         """Send the batches of a partition until none waits; the first one when it is full or has lingered."""
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(lane.is_full.wait(), self._linger_s)
+                async with asyncio.timeout(self._linger_s):  # wait_for of 3.11 may swallow a cancellation
+                    await lane.is_full.wait()
             while lane.records and self._failure is None:
                 records, size = lane.records, lane.size
                 lane.records, lane.size = [], 0

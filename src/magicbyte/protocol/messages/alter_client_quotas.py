@@ -225,7 +225,7 @@ class AlterClientQuotasRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class AlterClientQuotasResponseEntityData:
-    """The entity.
+    """The entity whose quotas were to be changed.
 
     entity_type: Kind of this part: user, client-id or ip.
     entity_name: Name of the user or client, or the address; null stands for the default.
@@ -274,7 +274,7 @@ class AlterClientQuotasResponseEntryData:
 
     error_code: Error of this entry; 0 means changed.
     error_message: Error message; null without an error, or if the broker sends none.
-    entity: The entity.
+    entity: The entity whose quotas were to be changed.
     """
 
     error_code: int = 0  # int16, versions 0+

@@ -45,7 +45,7 @@ _UH = struct.Struct(">H")
 
 @dataclass(slots=True, kw_only=True)
 class FetchSnapshotRequestSnapshotId:
-    """Id of the snapshot.
+    """The end offset and epoch that identify a snapshot.
 
     end_offset: Offset after the last record that the snapshot covers.
     epoch: Leader epoch of the last record that the snapshot covers.
@@ -81,7 +81,7 @@ class FetchSnapshotRequestPartitionSnapshot:
 
     partition: Number of the partition within its topic, counted from 0.
     current_leader_epoch: Epoch of the leader as the replica knows it; -1 skips the check.
-    snapshot_id: Id of the snapshot.
+    snapshot_id: The end offset and epoch that identify a snapshot.
     position: Byte of the snapshot at which the piece is to begin.
     replica_directory_id: Id of the directory in which the replica keeps the log; all zeros if it has none.
     """
