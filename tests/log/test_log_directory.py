@@ -11,12 +11,13 @@ import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from log.builders import fill
 from magicbyte.errors import ErrorCode, LogDirectoryError, LogDirectoryOfflineError, UnknownTopicError
-from magicbyte.log.files import checkpoints
+from magicbyte.log.files import checkpoints, filesystem
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.filesystem import LocalFiles, is_locked
 from magicbyte.log.files.index_writer import IndexRules
@@ -111,6 +112,23 @@ def test_a_second_one_is_refused_in_this_process_and_in_another(tmp_path: Path) 
     assert is_locked(tmp_path / ".lock")
     directory.close()
     assert not is_locked(tmp_path / ".lock")
+
+
+def test_a_lock_that_a_thread_is_taking_is_refused_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock_file, refused = filesystem._lock, []
+
+    def taken_meanwhile(file: IO[bytes], *, shared: bool = False) -> None:
+        try:
+            FILES.lock(str(tmp_path / ".lock"))
+        except BlockingIOError as error:
+            refused.append(error)
+        lock_file(file, shared=shared)
+
+    monkeypatch.setattr(filesystem, "_lock", taken_meanwhile)
+    lock = FILES.lock(str(tmp_path / ".lock"))
+    assert len(refused) == 1
+    lock.release()
+    FILES.lock(str(tmp_path / ".lock")).release()
 
 
 def test_a_deleted_partition_goes_after_its_delay_and_can_be_made_again(tmp_path: Path) -> None:

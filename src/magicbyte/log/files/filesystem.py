@@ -155,7 +155,7 @@ class LocalWritableFile(LocalFile):
             raise OSError(error.errno, error.strerror, self.path) from error
 
 
-_locked: set[str] = set()
+_locked: "dict[str, LocalLock]" = {}
 """Files that this process holds locked. POSIX locks belong to the process, and closing any descriptor of the file
 releases them.
 """
@@ -166,20 +166,24 @@ class LocalLock:
 
     def __init__(self, path: str) -> None:
         self._path = os.path.realpath(path)
-        if self._path in _locked:
+        if _locked.setdefault(self._path, self) is not self:  # one step: POSIX locks do not exclude threads
             raise BlockingIOError(errno.EWOULDBLOCK, "locked by this process", path)
-        self._file = Path(path).open("a+b")  # noqa: SIM115 (open while it is locked)
         try:
-            _lock(self._file)
-        except OSError:
-            self._file.close()
+            self._file = Path(path).open("a+b")  # noqa: SIM115 (open while it is locked)
+            try:
+                _lock(self._file)
+            except OSError:
+                self._file.close()
+                raise
+        except BaseException:
+            del _locked[self._path]
             raise
-        _locked.add(self._path)
 
     def release(self) -> None:
         """Release the lock."""
         self._file.close()
-        _locked.discard(self._path)
+        if _locked.get(self._path) is self:
+            del _locked[self._path]
 
 
 def _lock(file: IO[bytes], *, shared: bool = False) -> None:
