@@ -29,8 +29,8 @@ RECORDS: Final = matrix.ledger("kcat", "secured", "2")  # plain text, which all 
 PATIENCE_S: Final = 60
 ENDED: Final = "connection ended inside the TLS handshake"  # without an alert
 REFUSED: Final = {
-    "wrong password": ("uthentication ?failed", "the PLAIN login was refused"),
-    "wrong password of SCRAM": ("uthentication ?failed", "the SCRAM-SHA-256 login was refused"),
+    "wrong password": ("uthentication ?failed", "the login by PLAIN is refused"),
+    "wrong password of SCRAM": ("uthentication ?failed", "the login by SCRAM-SHA-256 is refused"),
     "expired": (
         "expired|validity check|verify failed",
         f"TLS: the other side gives up|TLS: unexpected message|{ENDED}",
