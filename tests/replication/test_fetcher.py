@@ -217,20 +217,22 @@ def test_a_follower_out_of_range_asks_for_the_leaders_offsets() -> None:
     assert isinstance(fetcher.next(0), Fetch)
 
 
+def after_a_refusal(fetcher: Fetcher) -> list[Truncate]:
+    """Answer a fetch that names epoch 5 with OFFSET_OUT_OF_RANGE, and a look-up with 0 to 9; return the truncations."""
+    step = fetcher.next(0)
+    assert isinstance(step, Fetch)
+    assert step.partitions[0].last_epoch == 5
+    fetcher.fetched(step.partitions[0], Answered(ErrorCode.OFFSET_OUT_OF_RANGE), 0)
+    asked = fetcher.next(0)
+    assert isinstance(asked, AskOffsets)
+    return fetcher.offsets_answered(asked, {A: (ErrorCode.NONE, 0, 9)}, 0)
+
+
 def test_a_leader_that_keeps_no_epochs_is_asked_without_one_from_the_high_watermark_on() -> None:
     """Kafka 2.8, set to a message format before 2, answers so to a follower whose log has epochs."""
     fetcher, log = Fetcher(asks_epochs=True, compares_epochs=True), log_of(3, 5, high_watermark=2)
     assert fetcher.follow(A, log, 6) == []
-    cuts = []
-    for _ in range(2):
-        step = fetcher.next(0)
-        assert isinstance(step, Fetch)
-        assert step.partitions[0].last_epoch == 5
-        fetcher.fetched(step.partitions[0], Answered(ErrorCode.OFFSET_OUT_OF_RANGE), 0)
-        asked = fetcher.next(0)
-        assert isinstance(asked, AskOffsets)
-        cuts.append(fetcher.offsets_answered(asked, {A: (ErrorCode.NONE, 0, 9)}, 0))
-    assert cuts == [[], [Truncate(A, 2)]]
+    assert [after_a_refusal(fetcher) for _ in range(2)] == [[], [Truncate(A, 2)]]
     log.truncate(2)
     for _ in range(2):
         step = fetcher.next(0)
@@ -243,13 +245,7 @@ def test_one_refusal_of_an_offset_that_the_leader_has_is_no_sign_of_that() -> No
     fetcher = Fetcher(asks_epochs=True, compares_epochs=True)
     fetcher.follow(A, log_of(3, 5, high_watermark=2), 6)
     for _ in range(4):
-        step = fetcher.next(0)
-        assert isinstance(step, Fetch)
-        assert step.partitions[0].last_epoch == 5
-        fetcher.fetched(step.partitions[0], Answered(ErrorCode.OFFSET_OUT_OF_RANGE), 0)
-        asked = fetcher.next(0)
-        assert isinstance(asked, AskOffsets)
-        assert fetcher.offsets_answered(asked, {A: (ErrorCode.NONE, 0, 9)}, 0) == []
+        assert after_a_refusal(fetcher) == []
         step = fetcher.next(0)
         assert isinstance(step, Fetch)
         fetcher.fetched(step.partitions[0], Answered(ErrorCode.NONE, 2, 0), 0)
