@@ -17,12 +17,11 @@ from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.stages.writing import WritePart, WrittenPart
 from magicbyte.spark.pipeline.units import find
+from spark.builders import NOW, comparable, ran
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
 from stage_proof import contents
-
-NOW = "now = 2026-01-07T00:00:00Z\n"
 
 
 @pytest.fixture(autouse=True)
@@ -238,25 +237,6 @@ def test_a_comparison_in_parts_finds_the_differences_that_one_worker_finds(tmp_p
     assert "the first at offset 7: " in told[0][0][1]
 
 
-def ran(folder: Path, source: Path, sink: str | None, stages: str, *, parted: bool) -> PipelineRun:
-    """Run stages, in each of which `{above}` says whether it is parted."""
-    path = folder / f"{'parted' if parted else 'whole'}.toml"
-    ends = f'[source]\npath = "{source}"\n' + (f'[sink]\npath = "{sink}"\n' if sink else "")
-    path.write_text(f"{NOW}{stages.format(above='part-above = 1' if parted else '')}\n{ends}")
-    return driver.run(load(path), context=InProcess())
-
-
-def told(run: PipelineRun) -> list[Any]:
-    """Return all that a run says of partitions but who did it, when and how long it took."""
-    found = []
-    for unit in run.units:
-        stages = [{**stage, "seconds": 0} for stage in unit["stages"]]
-        for stage in stages:
-            stage.pop("parts", None)
-        found.append({**unit, "stages": stages, "seconds": 0, "outputs": None})
-    return found
-
-
 def files_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -265,9 +245,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("sink", [None, "out"])
 def test_a_check_in_parts_finds_what_one_worker_finds(cut: Path, tmp_path: Path, depth: str, sink: str | None) -> None:
     stages = f'[[stage]]\ndo = "verify"\ndepth = "{depth}"\n{{above}}'
-    runs = [ran(tmp_path, cut, sink and f"{sink}-{parted}", stages, parted=parted) for parted in (True, False)]
+    runs = [ran(tmp_path, cut, sink and f"{sink}-{parted}", stages, 1 if parted else None) for parted in (True, False)]
     assert [each.status for each in runs] == [0, 0], runs[0].units[0]["error"]
-    assert told(runs[0]) == told(runs[1])
+    assert comparable(runs[0]) == comparable(runs[1])
     assert min(unit["stages"][0]["parts"] for unit in runs[0].units) > 1
 
 
@@ -285,8 +265,8 @@ def test_a_check_in_parts_finds_the_damage_that_one_worker_finds(tmp_path: Path,
         content = bytearray((folder / f"{50:020}.log").read_bytes()) + content
     path.write_bytes(content[:-5] if kind == "cut" else content)
     stages = '[[stage]]\ndo = "verify"\n{above}'
-    runs = [ran(tmp_path, tmp_path / "logs", None, stages, parted=parted) for parted in (True, False)]
-    assert told(runs[0]) == told(runs[1])
+    runs = [ran(tmp_path, tmp_path / "logs", None, stages, 1 if parted else None) for parted in (True, False)]
+    assert comparable(runs[0]) == comparable(runs[1])
     assert [each.status for each in runs] == ([1, 1] if kind != "epoch" else [runs[1].status] * 2)
 
 
@@ -294,17 +274,17 @@ def test_offsets_of_the_next_segment_are_found_by_a_check_in_parts(tmp_path: Pat
     segments = [some_records(50, first=each) for each in (0, 40, 100)]
     write_partition(tmp_path / "logs", "orders-0", *segments)
     stages = '[[stage]]\ndo = "verify"\n{above}'
-    runs = [ran(tmp_path, tmp_path / "logs", None, stages, parted=parted) for parted in (True, False)]
-    assert told(runs[0]) == told(runs[1])
+    runs = [ran(tmp_path, tmp_path / "logs", None, stages, 1 if parted else None) for parted in (True, False)]
+    assert comparable(runs[0]) == comparable(runs[1])
     assert runs[0].units[0]["outcome"] == "damaged"
 
 
 def test_tables_written_in_parts_are_those_of_one_worker(cut: Path, tmp_path: Path) -> None:
     convert = '[[stage]]\ndo = "convert"\nformat = "v2"\n'  # else a pipeline that only writes tables has small units
     stages = convert + '[[stage]]\ndo = "records"\n{above}'
-    runs = [ran(tmp_path, cut, str(parted), stages, parted=parted) for parted in (True, False)]
+    runs = [ran(tmp_path, cut, str(parted), stages, 1 if parted else None) for parted in (True, False)]
     assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
-    assert told(runs[0]) == told(runs[1])
+    assert comparable(runs[0]) == comparable(runs[1])
     tables = [{name: each for name, each in files_of(tmp_path / str(at)).items() if name.endswith(".parquet")}
               for at in (True, False)]  # fmt: skip
     assert tables[0] == tables[1]
@@ -314,9 +294,9 @@ def test_tables_written_in_parts_are_those_of_one_worker(cut: Path, tmp_path: Pa
 
 def test_a_log_that_is_copied_in_parts_is_retained_as_by_one_worker(cut: Path, tmp_path: Path) -> None:
     stages = '[[stage]]\ndo = "verify"\n{above}\n[[stage]]\ndo = "retain"\nbytes = "4KiB"\n{above}'
-    runs = [ran(tmp_path, cut, sink, stages, parted=sink == "parted") for sink in ("parted", "whole")]
+    runs = [ran(tmp_path, cut, sink, stages, 1 if sink == "parted" else None) for sink in ("parted", "whole")]
     assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
-    assert told(runs[0]) == told(runs[1])
+    assert comparable(runs[0]) == comparable(runs[1])
     assert sum(unit["stages"][1]["segments"] for unit in runs[0].units) > 4
     same(tmp_path)
 
@@ -334,9 +314,9 @@ FILTERS = (
 @pytest.mark.parametrize("limits", FILTERS)
 def test_a_log_filtered_in_parts_is_that_of_one_worker(cut: Path, tmp_path: Path, limits: str) -> None:
     stages = f'[[stage]]\ndo = "filter"\n{limits}\n{{above}}'
-    runs = [ran(tmp_path, cut, sink, stages, parted=sink == "parted") for sink in ("parted", "whole")]
+    runs = [ran(tmp_path, cut, sink, stages, 1 if sink == "parted" else None) for sink in ("parted", "whole")]
     assert [each.status for each in runs] == [0, 0], [unit["error"] for unit in runs[0].units]
-    assert told(runs[0]) == told(runs[1])
+    assert comparable(runs[0]) == comparable(runs[1])
     assert [unit["outputs"][0]["files"] for unit in runs[0].units] == [
         unit["outputs"][0]["files"] for unit in runs[1].units
     ]
@@ -351,7 +331,9 @@ def test_a_filter_in_parts_meets_the_damage_that_one_worker_meets(tmp_path: Path
     path = folder / f"{50:020}.log"
     path.write_bytes(path.read_bytes()[:300] + b"?" + path.read_bytes()[301:])
     stages = '[[stage]]\ndo = "filter"\nfrom-offset = 20\n{above}'
-    runs = [ran(tmp_path, tmp_path / "logs", sink, stages, parted=sink == "parted") for sink in ("parted", "whole")]
+    runs = [
+        ran(tmp_path, tmp_path / "logs", sink, stages, 1 if sink == "parted" else None) for sink in ("parted", "whole")
+    ]
     assert [(unit["outcome"], unit["error"]) for unit in runs[0].units] == [
         (unit["outcome"], unit["error"]) for unit in runs[1].units
     ]

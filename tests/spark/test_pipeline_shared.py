@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,12 +16,12 @@ from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.stages import resegment
 from magicbyte.spark.pipeline.work import SALVAGE
 from simulation import damaged_logs
+from spark.builders import comparable, ran
 from spark.conftest import lay_out_closed, topic_of
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
 from stage_proof import contents
 
-NOW = "now = 2026-01-07T00:00:00Z\n"
 SMALL = 1 << 20
 PARTS = (1, 5000, 12000)
 """Bytes of a part at most: one segment, some, many."""
@@ -39,31 +38,11 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "parted_stages", asked)
 
 
-def ran(folder: Path, source: Path, sink: str | None, stages: str, above: int | None) -> PipelineRun:
-    """Run stages, with `{above}` in each that is to be shared."""
-    path = folder / f"{above}.toml"
-    ends = f'[source]\npath = "{source}"\n' + (f'[sink]\npath = "{sink}"\n' if sink else "")
-    path.write_text(f"{NOW}{stages.replace('{above}', f'part-above = {above}' if above else '')}\n{ends}")
-    return driver.run(load(path), context=InProcess())
-
-
-def told(run: PipelineRun) -> list[Any]:
-    """Return all that a run says of partitions but who did it, when and how long it took."""
-    found = []
-    for unit in run.units:
-        stages = [{**stage, "seconds": 0} for stage in unit["stages"]]
-        for stage in stages:
-            stage.pop("parts", None)
-        files = [each["files"] for each in unit.get("outputs", [])]
-        found.append({**unit, "stages": stages, "seconds": 0, "outputs": files})
-    return found
-
-
 def compare(folder: Path, source: Path, stages: str, above: int, *, sink: bool = True) -> PipelineRun:
     """Run stages shared and not; return the shared run."""
     whole, parted = folder / "whole", folder / f"parted-{above}"
     runs = [ran(folder, source, sink and str(to), stages, size) for to, size in ((parted, above), (whole, None))]
-    assert told(runs[0]) == told(runs[1])
+    assert comparable(runs[0]) == comparable(runs[1])
     if sink:
         assert contents(parted) == contents(whole)
         for path in whole.glob("*checkpoint"):
@@ -253,5 +232,5 @@ def test_parts_whose_offsets_overlap_are_written_by_one_worker(tmp_path: Path, m
     monkeypatch.setattr(resegment, "run", lambda *given, run=resegment.run: calls.append(given[0]) or run(*given))
     stages = '[[stage]]\ndo = "split"\nsegment-bytes = 1000\n{above}'
     runs = [ran(tmp_path, tmp_path / "logs", str(tmp_path / str(above)), stages, above) for above in (1, None)]
-    assert told(runs[0]) == told(runs[1])
+    assert comparable(runs[0]) == comparable(runs[1])
     assert (runs[0].units[0]["outcome"], len(calls)) == ("damaged", 1)
