@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -108,4 +108,4 @@ def clients_options(command: F) -> F:
                      help="Metrics of a broker: http://HOST:PORT/metrics. Can be given several times."),
     ):  # fmt: skip
         found = option(found)
-    return found  # type: ignore[no-any-return]
+    return cast("F", found)
