@@ -132,10 +132,10 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
         }
     )  # fmt: skip
     positions, ends = dict.fromkeys(range(PARTITIONS), 0), dict[int, int]()
-    refused = list[int | None]()  # by a broker that has led until now and is behind: the reader asks again
+    is_refused = False  # by a broker that led before and is behind
     deadline = float("inf")
     try:
-        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+        consumer.assign([TopicPartition(TOPIC, partition, start) for partition, start in positions.items()])
         while len(ends) < PARTITIONS or any(positions[each] < end for each, end in ends.items()):
             if stop.is_set() and len(ends) < PARTITIONS:
                 deadline = min(deadline, time.monotonic() + HEALED_S)
@@ -152,7 +152,7 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
                         if not error.retriable() and error.code() in (
                             KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE,
                         ):  # fmt: skip
-                            refused.append(message.partition())
+                            is_refused = True
                         continue
                     partition, offset = message.partition(), message.offset()
                     assert partition is not None
@@ -161,9 +161,9 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
                     positions[partition] = offset + 1
                 poll.polled(records)
                 poll.ok()
-            for each in refused:
-                consumer.seek(TopicPartition(TOPIC, each, positions[each]))
-            refused.clear()
+            if is_refused:  # assigned again: `seek` fails while librdkafka looks for the leader
+                consumer.assign([TopicPartition(TOPIC, partition, start) for partition, start in positions.items()])
+                is_refused = False
     finally:
         consumer.close()
 
