@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import enum
 import inspect
+import os
 import pickle
 import re
 import shutil
@@ -35,11 +36,11 @@ from magicbyte.archive.salvage import Aside, Loss, SalvagedPartition, SalvageRep
 from magicbyte.archive.tally import FormatCount, Holes, Lz4Headers, OpenTransaction, RecordFacts, Tally
 from magicbyte.client import admin
 from magicbyte.client.produce import send
-from magicbyte.log.files.directory import PartitionDirectory
+from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.reader import DamageHandler
 from magicbyte.ports import TopicPartition
-from magicbyte.public import logs, operations
+from magicbyte.public import logs, operations, sources
 from magicbyte.records.convert import ConversionReport
 
 FACE = Path(__file__).with_name("public_face.txt")
@@ -51,7 +52,7 @@ RETURNED = (
 )  # fmt: skip
 """What comes back from the functions, beside the names of the package itself."""
 ALIASES = {
-    "AnyPath": operations.AnyPath,
+    "AnyPath": sources.AnyPath,
     "DamageHandler": DamageHandler,
     "Depth": operations.Depth,
     "Ignorable": operations.Ignorable,
@@ -170,6 +171,62 @@ def test_the_package_lists_its_names_and_has_no_others() -> None:
     assert dir(magicbyte) == sorted([*magicbyte.__all__, "__version__"])
     with pytest.raises(AttributeError, match=r"no attribute 'reed': expected one of .*records"):
         _ = magicbyte.reed  # type: ignore[attr-defined]
+
+
+PATHS = ("path", "paths", "out", "directory")
+
+
+def functions_with_paths() -> Iterator[tuple[str, inspect.Parameter]]:
+    """Each argument that is a path, of public functions, methods and constructors."""
+    given = [value for name in magicbyte.__all__ if callable(value := getattr(magicbyte, name))]
+    for value in (*given, discover, testing.Broker, testing.Cluster):
+        methods = [each for each in vars(value).values() if inspect.isfunction(each)] if isinstance(value, type) else []
+        public = [each for each in methods if each.__name__ == "__init__" or not each.__name__.startswith("_")]
+        for function in public or [value]:
+            if (isinstance(value, type) and issubclass(value, Exception | tuple)) or value is magicbyte.Log:
+                continue  # errors, and what only this package makes
+            for each in inspect.signature(function).parameters.values():
+                if each.name in PATHS or "Path" in str(each.annotation):
+                    yield f"{value.__name__}.{function.__name__}", each
+
+
+def test_each_path_of_the_public_face_is_text_or_like_a_path() -> None:
+    found = list(functions_with_paths())
+    assert len(found) == 13
+    for name, argument in found:
+        is_any = "AnyPath" in str(argument.annotation) or "str | os.PathLike[str]" in str(argument.annotation)
+        assert is_any, (name, argument)
+
+
+class PathOfTheirOwn(os.PathLike[str]):
+    """An object that is like a path, and neither text nor of pathlib."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def __fspath__(self) -> str:
+        return self._path
+
+
+@pytest.mark.parametrize("kind", [str, Path, PathOfTheirOwn])
+def test_each_function_takes_each_kind_of_path(kind: Callable[[Path], Any], tmp_path: Path) -> None:
+    folder = kind(folder_of(PLAIN))
+    assert seen(magicbyte.records(folder)) == seen(magicbyte.open_log(folder).records()) == PLAIN.records()
+    assert magicbyte.inventory(folder)[0].tally.records == len(PLAIN.records())
+    assert magicbyte.verify(folder) == []
+    assert magicbyte.convert(folder, kind(tmp_path / "converted"), Format.V2)[0].sound
+    assert magicbyte.salvage(folder, kind(tmp_path / "salvaged"))[0].report.is_sound
+    assert magicbyte.diff(folder, kind(tmp_path / "salvaged")).same
+    assert [each.path for each in discover(folder)] == [each.path for each in discover([folder])]
+    for made in (
+        testing.Broker(directory=kind(tmp_path / "broker")),
+        testing.Cluster(1, directory=kind(tmp_path / "3")),
+    ):
+        with made:
+            assert made.bootstrap_servers
+    assert (tmp_path / "broker/meta.properties").exists()
+    with pytest.raises(ValueError, match="expected an empty folder"):
+        testing.Cluster(1, directory=kind(tmp_path))
 
 
 LOADED = """

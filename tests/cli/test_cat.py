@@ -40,18 +40,30 @@ def folder_of(case: golden_data.Case) -> Path:
     return path
 
 
+def named(case: golden_data.Case, lines: list[str]) -> list[str]:
+    """The golden lines behind topic and partition."""
+    head = f'{{"topic": "{case.topic}", "partition": {case.partition}, '
+    return [head + line[1:] for line in lines]
+
+
 def expected_lines(case: golden_data.Case, *, committed: bool = False) -> list[str]:
     """The golden lines. Consumers before 0.10 know no timestamps: there we say that v0 has none."""
-    lines = case.record_lines(committed=committed)
+    lines = named(case, case.record_lines(committed=committed))
     if case.version in ("0.8.2.2", "0.9.0.1"):
         return [line.replace(*NO_TIMES[1:]) for line in lines]
     return lines
 
 
+def batch_lines(case: golden_data.Case) -> list[str]:
+    return named(case, case.read("batches.jsonl").decode().splitlines())
+
+
 def jsonl(*arguments: str | Path) -> list[Json]:
-    result = run("cat", "--format", "jsonl", *arguments)
+    """Return the records without the name of their partition."""
+    result = run("cat", "--format", "jsonl", "--values", "base64", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    return [{name: each[name] for name in each if name not in ("topic", "partition")} for each in found]
 
 
 def cells(record: Json) -> list[bytes | None]:
@@ -63,14 +75,15 @@ def cells(record: Json) -> list[bytes | None]:
 
 @pytest.mark.parametrize("case", golden_data.one_of_each_kind(case for case in CASES if case.has_records))
 def test_jsonl_is_line_by_line_what_a_consumer_saw(case: golden_data.Case) -> None:
-    result = run("cat", folder_of(case), "--format", "jsonl")
+    result = run("cat", folder_of(case), "--format", "jsonl", "--values", "base64")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == expected_lines(case)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.has_committed], ids=str)
 def test_jsonl_with_read_committed_is_what_such_a_consumer_saw(case: golden_data.Case) -> None:
-    result = run("cat", folder_of(case), "--format", "jsonl", "--isolation", "read_committed")
+    options = ("--format", "jsonl", "--values", "base64", "--isolation", "read_committed")
+    result = run("cat", folder_of(case), *options)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == expected_lines(case, committed=True)
 
@@ -78,7 +91,7 @@ def test_jsonl_with_read_committed_is_what_such_a_consumer_saw(case: golden_data
 @pytest.mark.parametrize("case", golden_data.one_of_each_kind(CASES))
 def test_batches_are_line_by_line_those_of_kafkas_dump_tool(case: golden_data.Case) -> None:
     result = run("cat", folder_of(case), "--batches", "--on-damage", "skip")
-    assert result.stdout.splitlines() == case.read("batches.jsonl").decode().splitlines()
+    assert result.stdout.splitlines() == batch_lines(case)
     damaged = case.state == "crashed" and "kill" not in case.id
     assert result.exit_code == damaged
     assert bool(result.stderr) == damaged
@@ -117,8 +130,8 @@ def log_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_of_many_partitions_each_line_begins_with_topic_and_partition(log_directory: Path) -> None:
-    result = run("cat", log_directory, "--format", "jsonl")
+def test_each_line_begins_with_topic_and_partition(log_directory: Path) -> None:
+    result = run("cat", log_directory, "--format", "jsonl", "--values", "base64")
     assert result.exit_code == 0
     assert "-delete" in result.stderr
     assert result.stderr.count("\n") == 1
@@ -126,7 +139,7 @@ def test_of_many_partitions_each_line_begins_with_topic_and_partition(log_direct
     for line in result.stdout.splitlines():
         head = re.match(r'\{"topic": "([^"]+)", "partition": (\d+), ', line)
         assert head is not None
-        found.setdefault((head[1], int(head[2])), []).append("{" + line[head.end() :])
+        found.setdefault((head[1], int(head[2])), []).append(line)
     names = ("basic-gzip", "basic-gzip.p1", "basic-none", "txn-none", "trimmed-none")
     cases = [golden_data.log_case(f"3.9.1/{name}") for name in names]
     assert found == {(case.topic, case.partition): expected_lines(case) for case in cases}
@@ -159,7 +172,10 @@ def test_an_unknown_topic_or_partition_lists_what_is_there(log_directory: Path, 
 def test_a_folder_of_any_name_is_named_by_as(tmp_path: Path) -> None:
     nameless = shutil.copytree(PLAIN.partition_dir(), tmp_path / "some folder")
     named = run("cat", nameless, "--as", "orders-3", "--topic", "orders", "-n", "1", "--format", "jsonl")
-    assert named.stdout.splitlines() == expected_lines(PLAIN)[:1]
+    assert json.loads(named.stdout).items() >= {"topic": "orders", "partition": 3, "offset": 0}.items()
+    bare = run("cat", nameless, "-n", "1", "--format", "jsonl").stdout
+    assert json.loads(bare) == json.loads(named.stdout) | {"topic": None, "partition": None}
+    assert run("cat", nameless, "-n", "1", "--format", "csv").stdout.splitlines()[1].startswith(",,0,")
     unknown = run("cat", nameless, "--topic", "orders")
     assert unknown.exit_code == 2
     assert "--as TOPIC-N" in unknown.stderr
@@ -172,7 +188,8 @@ def test_a_folder_of_any_name_is_named_by_as(tmp_path: Path) -> None:
     "case", [PLAIN, golden_data.log_case("0.10.2.2/basic-gzip"), golden_data.log_case("0.9.0.1/basic-snappy")], ids=str
 )
 def test_from_is_inclusive_and_to_is_not(case: golden_data.Case) -> None:
-    lines = run("cat", folder_of(case), "--format", "jsonl", "--from", "37", "--to", "91").stdout.splitlines()
+    options = ("--format", "jsonl", "--values", "base64", "--from", "37", "--to", "91")
+    lines = run("cat", folder_of(case), *options).stdout.splitlines()
     assert lines == expected_lines(case)[37:91]
     assert run("cat", folder_of(case), "--from", "37", "--to", "37").stdout == ""
 
@@ -216,7 +233,7 @@ def test_count_ends_after_so_many_records_of_all_partitions(log_directory: Path,
 
 
 def test_count_and_offsets_hold_for_batches_too() -> None:
-    lines = PLAIN.read("batches.jsonl").decode().splitlines()
+    lines = batch_lines(PLAIN)
     assert run("cat", folder_of(PLAIN), "--batches", "-n", "3").stdout.splitlines() == lines[:3]
     expected = [line for line in lines if json.loads(line)["lastOffset"] >= 50 and json.loads(line)["baseOffset"] < 60]
     assert run("cat", folder_of(PLAIN), "--batches", "--from", "50", "--to", "60").stdout.splitlines() == expected
@@ -226,7 +243,7 @@ def test_count_and_offsets_hold_for_batches_too() -> None:
 
 
 def test_csv_reads_back_with_null_apart_from_empty(log_directory: Path) -> None:
-    text = run("cat", log_directory, "--topic", "basic-none", "--format", "csv").stdout
+    text = run("cat", log_directory, "--topic", "basic-none", "--format", "csv", "--values", "base64").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     records = PLAIN.records()
     assert [(int(row["offset"]), int(row["timestamp"]), row["timestampType"]) for row in rows] == [
@@ -234,12 +251,12 @@ def test_csv_reads_back_with_null_apart_from_empty(log_directory: Path) -> None:
     ]
     assert [(row["key"], row["value"]) for row in rows] == [(r["key"] or "", r["value"] or "") for r in records]
     assert [json.loads(row["headers"]) for row in rows] == [record["headers"] for record in records]
-    raw = [line.split(",")[3:5] for line in text.splitlines()[1:]]
+    raw = [line.split(",")[5:7] for line in text.splitlines()[1:]]
     assert [[None if cell == "" else json.loads(cell) for cell in line] for line in raw] == [
         [record["key"], record["value"]] for record in records
     ]
     many = run("cat", log_directory, "--topic", "basic-gzip", "--format", "csv").stdout.splitlines()
-    assert many[0] == "topic,partition,offset,timestamp,timestampType,key,value,headers"
+    assert many[0] == text.splitlines()[0] == "topic,partition,offset,timestamp,timestampType,key,value,headers"
     assert many[-1].startswith("basic-gzip,1,")
 
 
@@ -258,7 +275,7 @@ def one_message_each(folder: Path, values: list[bytes | None]) -> Path:
     return folder
 
 
-def test_values_are_base64_utf8_json_or_hex(tmp_path: Path) -> None:
+def test_values_are_utf8_json_base64_or_hex(tmp_path: Path) -> None:
     document = b'{"a": [1.50, null],\n "a": "\\n"}'
     folder = one_message_each(tmp_path, [document, b"text", b"\xff\x00", None, b"", b"NaN", b"12"])
 
@@ -269,6 +286,8 @@ def test_values_are_base64_utf8_json_or_hex(tmp_path: Path) -> None:
 
     assert values("hex") == [document.hex(), b"text".hex(), "ff00", None, "", b"NaN".hex(), b"12".hex()]
     assert values("utf8") == [document.decode(), "text", "\\xff\x00", None, "", "NaN", "12"]
+    plain = run("cat", folder, "--format", "jsonl").stdout
+    assert plain == run("cat", folder, "--format", "jsonl", "--values", "utf8").stdout
     assert values("json") == [{"a": "\n"}, "text", "\\xff\x00", None, "", "NaN", 12]
     raw = run("cat", folder, "--format", "jsonl", "--values", "json", "-n", "1").stdout
     assert '"value": {"a": [1.50, null],  "a": "\\n"}, "headers"' in raw  # as it stands: digits and doubles kept

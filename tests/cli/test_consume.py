@@ -14,6 +14,7 @@ import pytest
 from broker.serving import KEEP_ALL
 from cli.command import run
 from client.broker import ScriptedBroker, scripted
+from magicbyte.cli.render import CELLS
 from magicbyte.cli.templates import parse_template, unescape
 from magicbyte.client import Client, admin
 from magicbyte.client.produce import ProduceOptions, send
@@ -229,10 +230,9 @@ def test_the_records_of_a_topic_are_those_of_the_log_that_its_broker_keeps(tmp_p
     with Broker(KEEP_ALL, directory=tmp_path) as broker:
         assert run("topics", "create", "-b", broker.bootstrap_servers, "topic").exit_code == 0
         produce(broker.bootstrap_servers, "topic", 0, [*RECORDS, *MORE], Codec.ZSTD)
-        found = run(
-            "consume", "-b", broker.bootstrap_servers, "-t", "topic", "-e", "-J", "--values", "base64"
-        ).stdout.splitlines()
-    kept = run("cat", tmp_path / "topic-0", "--format", "jsonl").stdout.splitlines()
-    assert [json.loads(line) for line in found] == [
-        {"topic": "topic", "partition": 0, **json.loads(line)} for line in kept
-    ]
+        for values in ([], *(["--values", each] for each in CELLS)):
+            found = run("consume", "-b", broker.bootstrap_servers, "-t", "topic", "-e", "--json", *values)
+            kept = run("cat", tmp_path / "topic-0", "--json", *values)
+            assert found.stdout == kept.stdout != ""
+        refused = run("consume", "-b", broker.bootstrap_servers, "-t", "topic", "-e", "--values", "hex")
+        assert (refused.exit_code, "--values is for -J" in refused.stderr) == (2, True)

@@ -70,8 +70,17 @@ def test_bootstrap_servers_are_named_as_with_the_tools_of_kafka() -> None:
 def test_an_output_is_a_file_with_o_and_damage_stops_by_default() -> None:
     others = [name for name, option in options_named("-o") if "--output" not in option.opts]
     assert others == ["consume"]  # which has kcat's letters: there it is the offset
-    # What only looks goes on; what writes or prints records stops.
-    assert {name for name, option in options_named("--on-damage") if option.default == "skip"} == {"inventory"}
+    damage = options_named("--on-damage")
+    assert {name for name, _ in damage} == {"cat", "diff", "dump"}
+    assert len({(option.default, option.help, tuple(option.type.choices)) for _, option in damage}) == 1
+    assert damage[0][1].default == "stop"
+
+
+def test_values_are_shown_alike_by_cat_and_consume() -> None:
+    shown = [(name, option) for name, option in options_named("--values") if isinstance(option.type, click.Choice)]
+    assert {name for name, _ in shown} == {"cat", "consume"}
+    (first, second) = (option for _, option in shown)
+    assert (first.default, first.help, first.type.choices) == (second.default, second.help, second.type.choices)
 
 
 @pytest.mark.parametrize("given", ["v2", "2", "0.11", "4.3"])

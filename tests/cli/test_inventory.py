@@ -375,8 +375,6 @@ def test_damage_ends_neither_the_report_nor_the_count_of_what_is_sound(tmp_path:
     (damage,) = found["partitions"][0]["damage"]
     assert damage["position"] == len(legacy(0, 10, 1, 0))
     assert found["total"]["damage"] == 1
-    stopped = run("inventory", good.parent, "--on-damage", "stop")
-    assert (stopped.exit_code, stopped.stderr.count("\n")) == (1, 1)
 
 
 def test_a_flipped_byte_is_found_by_deep_only(tmp_path: Path) -> None:
@@ -468,5 +466,7 @@ def test_logs_in_a_remote_store_are_read_as_local_ones_are() -> None:
         files.pipe(f"/remote/{PLAIN.topic}-{PLAIN.partition}/{name}", content)
     local, remote = only_partition(PLAIN.partition_dir(named=True)), only_partition("memory://remote")
     assert {**remote, "path": local["path"]} == local
-    lines = run("cat", "memory://remote", "--format", "jsonl").stdout.splitlines()
-    assert lines == PLAIN.record_lines()
+    local_lines, remote_lines = (
+        run("cat", path, "--format", "jsonl").stdout for path in (PLAIN.partition_dir(named=True), "memory://remote")
+    )
+    assert remote_lines == local_lines != ""

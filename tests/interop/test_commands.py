@@ -204,10 +204,10 @@ def test_cat_inventory_and_diff(cluster: Cluster) -> None:
     part = cluster.said(
         "cat", cluster.at("fixed/1"), "--from", "2", "--to", "5", "--format", "jsonl", "--values", "utf8"
     )
-    assert [{"topic": "fixed", "partition": 1} | each for each in parsed(part)] == expected[1][2:5]
+    assert parsed(part) == expected[1][2:5]
     if cluster.has("0.10"):
         since = cluster.said("cat", cluster.at("fixed/0"), "--since", str(START + 6500), "--format", "csv")
-        assert [line.split(",")[0] for line in since.splitlines()] == ["offset", "7", "8", "9"]
+        assert [line.split(",")[2] for line in since.splitlines()] == ["offset", "7", "8", "9"]
     taken = json.loads(cluster.said("inventory", cluster.at("fixed"), "--format", "json"))
     magic = 2 if cluster.has("0.11") else 1 if cluster.has("0.10") else 0
     assert [(each["firstOffset"], each["lastOffset"], each["records"]) for each in taken["partitions"]] == [

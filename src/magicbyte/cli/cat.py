@@ -79,7 +79,7 @@ class WantedRecords:
     cls=Command,
     examples=(
         "magicbyte cat tour/logs/kafka-4.3.1/basic-zstd-0 --from 34 -n 5",
-        "magicbyte cat tour/logs/kafka-4.3.1/basic-zstd-0 --json --values utf8",
+        "magicbyte cat tour/logs/kafka-4.3.1/basic-zstd-0 --json --values hex",
         "magicbyte cat tour/logs/kafka-4.3.1 --format parquet -o records.parquet",
     ),
 )
@@ -102,8 +102,7 @@ class WantedRecords:
 @click.option("--format", "form", type=click.Choice(["text", "jsonl", "csv", "arrow", "parquet"]), default=None,
               callback=options.form_of,
               help="[default: text, and jsonl with --batches]")  # fmt: skip
-@click.option("--values", type=click.Choice(list(render.CELLS)), default=None,
-              help="How jsonl and csv show bytes; json embeds JSON documents.  [default: base64]")  # fmt: skip
+@render.values_option
 @click.option("--batches", is_flag=True, help="Print a line per batch, not per record.")
 @click.option("-o", "--output", type=options.OutputPath(), metavar="FILE",
               help="Write to this file, which appears when it is complete, not to stdout.")  # fmt: skip
@@ -127,14 +126,15 @@ def cat(
     """Print records, or write them as Arrow, Parquet, CSV.
 
     Records are printed partition by partition, in offset order, as a consumer sees them: without control batches and
-    records below the log start offset. With several partitions each line names its partition. A PATH may also be a
-    topic of a running cluster, or one partition of it: kafka://HOST:PORT/TOPIC[/N].
+    records below the log start offset. A PATH may also be a topic of a running cluster, or one partition of it:
+    kafka://HOST:PORT/TOPIC[/N].
 
     \b
     text    offset, time (UTC), key, value and headers, separated by tabs;
-            bytes that are not printable UTF-8 are escaped
-    jsonl   one object per line: offset, timestamp (ms), timestampType, key,
-            value, headers
+            bytes that are not printable UTF-8 are escaped; of several
+            partitions each line begins with its own
+    jsonl   one object per line: topic, partition, offset, timestamp (ms),
+            timestampType, key, value, headers, as of consume --json
     csv     the same in columns; a null is empty, an empty key or value is ""
     arrow   an IPC stream with the columns of Spark's Kafka source
     parquet the same columns; needs -o FILE
@@ -158,7 +158,7 @@ def cat(
         elif form in BINARY:
             _write_columnar(form, stream, _records(partitions, request, damage, advance, packed=True))
         else:
-            _write_lines(form, values or "base64", stream, partitions, request, damage, advance)
+            _write_lines(form, values or render.DEFAULT_VALUES, stream, partitions, request, damage, advance)
     damage.exit()
 
 
@@ -253,7 +253,7 @@ def _write_lines(
 ) -> None:
     named = len(partitions) > 1
     if form == "csv":
-        stream.write(render.csv_head(named=named).encode())
+        stream.write(render.CSV_HEAD)
     of: Source | None = None
     lines: render.Renderer | None = None
     for partition, columns in _records(partitions, wanted, damage, advance, packed=False):
@@ -262,8 +262,8 @@ def _write_lines(
             if form == "text":
                 lines = render.text(*name, named=named)
             else:
-                lines = (render.jsonl if form == "jsonl" else render.csv)(values, *name, named=named)
-        stream.write(lines(columns).encode())
+                lines = (render.jsonl if form == "jsonl" else render.csv)(values, *name)
+        stream.write(lines(columns))
 
 
 def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Source, RecordColumns]]) -> None:
@@ -287,7 +287,7 @@ def _write_batches(
 
     left = sys.maxsize if wanted.count is None else wanted.count
     for partition in partitions:
-        name = {"topic": partition.topic, "partition": partition.partition} if len(partitions) > 1 else {}
+        name = {"topic": partition.topic, "partition": partition.partition}
         reader = SegmentReader(partition, wanted.dialect) if isinstance(partition, PartitionDirectory) else partition
         lines = list_batches(
             reader, first=wanted.first or 0, end=wanted.end, limit=wanted.limit, on_damage=damage, progress=advance

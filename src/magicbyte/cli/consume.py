@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from magicbyte.client import Client
     from magicbyte.records.columns import RecordColumns
 
-    Renderer = Callable[[RecordColumns], bytes | memoryview]
-
 MAX_WAIT_MS: Final = 500  # how long a broker delays an empty response for a partition
 _LEAST_WAIT_MS: Final = 10
 _KCAT: Final = {
@@ -111,8 +109,7 @@ def _place(value: str) -> ReadBound:
               help=r"Print the key and this before the value; \t is a tab.")  # fmt: skip
 @click.option("-D", "--delimiter", "end", callback=parsed(unescape), default=r"\n", show_default=True,
               metavar="DELIMITER", help="Print this after each value.")  # fmt: skip
-@click.option("--values", type=click.Choice(list(render.CELLS)), default="utf8", show_default=True,
-              help="How -J shows bytes; json embeds JSON documents.")  # fmt: skip
+@render.values_option
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="As a consumer's isolation.level.")  # fmt: skip
 @kcat_options(_KCAT, "Cqu")
@@ -127,7 +124,7 @@ def consume(
     as_json: bool,
     delimiter: bytes | None,
     end: bytes,
-    values: str,
+    values: str | None,
     isolation: str,
 ) -> None:
     r"""Print the records of a topic, one value per line, and wait for more until Ctrl-C.
@@ -140,6 +137,8 @@ def consume(
     ]
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} contradict each other")
+    if values is not None and not as_json:
+        raise click.UsageError("--values is for -J: without it bytes are printed as they are")
     keyed: list[Part] = [] if delimiter is None else ["k", delimiter]
     parts = [*keyed, "s", *([end] if end else [])] if template is None else template
     until = places.get("until")
@@ -152,10 +151,10 @@ def consume(
         isolation == "read_committed",
     )
 
-    def renderer(partition: int) -> Renderer:
+    def renderer(partition: int) -> render.Renderer:
         if not as_json:
             return templated(parts, topic, partition)
-        return render.jsonl_bytes(values, topic, partition)
+        return render.jsonl(values or render.DEFAULT_VALUES, topic, partition)
 
     with binary_output(None) as stream:
         asyncio.run(_consume(bootstrap, wanted, _RecordOutput(stream, renderer, count)))
@@ -171,7 +170,7 @@ class Records(NamedTuple):
 class _RecordOutput:
     """The output of records, up to a number of them (None: all)."""
 
-    def __init__(self, stream: BinaryIO, renderer: Callable[[int], Renderer], count: int | None) -> None:
+    def __init__(self, stream: BinaryIO, renderer: Callable[[int], render.Renderer], count: int | None) -> None:
         self._stream = stream
         self._renderer = renderer
         self._left = count
@@ -200,7 +199,7 @@ class _RecordOutput:
             if self.is_full:
                 return
 
-    def _write(self, lines: Renderer, found: Iterable[RecordColumns]) -> None:
+    def _write(self, lines: render.Renderer, found: Iterable[RecordColumns]) -> None:
         for columns in found:
             if self.is_full:
                 break

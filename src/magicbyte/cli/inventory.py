@@ -45,13 +45,6 @@ _OTHERS: Final = 51  # characters of all other columns
 @options.format_option
 @options.dialect_option
 @options.as_option
-@click.option(
-    "--on-damage",
-    type=click.Choice(["stop", "skip"]),
-    default="skip",
-    show_default=True,
-    help="At damaged bytes: report them and continue after them, or stop. The exit status is 1 either way.",
-)
 @options.max_batch_bytes_option
 @options.threads_option
 @client_options
@@ -62,16 +55,15 @@ def inventory(
     deep: bool,
     form: str,
     dialect: Dialect | None,
-    on_damage: str,
     max_batch_bytes: int,
     threads: int,
 ) -> None:
     """Show what logs contain: formats, codecs, offsets, times.
 
     Also gaps between batches, transactions, the two LZ4 header checksums, leftover files of a broker, and damage to
-    headers and index files. Without --deep nothing is decompressed: unknown values are "?" in the table and null in
-    JSON. A PATH may also be a topic of a running cluster, or one partition of it: kafka://HOST:PORT/TOPIC[/N]. It is
-    fetched in full, and not decompressed.
+    headers and index files (exit status 1). Without --deep nothing is decompressed: unknown values are "?" in the table
+    and null in JSON. A PATH may also be a topic of a running cluster, or one partition of it:
+    kafka://HOST:PORT/TOPIC[/N]. It is fetched in full, and not decompressed.
     """
     from magicbyte.archive.inventory import add_up, report_of, take_fetched_inventory, take_inventory
     from magicbyte.log.files.directory import PartitionDirectory
@@ -79,7 +71,7 @@ def inventory(
 
     if deep and any(map(is_topic, paths)):
         raise click.UsageError("--deep is for logs on disk: of a topic in a cluster only headers are read")
-    damage = DamagePolicy(on_damage)
+    damage = DamagePolicy("skip")
     found: list[Inventory] = []
     with contextlib.ExitStack() as stack:
         partitions = choose(stack.enter_context(sources_at(paths, as_, dialect)), topics)

@@ -10,15 +10,15 @@ import json
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable
 from json.encoder import encode_basestring_ascii as quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import click
 
 from magicbyte.printable import printable, readable, time_text
 from magicbyte.records.columns import RecordColumns
 
-if TYPE_CHECKING:
-    from magicbyte.records.text import LineWriter
-
-Renderer = Callable[[RecordColumns], str]
+Renderer = Callable[[RecordColumns], "bytes | memoryview"]
+"""Returns the lines of all records, in memory that its next call may reuse."""
 Cells = Callable[[list[bytes | None]], list[str]]
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -60,53 +60,52 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-CELLS: dict[str, Cells] = {"base64": _base64, "utf8": _utf8, "json": _json, "hex": _hex}
+CELLS: dict[str, Cells] = {"utf8": _utf8, "json": _json, "base64": _base64, "hex": _hex}
 """The renderers of values, by --values."""
+
+values_option = click.option(
+    "--values", type=click.Choice(list(CELLS)), default=None,
+    help="How JSON and CSV show bytes: utf8 escapes what is no UTF-8, json embeds JSON documents, base64 and hex keep "
+    "every byte.  [default: utf8]",
+)  # fmt: skip
+DEFAULT_VALUES = "utf8"
 
 
 # ---- jsonl
 
 
-def jsonl(values: str, topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
-    """Return a renderer of one JSON object per record. `named`: topic and partition come first."""
-    cells = CELLS[values]
-    start = f'{{"topic": {json.dumps(topic)}, "partition": {json.dumps(partition)}, ' if named else "{"
+def jsonl(values: str, topic: str | None, partition: int | None) -> Renderer:
+    """Return a renderer of one JSON object per record, with the same members in `cat` and `consume`."""
+    from magicbyte.records.text import LineWriter, TextField, min_max, suits
 
-    def render(columns: RecordColumns) -> str:
+    cells = CELLS[values]
+    start = f'{{"topic": {json.dumps(topic)}, "partition": {json.dumps(partition)}, "offset": '
+
+    @functools.cache
+    def writer(kind: int) -> LineWriter:
+        middle = f', "timestampType": "{_TYPES[kind]}", "key": '
+        return LineWriter([start.encode(), TextField.OFFSET, b', "timestamp": ', TextField.TIMESTAMP,
+                           middle.encode(), TextField.QUOTED_KEY, b', "value": ', TextField.QUOTED_VALUE,
+                           b', "headers": []}\n'])  # fmt: skip
+
+    def plain(columns: RecordColumns) -> bytes:
         keys, lines_of_values = _cells_of(columns, cells)
         headers = _json_headers(columns, cells)
         rows = zip(*_times(columns), keys, lines_of_values, headers, strict=True)
         return "".join(
             [
-                f'{start}"offset": {offset}, "timestamp": {timestamp}, "timestampType": "{_TYPES[kind]}", '
+                f'{start}{offset}, "timestamp": {timestamp}, "timestampType": "{_TYPES[kind]}", '
                 f'"key": {key}, "value": {value}, "headers": {found}}}\n'
                 for offset, timestamp, kind, key, value, found in rows
             ]
-        )
-
-    return render
-
-
-def jsonl_bytes(values: str, topic: str, partition: int) -> Callable[[RecordColumns], bytes | memoryview]:
-    """Return a renderer of named JSON objects as bytes, which are valid until its next call."""
-    from magicbyte.records.text import LineWriter, TextField, min_max, suits
-
-    plain = jsonl(values, topic, partition, named=True)
-
-    @functools.cache
-    def writer(kind: int) -> LineWriter:
-        start = f'{{"topic": {json.dumps(topic)}, "partition": {partition}, "offset": '
-        middle = f', "timestampType": "{_TYPES[kind]}", "key": '
-        return LineWriter([start.encode(), TextField.OFFSET, b', "timestamp": ', TextField.TIMESTAMP,
-                           middle.encode(), TextField.QUOTED_KEY, b', "value": ', TextField.QUOTED_VALUE,
-                           b', "headers": []}\n'])  # fmt: skip
+        ).encode()
 
     def render(columns: RecordColumns) -> bytes | memoryview:
         if values == "utf8" and suits(columns):
             lowest, highest = min_max(columns.timestamp_type)
             if lowest == highest:
                 return writer(lowest).write(columns)
-        return plain(columns).encode()
+        return plain(columns)
 
     return render
 
@@ -127,17 +126,16 @@ def _one_json_header(headers: Headers, cells: Cells) -> str:
 # ---- csv
 
 
-def csv_head(*, named: bool) -> str:
-    """Return the line of column names."""
-    return f"{'topic,partition,' if named else ''}offset,timestamp,timestampType,key,value,headers\n"
+CSV_HEAD = b"topic,partition,offset,timestamp,timestampType,key,value,headers\n"
+"""The line of column names."""
 
 
-def csv(values: str, topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
+def csv(values: str, topic: str | None, partition: int | None) -> Renderer:
     """Return a renderer of csv rows. A null is an empty field, an empty key or value is `""`; headers are JSON."""
     cells = CELLS[values]
-    start = f"{'' if topic is None else topic},{'' if partition is None else partition}," if named else ""
+    start = f"{'' if topic is None else topic},{'' if partition is None else partition},"
 
-    def render(columns: RecordColumns) -> str:
+    def render(columns: RecordColumns) -> bytes:
         keys, lines_of_values = _cells_of(columns, _csv_cells(values))
         headers = ['"' + line.replace('"', '""') + '"' for line in _json_headers(columns, cells)]
         rows = zip(*_times(columns), keys, lines_of_values, headers, strict=True)
@@ -146,7 +144,7 @@ def csv(values: str, topic: str | None = None, partition: int | None = None, *, 
                 f"{start}{offset},{timestamp},{_TYPES[kind]},{key},{value},{found}\n"
                 for offset, timestamp, kind, key, value, found in rows
             ]
-        )
+        ).encode()
 
     return render
 
@@ -165,11 +163,14 @@ def _csv_cells(values: str) -> Cells:
 # ---- text
 
 
-def text(topic: str | None = None, partition: int | None = None, *, named: bool = False) -> Renderer:
-    """Return a renderer of readable lines: offset, time, key, value, headers, separated by tabs."""
+def text(topic: str | None, partition: int | None, *, named: bool) -> Renderer:
+    """Return a renderer of readable lines: offset, time, key, value, headers, separated by tabs.
+
+    `named`: the name of the partition comes first.
+    """
     start = f"{'-' if topic is None else printable(topic)}-{'' if partition is None else partition}\t" if named else ""
 
-    def render(columns: RecordColumns) -> str:
+    def render(columns: RecordColumns) -> bytes:
         keys, values = _cells_of(columns, _readable_cells)
         offsets, timestamps, _ = _times(columns)
         times = [time_text(timestamp) for timestamp in timestamps]
@@ -177,7 +178,8 @@ def text(topic: str | None = None, partition: int | None = None, *, named: bool 
         if columns.headers is not None and len(columns.headers.key):
             headers = map(_readable_headers, columns.headers.rows())
         rows = zip(offsets, times, keys, values, headers, strict=True)
-        return "".join([f"{start}{offset}\t{at}\t{key}\t{value}{found}\n" for offset, at, key, value, found in rows])
+        lines = [f"{start}{offset}\t{at}\t{key}\t{value}{found}\n" for offset, at, key, value, found in rows]
+        return "".join(lines).encode()
 
     return render
 

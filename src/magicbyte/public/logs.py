@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from magicbyte.log.files.reader import DamageHandler
-    from magicbyte.public.sources import Source
+    from magicbyte.public.sources import AnyPath, Source
     from magicbyte.records.columns import Record, RecordColumns
     from magicbyte.records.layout import Dialect
 
@@ -218,7 +218,7 @@ class Log:
 
 
 def open_log(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     dialect: Dialect | None = None,
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
@@ -252,7 +252,7 @@ def open_log(
 
 
 def records(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     topic: str | None = None,
     partition: int | None = None,

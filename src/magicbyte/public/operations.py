@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from magicbyte.codecs import Codec
     from magicbyte.log.files.reader import DamageHandler
     from magicbyte.ports import TopicPartition
+    from magicbyte.public.sources import AnyPath
     from magicbyte.records.encode import Format
     from magicbyte.records.layout import Dialect
 
-AnyPath = str | os.PathLike[str]
 Depth = Literal["quick", "usual", "deep"]
 Ignorable = Literal["timestamps", "headers", "control"]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     """A partition in a folder, or in a running cluster."""
 
 T = TypeVar("T")
+AnyPath = str | os.PathLike[str]
 
 MOST_DEFAULT_THREADS: Final = 4
 

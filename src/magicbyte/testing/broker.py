@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from magicbyte.errors import ErrorCode
 if TYPE_CHECKING:
     from magicbyte.net.server import Answer, Handler
     from magicbyte.ports import Clock
+    from magicbyte.public.sources import AnyPath
     from magicbyte.testing.faults import Fault, Faults
     from magicbyte.testing.security import Security
 
@@ -45,7 +47,7 @@ class Broker:
         self,
         settings: Mapping[str, str] | None = None,
         *,
-        directory: Path | None = None,
+        directory: AnyPath | None = None,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
         clock: Clock | None = None,
@@ -54,7 +56,7 @@ class Broker:
         self._secured = None if security is None else (security, dict(users or {}))
         self._certificates: str | None = None
         self._settings = dict(settings or {})
-        self._directory = directory
+        self._directory = None if directory is None else os.fspath(directory)
         self._temporary: str | None = None
         self._broker: Served | None = None
         self._faults: Faults | None = None
@@ -122,7 +124,7 @@ class Broker:
             self._temporary = tempfile.mkdtemp(prefix="magicbyte-")
         try:
             secured = self._secure()
-            logs = {"log.dirs": str(self._directory or self._temporary)}
+            logs = {"log.dirs": self._directory or str(self._temporary)}
             broker = self._made(BrokerConfig({**logs, **_DEFAULTS, **secured, **self._settings}))
             await broker.start()
         except BaseException:

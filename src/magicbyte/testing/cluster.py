@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.net.stream import Stream
     from magicbyte.ports import Clock, MetadataStore, SessionListener
+    from magicbyte.public.sources import AnyPath
     from magicbyte.replication.state import PartitionState
     from magicbyte.testing.security import Security
 
@@ -99,19 +100,20 @@ class Cluster:
         brokers: int = 3,
         settings: Mapping[str, str] | None = None,
         *,
-        directory: Path | None = None,
+        directory: AnyPath | None = None,
         clock: Clock | None = None,
         security: str | None = None,
         users: Mapping[str, str] | None = None,
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers: expected at least one, found {brokers}")
-        if directory is not None and directory.exists() and any(directory.iterdir()):
+        given = None if directory is None else Path(directory)
+        if given is not None and given.exists() and any(given.iterdir()):
             why = "the metadata of the cluster that filled it were in memory"
-            raise ValueError(f"directory: expected an empty folder, found files in {directory}: {why}")
+            raise ValueError(f"directory: expected an empty folder, found files in {given}: {why}")
         self._clock: Clock = clock or SystemClock()
         self._tree = SimulatedTree(self._clock)
-        self._directory, self._temporary = directory, directory is None
+        self._directory, self._temporary = given, given is None
         replicas = str(min(brokers, _MOST_REPLICAS))
         factors = dict.fromkeys(("offsets.topic.replication.factor", "default.replication.factor"), replicas)
         self._settings = {**_DEFAULTS, **factors, **(settings or {})}
