@@ -4,7 +4,7 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -495,6 +495,30 @@ def test_work_that_was_begun_ends_though_who_waits_for_it_is_cancelled() -> None
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert ended.is_set()
+        threads.close()
+
+    run(work())
+
+
+def test_a_timeout_that_passes_while_a_thread_works_is_told_as_one() -> None:
+    async def work() -> None:
+        threads, goes = SystemThreads("test", 1), threading.Event()
+
+        async def go_behind(timeout: asyncio.Timeout) -> None:
+            while not timeout.expired():
+                await asyncio.sleep(0)
+            goes.set()
+
+        async def in_time(do: Callable[..., Awaitable[bool]]) -> None:
+            async with asyncio.timeout(0) as timeout:
+                watch = asyncio.create_task(go_behind(timeout))
+                assert await do(goes.wait, WAIT_S)
+                await asyncio.gather(watch, asyncio.sleep(WAIT_S))
+
+        for do in (threads.run, threads.run_short):
+            goes.clear()
+            with pytest.raises(TimeoutError):
+                await in_time(do)
         threads.close()
 
     run(work())

@@ -202,11 +202,13 @@ def _wake(late: asyncio.Future[None]) -> None:
 
 async def ended(doing: asyncio.Future[Any]) -> None:
     """Wait for the end of work; a cancellation meanwhile takes effect at the next wait."""
-    cancelled = False
+    task, cancelled = asyncio.current_task(), 0
+    assert task is not None, "coroutines run in tasks"
     while not doing.done():
         try:
             await asyncio.wait({doing})
         except asyncio.CancelledError:
-            cancelled = True
-    if cancelled and (task := asyncio.current_task()) is not None:
+            cancelled += 1
+    for _ in range(cancelled):  # counted once: `asyncio.timeout` takes a second count for the cancellation of another
+        task.uncancel()
         task.cancel()
