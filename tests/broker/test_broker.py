@@ -45,7 +45,7 @@ from magicbyte.protocol.messages.produce import (
     TopicProduceData,
 )
 from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.records.encode import BatchHeader, Format, encode_records
 
 TIME = 1_700_000_000_000
 
@@ -281,6 +281,35 @@ def test_nothing_is_acknowledged_before_it_is_synced_and_nobody_else_waits_for_t
             assert await high_watermark(quick) == 3
             slow.close()
             quick.close()
+
+    run(work())
+
+
+def test_a_batch_that_is_sent_again_before_its_sync_is_acknowledged_with_the_first(folder: Path) -> None:
+    header = BatchHeader(producer_id=7, producer_epoch=0, base_sequence=0)
+    data = encode_records([Record(0, TIME, 0, None, b"value")], Format.V2, header=header)
+
+    async def work() -> None:
+        disk = SlowDisk()
+        async with OnSlowDisk(folder, disk) as broker:
+            broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
+            peers = [await Peer.of(broker) for _ in range(2)]
+            disk.may_sync.clear()
+            first = asyncio.create_task(produce(peers[0], data=data, acks=1))
+            while not disk.syncs:
+                await asyncio.sleep(0)
+            again = asyncio.create_task(produce(peers[1], data=data, acks=1))
+            while broker.metrics.of("topic").produce_requests < 2:
+                await asyncio.sleep(0)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            is_early = again.done()
+            disk.may_sync.set()
+            assert not is_early
+            assert [(await each).base_offset for each in (first, again)] == [0, 0]
+            assert (await produce(peers[1], data=data, acks=1)).base_offset == 0
+            for each in peers:
+                each.close()
 
     run(work())
 

@@ -318,8 +318,10 @@ class Appends:
         if first == NOTHING_STORED:
             return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader), None
         durable, partition, records = None, new.partition, new.records
-        if first == prepared.first_offset:  # otherwise it is a duplicate
+        if first == prepared.first_offset:
             durable = self._written(partition, first, prepared.size, rules.format.magic)
+        elif partition.log.config.group_commit and last >= partition.log.recovery_point:
+            durable = self._next_sync(partition)  # a duplicate of a batch whose sync is pending
         if new.request_version is not None:
             source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[records[MAGIC.start]]
             what = (source, rules.format, new.request_version, new.client)
@@ -379,6 +381,10 @@ class Appends:
         if not partition.log.config.group_commit:
             partition.written(partition.log.log_end_offset, self._runtime.clock.monotonic_ms())
             return None
+        return self._next_sync(partition)
+
+    def _next_sync(self, partition: ServedPartition) -> asyncio.Future[bool]:
+        """Return a future of the durability of all records in a partition's log."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         end = partition.log.log_end_offset
         self._commits.wait(partition.log, _Waiter(partition, end, done))
