@@ -392,6 +392,8 @@ class _PartitionRead:
             return diverging
         found, aborted = await self._slice(partition, upper, committed=committed)
         if self.reading.is_first and _is_follower(request.message):
+            if code := self._role_fault(partition):  # its roles may have changed meanwhile
+                return self._refused(code)
             self.services.replicas.fetched(partition, request.message.replica_id, asked)
         data = PartitionData(
             partition_index=asked.partition,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from magicbyte.errors import (
     ErrorCode,
     MagicbyteError,
-    NetworkError,
     OutOfDescriptorsError,
+    code_of,
 )
 from magicbyte.log.append.prepare import NOTHING_STORED, prepare_unchanged
 from magicbyte.log.append.record_set import record_set
@@ -241,12 +241,19 @@ class _LeaderFetcher:
                     continue
                 try:
                     await self._do(step)
-                except (NetworkError, MagicbyteError) as error:
+                except MagicbyteError as error:
                     self._complain("fetch from broker %d failed: %s", self._leader_id, error)
-                    self._fetcher.failed(step, self._now_ms())
-                    await self._disconnect()
+                    await self._restart(step)
+                except Exception:
+                    log.exception("fetch from broker %d ended because of a bug; it is tried again", self._leader_id)
+                    await self._restart(step)
         finally:
             await self._disconnect()
+
+    async def _restart(self, step: AskEpochs | AskOffsets | Fetch) -> None:
+        """Retry a failed request later, on a new connection."""
+        self._fetcher.failed(step, self._now_ms())
+        await self._disconnect()
 
     def _holds_back(self, key: TopicPartition) -> bool:
         return self._throttle.holds_back(*key)
@@ -302,7 +309,7 @@ class _LeaderFetcher:
         """Apply the response for one partition; return its records, if they must be appended."""
         end = data.diverging_epoch
         diverging = EpochEnd(end.epoch, end.end_offset) if end.end_offset >= 0 else None
-        error = ErrorCode(data.error_code)
+        error = code_of(data.error_code)
         answer = Answered(error, data.high_watermark, data.log_start_offset, diverging)
         done = self._fetcher.fetched(asked, answer, self._now_ms())
         partition = self._partitions.get(asked.partition)
@@ -331,7 +338,7 @@ class _LeaderFetcher:
         response = await self._send(request, OffsetForLeaderEpochResponse)
         return {
             TopicPartition(topic.topic, each.partition): (
-                ErrorCode(each.error_code),
+                code_of(each.error_code),
                 EpochEnd(each.leader_epoch, each.end_offset),
             )
             for topic in response.topics
@@ -360,7 +367,7 @@ class _LeaderFetcher:
         found = {}
         for topic in response.topics:
             for each in topic.partitions:
-                code = ErrorCode(each.error_code)
+                code = code_of(each.error_code)
                 offset = each.old_style_offsets[0] if each.old_style_offsets else each.offset
                 if offset < 0 and not code:
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -395,10 +402,10 @@ class _LeaderFetcher:
     # ---- logs
 
     async def _truncate_all(self, cuts: Iterable[Truncate]) -> None:
-        for cut in cuts:
-            partition = self._partitions.get(cut.partition)
-            if partition is None:
-                continue
+        """Truncate logs as decided now: not those whose roles change while their locks are awaited."""
+        found = [(cut, self._partitions.get(cut.partition)) for cut in cuts]
+        decided = [(cut, partition, partition.leader_epoch) for cut, partition in found if partition is not None]
+        for cut, partition, epoch in decided:
             if cut.fully:
                 log.warning("%s: all records are deleted: the log of the leader, broker %d, begins at offset %d",
                             partition, self._leader_id, cut.offset)  # fmt: skip
@@ -406,24 +413,24 @@ class _LeaderFetcher:
                 log.info("%s: truncated from offset %d to %d, where the log of the leader, broker %d, parts from this",
                          partition, partition.log.log_end_offset, cut.offset, self._leader_id)  # fmt: skip
             try:
-                await self._change(partition, partial(_truncate, partition, cut, self._runtime.clock.monotonic_ms()))
+                await self._truncate(partition, cut, epoch)
             except OutOfDescriptorsError as error:
                 self._complain("%s: cannot be truncated, which is tried again: %s", partition, error)
                 self._fetcher.forget(cut.partition)
-                self._runtime.spawn(self._begin_again(cut.partition, partition.leader_epoch))
+                self._runtime.spawn(self._begin_again(cut.partition, epoch))
             except (MagicbyteError, OSError) as error:
                 self._complain("%s: cannot be truncated, and is not replicated any more: %s", partition, error)
                 self._fetcher.forget(cut.partition)
 
-    async def _change(self, partition: ServedPartition, work: Callable[[], None]) -> None:
-        """Change the log of a partition that is still followed."""
+    async def _truncate(self, partition: ServedPartition, cut: Truncate, epoch: int) -> None:
+        """Truncate the log of a partition that is still followed in the same epoch."""
         runtime = self._runtime
         async with partition.lock:
-            if partition.leader is not None:
+            if not self._follows(cut.partition, partition, epoch):
                 return
             await runtime.logs_lock.acquire_shared()
             try:
-                await runtime.writing.run(work)
+                await runtime.writing.run(_truncate, partition, cut, runtime.clock.monotonic_ms())
             finally:
                 runtime.logs_lock.release_shared()
 
@@ -450,20 +457,24 @@ class _LeaderFetcher:
     def _is_current(self, fetched: _Fetched) -> bool:
         """Return whether records still fit the log: roles may have changed while the lock was awaited."""
         partition, asked = fetched.partition, fetched.asked
-        return (
-            partition.leader is None
-            and partition.leader_epoch == asked.leader_epoch
-            and partition.log.log_end_offset == asked.offset
-            and self._partitions.get(asked.partition) is partition
-        )
+        is_followed = self._follows(asked.partition, partition, asked.leader_epoch)
+        return is_followed and partition.log.log_end_offset == asked.offset
+
+    def _follows(self, key: TopicPartition, partition: ServedPartition, epoch: int) -> bool:
+        """Return whether a partition is still fetched from this leader, in the same epoch."""
+        is_same = self._partitions.get(key) is partition
+        return is_same and partition.leader is None and partition.leader_epoch == epoch
 
     def _appended(self, fetched: _Fetched, outcome: _Written | Exception) -> None:
         """Handle the outcome of an append; failed ones are fetched again later."""
         partition, key = fetched.partition, fetched.asked.partition
         if isinstance(outcome, Exception):
-            if not isinstance(outcome, MagicbyteError | OSError):
-                raise outcome
-            self._complain("%s: records from broker %d were not appended: %s", key, self._leader_id, outcome)
+            if isinstance(outcome, MagicbyteError | OSError):
+                self._complain("%s: records from broker %d were not appended: %s", key, self._leader_id, outcome)
+            else:
+                log.error(
+                    "%s: records were not appended because of a bug; they are fetched again", key, exc_info=outcome
+                )
             self._fetcher.not_appended(key, self._now_ms())
             return
         if outcome.size:

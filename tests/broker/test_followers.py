@@ -1,0 +1,164 @@
+"""What followers do while roles change, and with bugs of ours and answers that they do not know."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.builders import records
+from broker.clusters import Members, cluster, make, until
+from broker.serving import Peer
+from builders import run
+from magicbyte.broker import replica_fetchers
+from magicbyte.broker.cluster_replicas import ClusterReplicas
+from magicbyte.broker.partition import ServedPartition
+from magicbyte.broker.replica_fetchers import ReplicaFetchers
+from magicbyte.client import Client
+from magicbyte.client.produce import ProduceOptions, send
+from magicbyte.errors import ErrorCode
+from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.replication.fetcher import Truncate
+
+LEADER_ONLY = ProduceOptions(acks=1)
+
+
+async def followed(members: Members, index: int = 0) -> tuple[ReplicaFetchers, ServedPartition]:
+    """Return the fetchers of topic t's only follower, and its partition, once that is in sync."""
+    await until(lambda: members.is_settled("t", index))
+    follower = members.brokers[3 - members.leader("t", index).node_id]
+    assert isinstance(follower.replicas, ClusterReplicas)
+    partition = members.replica(follower, "t", index)
+    assert partition is not None
+    return follower.replicas._fetchers, partition
+
+
+def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(folder: Path) -> None:
+    """The decision was made, and the lock awaited, when the controller appointed another leader."""
+
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await send(client, "t", 0, records(3))
+            fetchers, partition = await followed(members)
+            key = TopicPartition("t", 0)
+            fetcher = fetchers._by_key[key]
+            async with partition.lock:
+                cutting = asyncio.create_task(fetcher._truncate_all([Truncate(key, 0)]))
+                await asyncio.sleep(0)
+                partition.follow(partition.leader_id, partition.leader_epoch + 1)
+            await cutting
+            assert partition.log.log_end_offset == 3
+            await fetcher._truncate_all([Truncate(key, 1)])
+            assert partition.log.log_end_offset == 1
+
+    run(work())
+
+
+def test_a_bug_in_a_fetch_does_not_end_replication(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, partition = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            real, failures = fetcher._send, list[RuntimeError]()
+
+            async def failing(request: Any, kind: Any) -> Any:
+                if not failures:
+                    failures.append(RuntimeError("a bug"))
+                    raise failures[0]
+                return await real(request, kind)
+
+            monkeypatch.setattr(fetcher, "_send", failing)
+            await until(lambda: bool(failures))
+            await send(client, "t", 0, records(1), LEADER_ONLY)
+            await until(lambda: partition.log.log_end_offset == 1)
+
+    run(work())
+
+
+def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, partition = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            real, answers = fetcher._send, list[FetchResponse]()
+
+            async def unknown(request: Any, kind: Any) -> Any:
+                answer = await real(request, kind)
+                if isinstance(request, FetchRequest) and answer.responses and not answers:
+                    answers.append(answer)
+                    answer.responses[0].partitions[0].error_code = 9999
+                return answer
+
+            monkeypatch.setattr(fetcher, "_send", unknown)
+            sessions = list[int]()
+            reset = fetcher._session.reset
+            monkeypatch.setattr(fetcher._session, "reset", lambda: (sessions.append(0), reset()))
+            for _ in range(2):  # the first one may be the answer to a request from before
+                end = partition.log.log_end_offset
+                await send(client, "t", 0, records(1), LEADER_ONLY)
+                await until(lambda end=end: partition.log.log_end_offset == end + 1)
+            assert answers
+            assert not sessions  # the connection and its fetch session go on
+
+    run(work())
+
+
+def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = replica_fetchers._append, list[int]()
+
+    def failing(fetched: Any, now: Any) -> Any:
+        if fetched.records and fetched.partition.index == 0 and len(failures) < 3:
+            failures.append(0)
+            raise RuntimeError("a bug")
+        return real(fetched, now)
+
+    async def work() -> None:
+        async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
+            await make(members, client, 2, 3)
+            partitions = [(await followed(members, index))[1] for index in range(3)]
+            monkeypatch.setattr(replica_fetchers, "_append", failing)
+            for index in range(3):
+                await send(client, "t", index, records(1), LEADER_ONLY)
+            await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])
+            assert len(failures) == 3
+
+    run(work())
+
+
+def test_a_follower_that_is_removed_while_its_fetch_is_read_is_refused_as_others_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await send(client, "t", 0, records(1))
+            await followed(members)
+            leader = members.leader("t")
+            real, follower_id = leader.replicas.read, 3 - leader.node_id
+
+            async def removing(partition: ServedPartition, *work: Any, **named: Any) -> Any:
+                found = await real(partition, *work, **named)
+                role = partition.led()
+                role.renew(role.state, (leader.node_id,), role.version, 0)
+                return found
+
+            leader.replicas.partitions["t", 0]._recent.clear()  # it is looked up in a thread
+            peer = await Peer.of(leader)
+            monkeypatch.setattr(leader.replicas, "read", removing)
+            asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            request = FetchRequest(replica_id=follower_id, topics=[FetchTopic(topic="t", partitions=[asked])])
+            found = (await peer.ask(request, 11, FetchResponse)).responses[0].partitions[0]
+            assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+            peer.close()
+
+    run(work())
