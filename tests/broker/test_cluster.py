@@ -13,6 +13,7 @@ import pytest
 from broker.builders import records
 from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
+from magicbyte.broker import cluster as cluster_of_membership
 from magicbyte.broker import membership
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
 from magicbyte.client import Client
@@ -367,6 +368,72 @@ def test_settings_that_a_cancelled_task_did_not_put_in_force_are_put_in_force_by
             await asyncio.wait(looks)
             await broker.membership._look_at_config_changes()
             assert told == [("topics", "t")] * 2
+
+    run(work())
+
+
+def test_settings_that_a_lost_connection_kept_from_being_read_are_put_in_force_later(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            broker, told = members.brokers[1], list[tuple[str, str]]()
+            assert broker.membership is not None
+
+            async def changed(kind: str, name: str) -> None:
+                told.append((kind, name))
+                if len(told) == 1:
+                    raise NetworkError("the connection is lost")
+
+            broker.membership._settings_changed = changed
+            for name in ("one", "two"):
+                members.sessions[1].create(
+                    layout.CONFIG_CHANGE, layout.dump_config_change("topics", name), sequence=True
+                )
+            await until(lambda: len(told) >= 2)
+            await broker.membership._look_at_config_changes()
+            await broker.membership._look_at_config_changes()
+            assert told == [("topics", "one"), ("topics", "two"), ("topics", "one")]
+
+    run(work())
+
+
+def test_settings_that_change_while_a_broker_starts_are_put_in_force(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read its logs and their settings, and is not registered yet."""
+
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await members.stop(2)
+            real = cluster_of_membership.wait_for_earlier_session
+
+            async def changing(*given: Any) -> Any:
+                monkeypatch.setattr(cluster_of_membership, "wait_for_earlier_session", real)
+                session = members.sessions[1]
+                session.set(layout.config_path("topics", "t"), layout.dump_config({"retention.ms": "12345"}))
+                session.create(layout.CONFIG_CHANGE, layout.dump_config_change("topics", "t"), sequence=True)
+                return await real(*given)
+
+            monkeypatch.setattr(cluster_of_membership, "wait_for_earlier_session", changing)
+            await members.start(2)
+            await until(lambda: retention(members) == {12345})
+
+    run(work())
+
+
+def test_an_earlier_session_has_as_long_as_its_timeout_to_expire(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = list[int]()
+
+    async def wait(store: LoopStore, broker_id: int, patience_ms: int) -> Any:
+        waited.append(patience_ms)
+        return await store.exists(layout.broker_path(broker_id))
+
+    monkeypatch.setattr(cluster_of_membership, "wait_for_earlier_session", wait)
+
+    async def work() -> None:
+        async with cluster(folder, 1, zookeeper_session_timeout_ms="90000"):
+            assert waited
+            assert min(waited) > 90000
 
     run(work())
 

@@ -344,7 +344,6 @@ class Broker:
             self.replicas.start()
             self.controller = self.membership.candidate()
             await self.membership.join(self._registration)
-            await reread_all(self.runtime, self.metadata)  # including changes before the watch was set
         else:
             store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
             await cluster.register(store, self.node_id, self._registration())

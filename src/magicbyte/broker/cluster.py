@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magicbyte.ports import MetadataStore, Node, NodeEvent
 
 _CHANGES_KEPT_MS: Final = 15 * 60_000
-_PATIENCE_MS: Final = 30_000
+PATIENCE_MS: Final = 30_000
 """How long to wait for a registration to expire: longer than the default of `zookeeper.session.timeout.ms`."""
 
 
@@ -69,7 +69,7 @@ def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[Node
                 yield CreateNode(each, data if each == path else b"")
 
 
-async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: int = _PATIENCE_MS) -> int:
+async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: int = PATIENCE_MS) -> int:
     """Register this broker in the tree; return its epoch.
 
     Waits for the end of an earlier session and raises as `wait_for_earlier_session` does.
@@ -83,7 +83,7 @@ async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: i
             await store.create(path, data, ephemeral=True)
 
 
-async def wait_for_earlier_session(store: LoopStore, broker_id: int, patience_ms: int = _PATIENCE_MS) -> Node | None:
+async def wait_for_earlier_session(store: LoopStore, broker_id: int, patience_ms: int = PATIENCE_MS) -> Node | None:
     """Wait until no other session has this broker registered; return the node if this session has.
 
     The other session may be that of this broker before a crash. Raises NodeExistsError if it has not expired after

@@ -15,7 +15,14 @@ from magicbyte.broker import cluster
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.features import finalize
-from magicbyte.errors import ErrorCode, MagicbyteError, MetadataError, NetworkError, SessionExpiredError
+from magicbyte.errors import (
+    MagicbyteError,
+    MetadataError,
+    NetworkError,
+    NoNodeError,
+    SessionExpiredError,
+    code_of,
+)
 from magicbyte.metadata import layout
 from magicbyte.metadata.current import CurrentStore
 from magicbyte.metadata.on_loop import LoopStore
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _RETRY_S: Final = 1.0
+_EXPIRY_MS: Final = 12_000  # after its timeout, for a session to end: servers check in steps
 _MOST_REFUSALS: Final = 5
 """New sessions in a row in which a broker is refused, for a reason other than the connection."""
 
@@ -70,9 +78,18 @@ class Membership:
     # ---- sessions
 
     async def open(self) -> None:
-        """Begin the first session. Raises NetworkError, MetadataError; then there is nothing to close."""
+        """Begin the first session. Raises NetworkError, MetadataError; then there is nothing to close.
+
+        Settings that the broker reads from here on include all known changes; `join` applies those since.
+        """
         try:
             await self._begin_session()
+            try:
+                with suppress(NoNodeError):  # a new tree has none
+                    self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES))
+            except BaseException:
+                await self.store.close()
+                raise
         except BaseException:
             self._threads.close()
             raise
@@ -130,7 +147,12 @@ class Membership:
 
     async def wait_for_earlier_session(self) -> None:
         """Wait until this broker's registration before a crash has expired. Raises NodeExistsError if it stays."""
-        await cluster.wait_for_earlier_session(self.store, self._runtime.node_id)
+        await cluster.wait_for_earlier_session(self.store, self._runtime.node_id, self._patience_ms)
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long an earlier session of this broker, probably with the same timeout, may take to expire."""
+        return max(cluster.PATIENCE_MS, self._runtime.config.zookeeper_session_timeout_ms + _EXPIRY_MS)
 
     def candidate(self) -> ControllerService:
         """Return the service that `join` starts as a candidate."""
@@ -155,18 +177,19 @@ class Membership:
         self._registration = registration
         try:
             await self._register()
-            self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES, self._config_changed))
         except SessionExpiredError as error:
             log.warning("%s: the broker joins in a new session", error)
             if self._renewal is None:  # the event comes after the error, or came before this call
                 self._renewal = self._runtime.spawn(self._renew())
+        else:
+            await self._look_at_config_changes()
         await self.controller.start()
 
     async def _register(self) -> None:
         assert self._registration is not None, "called behind `join`"
         number, level = self._runtime.node_id, self._runtime.offer.transaction_version
         await finalize(self.store, number, level)
-        self.broker_epoch = await cluster.register(self.store, number, self._registration())
+        self.broker_epoch = await cluster.register(self.store, number, self._registration(), self._patience_ms)
         await finalize(self.store, number, level)
         log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
 
@@ -210,7 +233,7 @@ class Membership:
             await link.aclose()
         assert isinstance(response, ControlledShutdownResponse), "the generated class"
         if response.error_code:
-            code = ErrorCode(response.error_code).name
+            code = code_of(response.error_code).name
             raise NetworkError(f"broker {controller_id}, the controller, answered {code}")
         left = response.remaining_partitions
         if left:
@@ -233,24 +256,28 @@ class Membership:
         self._runtime.spawn(self._look_at_config_changes())
 
     async def _look_at_config_changes(self) -> None:
-        """Apply settings that were changed since the last look."""
+        """Apply settings that were changed since the last look; again at the next one if the connection was lost."""
         try:
             names = await self.store.children(layout.CONFIG_CHANGES, self._config_changed)
-            new = [f"{layout.CONFIG_CHANGES}/{name}" for name in names if name not in self._config_changes]
-            nodes = await self.store.get_many(new)
+            new = [name for name in names if name not in self._config_changes]
+            paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
+            nodes = await self.store.get_many(paths)
         except MagicbyteError as error:  # retried by a new watch or a new session
             log.warning("cannot read changed settings: %s", error)
             return
-        changed = set[tuple[str, str]]()
-        for path, node in zip(new, nodes, strict=True):
+        changed = dict[tuple[str, str], list[str]]()
+        for name, path, node in zip(new, paths, nodes, strict=True):
             try:
                 if node is not None:
-                    changed.add(layout.load_config_change(path, node.data))
+                    changed.setdefault(layout.load_config_change(path, node.data), []).append(name)
             except MetadataError as error:
                 log.warning("a change of settings is ignored: %s", error)
+        seen = set(names)
         for kind, name in sorted(changed):
             try:
                 await self._settings_changed(kind, name)
             except MagicbyteError as error:
                 log.warning("settings of %s %s cannot be put in force: %s", kind, name, error)
-        self._config_changes = set(names)  # only now: a renewal may be cancelled by the next one
+                if isinstance(error, NetworkError | SessionExpiredError):
+                    seen.difference_update(changed[kind, name])
+        self._config_changes = seen  # only now: a renewal may be cancelled by the next one
