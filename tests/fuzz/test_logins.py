@@ -32,8 +32,8 @@ def _enters(data: bytes) -> bool:
     entered = []
     before = place().enter
 
-    def noted(sent: bytes, piece: int) -> tuple[object, int]:
-        found = before(sent, piece)
+    def noted(*sent: bytes | int) -> tuple[object, int]:
+        found = before(*sent)  # type: ignore[arg-type]
         entered.append(found[0])
         return found
 
