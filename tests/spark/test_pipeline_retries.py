@@ -11,7 +11,7 @@ import pytest
 
 from magicbyte.archive.writer import PartitionWriter
 from magicbyte.errors import LogDirectoryError
-from magicbyte.spark.pipeline import driver, turns, units
+from magicbyte.spark.pipeline import driver, runner, turns, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.sink import SinkPlace
 from spark.in_process import InProcess, Tasks
@@ -134,6 +134,38 @@ def test_a_worker_that_dies_while_it_joins_parts_is_repeated(
     assert driver.run(load(tmp_path / "whole.toml"), context=InProcess()).status == 0
     assert contents(tmp_path / "parted") == contents(tmp_path / "whole")
     assert not (tmp_path / "parted/.pipeline").exists()
+
+
+_deaths: list[object] = []
+
+
+def go_on_and_die(*given: Any) -> Any:
+    """Finish a stage, and die before the result arrives, the first time that there is no output."""
+    found = runner.go_on(*given)
+    if isinstance(found, dict) and found["outcome"] != "done" and not _deaths:
+        _deaths.append(found)
+        raise Killed
+    return found
+
+
+@pytest.mark.parametrize("stage", STAGES[:2])
+def test_damage_that_a_worker_found_before_it_died_is_reported_as_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    folder = write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=base) for base in BASES))
+    log = folder / f"{BASES[1]:020}.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    log.write_bytes(damaged)
+    path = tmp_path / "parted.toml"
+    path.write_text(f'[[stage]]\ndo = "{stage}\npart-above = 1\n[source]\npath = "logs"\n[sink]\npath = "parted"\n')
+    _deaths.clear()
+    monkeypatch.setattr(driver, "go_on", go_on_and_die)
+    done = driver.run(load(path), context=Repeating())
+    assert len(_deaths) == 1
+    assert (done.status, done.units[0]["outcome"]) == (1, "damaged")
+    assert "crc" in done.units[0]["error"]
+    assert not (tmp_path / "parted/.pipeline").exists() or not [*(tmp_path / "parted/.pipeline").glob("orders*")]
 
 
 @pytest.mark.parametrize("attempts", [TwinTasks, SecondTwinTasks, LateTasks])

@@ -16,11 +16,11 @@ import click
 
 from magicbyte.cli.asking import confirm
 from magicbyte.cli.base import Command
-from magicbyte.cli.mirror_config import client_setting_option, client_settings, from_file
 from magicbyte.cli.mirror_display import display, line, total
 from magicbyte.cli.options import OutputPath, log_directory_or_none
 from magicbyte.cli.output import say
 from magicbyte.cli.render import many
+from magicbyte.cli.sides import side_arguments, side_options
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import MagicbyteError, MirrorError, UnknownTopicError
 
@@ -77,7 +77,7 @@ def _client(context: click.Context, side: str, option: str, addresses: str) -> C
     from magicbyte.client import Client
 
     try:
-        return Client(addresses, **client_settings(context, side))
+        return Client(addresses, **side_arguments(context, side))
     except ValueError as error:
         raise click.BadParameter(f"{error}: expected HOST:PORT, such as localhost:9092", param_hint=option) from error
 
@@ -116,11 +116,7 @@ def _target(context: click.Context, target: str) -> Client | Path:
         "magicbyte mirror --from old:9092 --to ./copy --topics '.*' --until-caught-up",
     ),
 )
-@click.option("--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), is_eager=True,
-              expose_value=False, callback=from_file, metavar="FILE",
-              help="Options in a properties file, by their names: topics=REGEX; the command line overrides them. "
-              "Also settings of the clients: source.request.timeout.ms, target.security.protocol.")  # fmt: skip
-@client_setting_option
+@side_options("topics=REGEX")
 @click.option("--from", "source", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy from, "
               "or a log directory of this machine, which is only read and copied once.")  # fmt: skip
 @click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to copy to, or a "

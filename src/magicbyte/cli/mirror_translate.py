@@ -9,8 +9,8 @@ import click
 
 from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import client_of
-from magicbyte.cli.mirror_config import client_setting_option, client_settings
 from magicbyte.cli.output import say
+from magicbyte.cli.sides import side_arguments, side_setting_option
 from magicbyte.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--from", "source", metavar="HOST:PORT", help="Brokers of the source cluster, with --group.")
 @click.option("--group", metavar="NAME", help="Consumer group of the source: all its offsets in mirrored topics.")
 @click.option("--prefix", default="", metavar="TEXT", help="The mirror's --prefix.")
-@client_setting_option
+@side_setting_option
 @click.option("--mirror-group", metavar="NAME", help="Group that stores the mirror's progress.  "
               "[default: magicbyte-mirror]")  # fmt: skip
 def translate(
@@ -62,7 +62,7 @@ def translate(
 
 
 def _client(side: str, bootstrap: str) -> Client:
-    return client_of(bootstrap, settings=client_settings(click.get_current_context(), side))
+    return client_of(bootstrap, settings=side_arguments(click.get_current_context(), side))
 
 
 async def _offset(target: str, progress: str, prefix: str, partition: tuple[str, int], offset: int) -> Iterable[str]:

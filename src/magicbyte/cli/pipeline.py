@@ -17,6 +17,7 @@ from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text
+from magicbyte.cli.sides import SIDES, side_options, side_settings
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline import Pipeline
@@ -37,14 +38,17 @@ def pipeline() -> None:
     examples=(
         "magicbyte pipeline run archive.toml --dry-run",
         "magicbyte pipeline run archive.toml --resume --json",
+        "magicbyte pipeline run into-cluster.toml -X target.security.protocol=SSL",
     )
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--master", default="local[*]", show_default=True, metavar="URL", help="The Spark master to run at.")
 @click.option("--dry-run", is_flag=True, help="Check the file and show the plan, and do nothing.")
 @click.option("--resume", is_flag=True, help="Continue an earlier run in its sink: finished partitions are kept.")
+@side_options("master=URL")
 @format_option
-def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None:
+@click.pass_context
+def run(context: click.Context, file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None:
     """Run the pipeline in FILE, a TOML file.
 
     Each partition goes through all stages in one task. The outputs get their names when the run commits. After a crash
@@ -56,7 +60,8 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
     from magicbyte.spark.pipeline.config import load
     from magicbyte.spark.pipeline.report import as_json, write_report
 
-    given = load(file)
+    source, target = (side_settings(context, side) for side in SIDES)
+    given = load(file, source_client=source, target_client=target)
     if dry_run:
         planned = driver.plan(given)
         if form == "json":
@@ -80,7 +85,7 @@ def run(file: Path, master: str, dry_run: bool, resume: bool, form: str) -> None
             complain(f"{unit['outcome']}: {unit['unit']}: {unit['error']}")
     if where is not None:
         say(f"report: {where}", err=True)
-    click.get_current_context().exit(done.status)
+    context.exit(done.status)
 
 
 @pipeline.command(examples=("magicbyte pipeline materialize s3://archive/converted --to ./logs",))

@@ -12,7 +12,7 @@ from magicbyte.mirror.log_source import LogSource
 from magicbyte.mirror.offset_topic import make_offset_topic
 from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicMirrorPlan, make_topic, plan
 from magicbyte.spark.pipeline.config import PipelineTarget
-from magicbyte.spark.pipeline.topics import Aim
+from magicbyte.spark.pipeline.topics import Aim, client_of_target
 from magicbyte.spark.pipeline.units import Unit
 
 
@@ -30,12 +30,12 @@ async def _aims(units: Sequence[Unit], target: PipelineTarget) -> dict[str, Aim]
             raise MirrorError(f"{unit.name}: expected a topic that is not Kafka's own: choose `topics` of the source")
     sources: list[tuple[Client | LogSource, list[Unit]]] = []
     for bootstrap in sorted({unit.live.bootstrap for unit in units if unit.live is not None}):
-        of_cluster = [unit for unit in units if unit.live is not None and unit.live.bootstrap == bootstrap]
-        sources.append((Client(bootstrap), of_cluster))
+        of_cluster = [(unit, unit.live) for unit in units if unit.live is not None and unit.live.bootstrap == bootstrap]
+        sources.append((of_cluster[0][1].client(), [unit for unit, _ in of_cluster]))
     if in_files := [unit for unit in units if unit.live is None]:
         sources.append((LogSource(unit.partition for unit in in_files), in_files))
     found: dict[str, Aim] = {}
-    async with Client(target.bootstrap) as there:
+    async with client_of_target(target) as there:
         has_map = target.transactional_id is None and await make_offset_topic(there)
         for here, some in sources:
             async with here:

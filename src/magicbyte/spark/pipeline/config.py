@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -54,13 +54,17 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PipelineSource:
-    """Log directories to read, or a cluster. `topics`: patterns such as `orders-*`, empty for all topics."""
+    """Log directories to read, or a cluster. `topics`: patterns such as `orders-*`, empty for all topics.
+
+    `client`: settings of the cluster's client, with the names of Kafka or librdkafka; they may have secrets.
+    """
 
     paths: tuple[str, ...]
     topics: tuple[str, ...] = ()
     partitions: tuple[int, ...] = ()
     dialect: Dialect | None = None
     bootstrap: str | None = None
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,13 @@ class PipelineTarget:
     """A cluster to write to. Its consumer group `group` stores the progress of each partition, as of a mirror.
 
     `transactional_id`: the prefix of the transactional ids under which records and progress are written together; None:
-    no transactions.
+    no transactions. `client`: as of a source.
     """
 
     bootstrap: str
     group: str
     transactional_id: str | None = None
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +276,52 @@ _SOURCE = {
 # ---- the file
 
 
-def load(path: Path) -> Pipeline:
+def load(
+    path: Path,
+    *,
+    source_client: Mapping[str, str] | None = None,
+    target_client: Mapping[str, str] | None = None,
+) -> Pipeline:
     """Return the pipeline that a file describes. Paths in it are relative to its folder.
 
-    Raises PipelineError, with the line, for unknown, invalid or missing settings; OSError.
+    `source_client`, `target_client`: settings of the clients of source clusters and of the target cluster, with the
+    names of Kafka or librdkafka, such as security.protocol. A reference to a secret, such as ${env:NAME}, is resolved
+    by the driver and by each worker when it connects.
+
+    Raises PipelineError, with the line, for unknown, invalid or missing settings; InvalidConfigError for those of
+    clients; OSError.
     """
     try:
         text = path.read_bytes().decode()
         given = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PipelineError(f"{path}: expected TOML: {error}") from error
-    return _File(path, text, given).pipeline()
+    pipeline = _File(path, text, given).pipeline()
+    return _with_clients(path, pipeline, source_client or {}, target_client or {})
+
+
+def _with_clients(
+    path: Path, pipeline: Pipeline, source_client: Mapping[str, str], target_client: Mapping[str, str]
+) -> Pipeline:
+    is_live = any(source.bootstrap is not None for source in pipeline.sources)
+    for side, table, settings, has_cluster in (
+        ("source", "source", source_client, is_live),
+        ("target", "sink", target_client, pipeline.target is not None),
+    ):
+        if not settings:
+            continue
+        if not has_cluster:
+            setting = f"{side}.{next(iter(settings))}"
+            raise PipelineError(f"{path}: {setting}: expected a [{table}] with a bootstrap, found no cluster")
+        from magicbyte.client.settings import client_arguments  # it loads the client
+
+        client_arguments(settings)
+    sources = tuple(
+        source if source.bootstrap is None else replace(source, client=dict(source_client))
+        for source in pipeline.sources
+    )
+    target = None if pipeline.target is None else replace(pipeline.target, client=dict(target_client))
+    return replace(pipeline, sources=sources, target=target)
 
 
 def line_of(text: str, key: Key) -> int | None:

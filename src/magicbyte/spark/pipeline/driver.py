@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as StillRunning
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from magicbyte import __version__
 from magicbyte.clock import SystemClock
@@ -32,7 +32,7 @@ from magicbyte.spark import (
 )
 from magicbyte.spark.pipeline import shuffle
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, Stage, convert_options
-from magicbyte.spark.pipeline.runner import Prepared, do_part, go_on, prepare, run_units, stage_names, tell
+from magicbyte.spark.pipeline.runner import Prepared, abandon, do_part, go_on, prepare, run_units, stage_names, tell
 from magicbyte.spark.pipeline.sink import FORM, Sink
 from magicbyte.spark.pipeline.store_sink import StoreSink
 from magicbyte.spark.pipeline.units import Unit, find
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.accumulators import Accumulator
 
+T = TypeVar("T")
 Json = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 """Called with a stage's name ("" for the whole run), and source bytes and partitions finished since the last call."""
@@ -314,10 +315,12 @@ class _Spark:
         """Process one partition: the stages in `spread` by all workers, the stages between them in one task each."""
         found = self._one(partial(prepare, unit, spread))
         while isinstance(found, Prepared):
-            begun = time.monotonic()
-            done = self._spread(found)
-            found.said["seconds"] += time.monotonic() - begun
-            found = self._one(partial(go_on, found, spread, done))
+            begun, prepared = time.monotonic(), found
+            done = self._spread(prepared)
+            prepared.said["seconds"] += time.monotonic() - begun
+            found = self._one(partial(go_on, prepared, spread, done))
+            if not isinstance(found, Prepared) and found["outcome"] != TaskOutcome.DONE:
+                self._one(partial(abandon, prepared))
         told = self._sums()
         tell(told, unit, found)
         self._tell(told, {})
@@ -332,9 +335,9 @@ class _Spark:
             return self._collect(prepared.task, lambda some: map(do_part, some))
         return 0 if prepared.task is None else shuffle.run(self.context, prepared.task)
 
-    def _one(self, work: Callable[[], Prepared | Json]) -> Prepared | Json:
+    def _one(self, work: Callable[[], T]) -> T:
         (found,) = self._collect([work], lambda some: (each() for each in some))
-        result: Prepared | Json = found
+        result: T = found
         return result
 
     def _sums(self) -> dict[str, tuple[Accumulator[int], Accumulator[int]]]:

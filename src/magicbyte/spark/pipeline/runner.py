@@ -150,7 +150,8 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
     """Finish the stage that the workers shared, and continue to the next shared stage or the end.
 
     `done`: the number of keys, a description of damage, or the results of the parts. If the worker dies, or for
-    speculation, Spark calls it again with the same arguments: attempts take turns, and the first result counts.
+    speculation, Spark calls it again with the same arguments: attempts take turns, and the first result counts. So the
+    folder of a partition that ended without an output is kept until the driver has its record, and calls `abandon`.
     """
     root, place = prepared.work.root, prepared.place
     if root is None or place is None:
@@ -162,7 +163,7 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
             found: Prepared | Json | None = turns.stored_result(root, prepared.key)
             if found is None:
                 found = _finished(prepared, spread, done)
-                if isinstance(found, Prepared):
+                if isinstance(found, Prepared) or found["outcome"] != TaskOutcome.DONE:
                     turns.store_result(root, prepared.key, found)
             return found
     except (MagicbyteError, OSError) as error:  # another attempt has removed the folder: remove nothing
@@ -200,7 +201,13 @@ def _finished(prepared: Prepared, spread: frozenset[str], done: int | str | list
             return _prepared(work, prepared.place, said, rest[end:])
         return _committed(work, prepared.place, said)
 
-    return _concluded(work.unit, prepared.place, said, do)
+    return _concluded(work.unit, None, said, do)
+
+
+def abandon(prepared: Prepared) -> None:
+    """Delete the files of a partition that ended without an output in `go_on`."""
+    if prepared.place is not None:
+        prepared.place.give_up()
 
 
 def _end(stages: Sequence[Stage], before: frozenset[str]) -> int:
@@ -245,7 +252,10 @@ def _place(unit: Unit) -> AnyPlace | None:
 
 
 def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], T]) -> T | Json:
-    """Return the result of `do`. On an error, delete the partition's output and return its record with the outcome."""
+    """Return the result of `do`. On an error, return the partition's record with the outcome.
+
+    `place`: its output is deleted on an error.
+    """
     try:
         return do()
     except (MagicbyteError, OSError) as error:

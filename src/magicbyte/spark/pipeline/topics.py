@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import tempfile
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_sets
 from magicbyte.client.offsets import bounds
+from magicbyte.client.settings import client_arguments
 from magicbyte.errors import UnknownTopicError
 from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.log.files.filesystem import LocalFiles
@@ -36,7 +38,7 @@ _CLEANUP = "cleanup.policy"
 class Live:
     """A partition of a cluster, with its offsets at look-up.
 
-    `compacts`: whether its topic has cleanup.policy=compact.
+    `compacts`: whether its topic has cleanup.policy=compact. `settings`: of the client.
     """
 
     bootstrap: str
@@ -47,6 +49,11 @@ class Live:
     end: int
     compacts: bool
     dialect: Dialect
+    settings: Mapping[str, str] = field(repr=False)
+
+    def client(self) -> Client:
+        """Return a client of the cluster. Raises InvalidConfigError."""
+        return Client(self.bootstrap, **client_arguments(self.settings))
 
     def directory(self) -> PartitionDirectory:
         """Return the partition as an empty folder, for the functions that plan."""
@@ -65,6 +72,11 @@ class Aim:
     has_map: bool
 
 
+def client_of_target(target: PipelineTarget) -> Client:
+    """Return a client of the target cluster. Raises InvalidConfigError."""
+    return Client(target.bootstrap, **client_arguments(target.client))
+
+
 def look_up(source: PipelineSource) -> list[Live]:
     """Return the partitions of a source cluster. Raises UnknownTopicError, BrokerError, NetworkError."""
     return asyncio.run(_looked_up(source))
@@ -73,7 +85,7 @@ def look_up(source: PipelineSource) -> list[Live]:
 async def _looked_up(source: PipelineSource) -> list[Live]:
     assert source.bootstrap is not None
     found = []
-    async with Client(source.bootstrap) as client:
+    async with Client(source.bootstrap, **client_arguments(source.client)) as client:
         topics = await client.topics()
         for pattern in source.topics:
             if not any(matches(name, (pattern,)) for name in topics):
@@ -86,7 +98,9 @@ async def _looked_up(source: PipelineSource) -> list[Live]:
             for number in sorted(topic.partitions):
                 if not source.partitions or number in source.partitions:
                     ends, dialect = await bounds(client, name, number), source.dialect or Dialect.KAFKA
-                    found.append(Live(source.bootstrap, name, number, topic.id, *ends, compacts, dialect))
+                    found.append(
+                        Live(source.bootstrap, name, number, topic.id, *ends, compacts, dialect, source.client)
+                    )
     return found
 
 
@@ -101,7 +115,7 @@ def fetch(live: Live, folder: Path) -> int:
 
     async def copied(target: LogTarget) -> int:
         log, size = target.log(live.topic, live.partition, live.topic_id, live.dialect), 0
-        async with Client(live.bootstrap) as client:
+        async with live.client() as client:
             options = FetchOptions(dialect=live.dialect, ahead=True)
             async for found in read_sets(client, live.topic, live.partition, live.first, live.end, options):
                 size += target.append(log, found.data)
@@ -126,8 +140,8 @@ def send(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Json:
 async def _sent(aim: Aim, partition: int, source: Live | PartitionDirectory) -> Copied:
     wanted, copied = aim.plan, Copied()
     transactional_id = wanted.transactional_id(aim.target.transactional_id, partition)
-    here: Client | LogSource = Client(source.bootstrap) if isinstance(source, Live) else LogSource([source])
-    async with here, Client(aim.target.bootstrap) as there:
+    here: Client | LogSource = source.client() if isinstance(source, Live) else LogSource([source])
+    async with here, client_of_target(aim.target) as there:
         route = Route(
             here, there, wanted.name, partition, aim.target.group, wanted.storage,
             committed=wanted.committed, once=wanted.once and transactional_id is None, to=wanted.to,

@@ -1,8 +1,9 @@
-"""Options of a mirror from a properties file, by the options' names, and the settings of its two clients."""
+"""Settings of the two clients of a command, at its source and its target: --config FILE and -X SIDE.NAME=VALUE."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,14 +16,31 @@ from magicbyte.log.files.properties import parse_properties
 from magicbyte.security.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magicbyte.cli.options import F
 
 SIDES: Final = ("source", "target")
 _KNOWN: Final = SETTINGS | CLIENT_SETTINGS.keys()
-_META: Final = "magicbyte.mirror.clients"
+_META: Final = "magicbyte.clients.of.sides"
 
 
-def client_setting_option(command: F) -> F:
+def side_options(example: str) -> Callable[[F], F]:
+    """Add --config and -X. `example`: an option of the command, as it is written in the file."""
+    config = click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_from_file,
+        metavar="FILE",
+        help=f"Options in a properties file, by their names: {example}; the command line overrides them. "
+        "Also settings of the clients: source.request.timeout.ms, target.security.protocol.",
+    )
+    return lambda command: config(side_setting_option(command))
+
+
+def side_setting_option(command: F) -> F:
     """Add -X: a setting of one side's client."""
     return click.option(
         "-X",
@@ -35,11 +53,12 @@ def client_setting_option(command: F) -> F:
     )(command)
 
 
-def from_file(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+def _from_file(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
     """Use the options in a properties file as the command's defaults, and store the settings of its clients."""
     if path is None:
         return
-    named = {option.lstrip("-"): each.name for each in context.command.params for option in each.opts}
+    options = [each for each in context.command.params if isinstance(each, click.Option)]
+    named = {option.lstrip("-"): each.name for each in options for option in each.opts}
     for name in ("config", "X"):
         named.pop(name)
     defaults: dict[str, str] = {}
@@ -51,7 +70,7 @@ def from_file(context: click.Context, _parameter: click.Parameter, path: Path | 
     context.default_map = defaults
     for side in SIDES:
         try:
-            client_settings(context, side)
+            side_arguments(context, side)
         except InvalidConfigError as error:
             raise click.BadParameter(f"{path}: {side}.{error}") from None
 
@@ -62,10 +81,15 @@ def _from_options(context: click.Context, _parameter: click.Parameter, given: tu
         _keep(context, key, value, "no client setting", [])
 
 
-def client_settings(context: click.Context, side: str) -> dict[str, Any]:
-    """Return the arguments of `Client` for "source" or "target". Raises InvalidConfigError."""
+def side_settings(context: click.Context, side: str) -> Mapping[str, str]:
+    """Return the client settings of "source" or "target", unparsed."""
     found: dict[str, dict[str, str]] = context.meta.get(_META, {})
-    return client_arguments(found.get(side, {}))
+    return found.get(side, {})
+
+
+def side_arguments(context: click.Context, side: str) -> dict[str, Any]:
+    """Return the arguments of `Client` for "source" or "target". Raises InvalidConfigError."""
+    return client_arguments(side_settings(context, side))
 
 
 def _keep(context: click.Context, key: str, value: str, what: str, others: list[str]) -> None:
