@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from pathlib import Path
 
 import click
@@ -16,7 +17,7 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.cli import tour
+from magicbyte.cli import tour, tour_broker
 from magicbyte.cli.tour import CHAPTERS
 
 WAITING = click.style("-- Enter: go on; q: end --", dim=True)
@@ -146,3 +147,45 @@ def test_the_chapter_on_spark_has_a_query(other_logs: Path) -> None:
     result = run("tour", "spark", other_logs)
     assert result.exit_code == 0
     assert re.search(r"\|orders\s*\|2\s*\|", result.stdout)
+
+
+class _Stage:
+    """Notes what is shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def command(self, text: str) -> None:
+        self.shown.append(text)
+
+    def lines(self, lines: list[str]) -> None:
+        self.shown += lines
+
+
+def test_a_broker_of_the_tour_that_does_not_start_shows_why(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file")
+    with (
+        pytest.raises(click.ClickException, match=r"(?s)the broker did not start: .*logs"),
+        tour_broker.serving(_Stage(), str(tmp_path / "logs")),  # type: ignore[arg-type]
+    ):
+        pytest.fail("it cannot start")
+
+
+def test_a_broker_of_the_tour_that_says_much_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "loud"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys, time\nsys.stderr.write('warning: loud\\n' * 3)\n"
+        "print('listening on 127.0.0.1:1 (PLAINTEXT), logs in x', flush=True)\n"
+        "for _ in range(2000):\n    print('x' * 1000, file=sys.stderr, flush=True)\n"
+        f"open({str(tmp_path / 'end')!r}, 'w').close()\ntime.sleep(60)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    stage = _Stage()
+    with tour_broker.serving(stage) as address:  # type: ignore[arg-type]
+        assert address == "127.0.0.1:1"
+        assert stage.shown[-1] == "listening on 127.0.0.1:1 (PLAINTEXT), logs in x"
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "end").exists():
+            assert time.monotonic() < deadline, "it waits for somebody who reads"
+            time.sleep(0.01)

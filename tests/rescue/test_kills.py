@@ -17,6 +17,7 @@ from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_records
 from magicbyte.client.offsets import bounds
 from magicbyte.client.source import Source
+from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.directory import discover
 from magicbyte.mirror.log_source import LogSource
 from magicbyte.rescue import rescue as steps
@@ -109,12 +110,15 @@ def test_killed_when_the_directory_has_its_name_it_ends_the_work_and_the_receipt
     assert run("rescue", backup, "--to", out, "--work", work).exit_code == 2  # a directory in use, from here on
 
 
-@pytest.mark.parametrize("removal", [1, 2, 3])
+@pytest.mark.parametrize("removal", [1, 2, "folder"])
 def test_killed_while_its_work_is_removed_it_is_run_again_and_nothing_comes_twice(
-    removal: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    removal: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup, work, left = backup_of(OLD, tmp_path / "backup"), tmp_path / "work", [removal]
-    remove = shutil.rmtree
+    backup, work = backup_of(OLD, tmp_path / "backup"), tmp_path / "work"
+    remove, left = shutil.rmtree, [removal if isinstance(removal, int) else 0]
+
+    def dies_at_the_folder(_: Path) -> None:
+        raise CrashError
 
     def dies(path: Path) -> None:
         left[0] -= 1
@@ -129,8 +133,57 @@ def test_killed_while_its_work_is_removed_it_is_run_again_and_nothing_comes_twic
         target = steps.ClusterTarget(broker.bootstrap_servers, lambda: Client(broker.bootstrap_servers))
         with monkeypatch.context() as patch:
             patch.setattr(shutil, "rmtree", dies)
+            if removal == "folder":
+                patch.setattr(Path, "rmdir", dies_at_the_folder)
             with pytest.raises(CrashError):
                 steps.rescue_into(backup, target, work, steps.RescueOptions(no_steps))
         again = receipt_of(*arguments, status=1)
         assert again == receipt_of(*arguments, status=1)
     assert not work.exists()
+
+
+def test_a_rescue_that_fails_early_removes_its_own_files_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, work = backup_of(OLD, tmp_path / "backup"), tmp_path / "work"
+    notes = work / "notes.txt"
+
+    def refuses(*_: object, **__: object) -> None:
+        notes.write_text("of somebody else")
+        raise LogDirectoryError("the backup cannot be opened")
+
+    monkeypatch.setattr(steps, "open_backup", refuses)
+    with pytest.raises(LogDirectoryError, match="cannot be opened"):
+        steps.rescue_into(backup, tmp_path / "out", work, steps.RescueOptions(no_steps))
+    assert [each.name for each in work.iterdir()] == [notes.name]
+    notes.unlink()
+    monkeypatch.setattr(shutil, "rmtree", lambda _: pytest.fail("nothing was made that needs it"))
+    with pytest.raises(LogDirectoryError, match="cannot be opened"):
+        steps.rescue_into(backup, tmp_path / "out", work, steps.RescueOptions(no_steps))
+
+
+def test_killed_while_it_removes_what_an_early_failure_left_a_rescue_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, work = packed(backup_of(OLD, tmp_path / "backup")), tmp_path / "work"
+
+    def refuses(*_: object, **__: object) -> None:
+        raise LogDirectoryError("the backup cannot be opened")
+
+    def dies(path: Path) -> None:
+        for each in sorted(path.rglob("*.log")):
+            each.unlink()
+        raise CrashError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "open_backup", refuses)
+        patch.setattr(shutil, "rmtree", dies)
+        with pytest.raises(CrashError):
+            steps.rescue_into(backup, tmp_path / "out", work, steps.RescueOptions(no_steps))
+    found = steps.rescue_into(backup, tmp_path / "out", work, steps.RescueOptions(no_steps))
+    assert found.to_json()["to"] == str(tmp_path / "out")
+    assert not work.exists()
+
+
+def packed(folder: Path) -> Path:
+    return Path(shutil.make_archive(str(folder), "gztar", folder))

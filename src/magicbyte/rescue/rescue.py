@@ -12,7 +12,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -103,7 +103,7 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
                 receipt.plans = asyncio.run(planned(target.client(), topics))
         except MagicbyteError:
             if is_new:  # nothing worth keeping yet
-                shutil.rmtree(work)
+                _remove(work)
             raise
         if options.is_dry:
             stage.look(receipt)
@@ -125,17 +125,18 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
 def _remove(work: Path) -> None:
     """Delete the working folder, so that the same call can continue after a crash at any point.
 
-    The state is deleted last. A folder is renamed first, because a partial one would be taken for the output of a
-    stage. Each stage is deleted before the stage that it was made from, with which it is compared.
+    Only files of a rescue are deleted; others keep the folder. The state is deleted last. A folder is renamed first,
+    because a partial one would be taken for the output of a stage. Each stage is deleted before the stage that it was
+    made from, with which it is compared.
     """
     for name in (CONVERTED, SALVAGED, UNPACKED):
         if (work / name).exists():
             (work / name).rename(work / f"{name}{REMOVED}")
             shutil.rmtree(work / f"{name}{REMOVED}")
-    for each in work.iterdir():
-        if each.name != STATE:
-            each.unlink()
-    shutil.rmtree(work)
+    for name in (LOCK, f"{STATE}.tmp", STATE):
+        (work / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        work.rmdir()
 
 
 def _is_placed(work: Path, target: Path) -> bool:
