@@ -24,8 +24,18 @@ SHELVES: Final = (
     "internals", "decisions", "evidence",
 )  # fmt: skip
 STYLE: Final = """\
+/* A line of code of 120 characters fits, and so do the shelves in the bar. */
+.md-grid { max-width: 76rem; }
+.md-tabs__item { padding-left: 0.4rem; padding-right: 0.4rem; }
 /* A name in a table breaks at spaces only. On a narrow screen the table scrolls. */
 .md-typeset td code { overflow-wrap: normal; word-break: normal; }
+@media screen and (min-width: 76em) { .md-typeset td:first-child code { white-space: nowrap; } }
+@media screen and (max-width: 44.98em) {
+  .md-typeset table:not([class]) th, .md-typeset table:not([class]) td { min-width: 3rem; padding: 0.5em 0.6em; }
+  /* Diagrams scroll in their natural size: their text would be too small. */
+  .md-typeset p:has(> img) { overflow-x: auto; }
+  .md-typeset p > img:not([src$="chart.svg"]) { width: 744px; max-width: none; }
+}
 """
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 _FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)  # what stands behind the language is for the tests

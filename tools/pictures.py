@@ -96,7 +96,7 @@ def chart() -> str:
         ("Spark", "all columns, records of 100 B", "Spark's Kafka source", spark),
     ]  # fmt: skip
     unit, left = 29, 16  # narrow, so that it can be read on a phone
-    parts = [text(left, 26, "Work for one second of CPU, beside the rival", "bold")]
+    parts = [text(left, 26, "Work per CPU second, compared with the rival", "bold")]
     for at, (name, what, rival, ratio) in enumerate(rows):
         y = 50 + 84 * at
         parts += [text(left, y + 16, name, "bold"), text(left + 68, y + 16, what, "small dim")]
@@ -104,7 +104,7 @@ def chart() -> str:
         parts += [f'<rect x="{left}" y="{y + 46}" width="{unit}" height="14" class="rival"/>']
         parts += [text(left + unit * ratio + 8, y + 39, f"{ratio:.1f} ×", "bold")]
         parts += [text(left + unit + 8, y + 58, rival, "small dim")]
-    return drawing(450, 386, "magicbyte beside its rivals", parts)
+    return drawing(450, 386, "magicbyte compared with its rivals", parts)
 
 
 def layout_rows(page: str) -> list[tuple[str, str, str]]:

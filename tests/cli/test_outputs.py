@@ -197,7 +197,7 @@ def refused(arguments: list[str], archive: Path) -> None:
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, ""), (arguments, result.stderr)
     assert result.stderr.count("\n") == 1, result.stderr
-    assert "which is only read" in result.stderr, (arguments, result.stderr)
+    assert "which is an input" in result.stderr, (arguments, result.stderr)
     assert str(archive) in result.stderr.partition(": expected ")[2]
     assert state(archive.parent) == before
 
@@ -233,14 +233,14 @@ def test_a_file_system_that_ignores_case_is_asked_what_is_there(
 ) -> None:
     real = outputs._identity
     monkeypatch.setattr(outputs, "_identity", lambda path: real(path.replace("ARCHIVE", "archive")))
-    with pytest.raises(LogDirectoryError, match="which is only read"):
+    with pytest.raises(LogDirectoryError, match="which is an input"):
         outputs.refuse_overlap(tmp_path / "ARCHIVE/logs/new", [str(archive / "logs")])
 
 
 def test_stores_are_compared_by_their_names() -> None:
     inside = "memory://bucket/logs/out", "memory://bucket/./logs", "memory:///bucket/logs", "memory://bucket"
     for output in inside:
-        with pytest.raises(LogDirectoryError, match="which is only read"):
+        with pytest.raises(LogDirectoryError, match="which is an input"):
             outputs.refuse_overlap(output, ["memory://bucket/logs"])
     outputs.refuse_overlap("memory://bucket/logs2", ["memory://bucket/logs", "/bucket/logs2"])
     outputs.refuse_overlap("memory://bucket", ["memory://bucket/logs"], fills=False)
@@ -294,7 +294,7 @@ def test_stdout_that_the_shell_sent_into_an_input_is_refused(archive: Path) -> N
             stdout=file, stderr=subprocess.PIPE, text=True, timeout=60,
         )  # fmt: skip
     assert (done.returncode, segment.read_bytes()) == (2, before)
-    assert done.stderr == f"magicbyte: stdout: expected a place outside of {segment}, which is only read\n"
+    assert done.stderr == f"magicbyte: stdout: expected a path outside of {segment}, which is an input\n"
 
 
 def test_an_output_that_is_a_folder_is_told_before_anything_is_read(archive: Path, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_topic_that_was_deleted_is_gone_and_none_is_when_one_of_two_is_not_the
 def test_asking_for_a_topic_makes_none(bootstrap: str) -> None:
     result = run("topics", "describe", "-b", bootstrap, "nowhere")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "none of 0 there is like it" in result.stderr
+    assert "no similarly named topic among the 0 that exist" in result.stderr
     assert run("topics", "list", "-b", bootstrap).stdout.count("\n") == 1
 
 

@@ -20,7 +20,7 @@ from cli.command import run
 from magicbyte.cli import tour, tour_broker
 from magicbyte.cli.tour import CHAPTERS
 
-WAITING = click.style("-- Enter: go on; q: end --", dim=True)
+WAITING = click.style("-- Enter: continue; q: quit --", dim=True)
 WITHOUT_SPARK = [each for each in CHAPTERS if each not in tour.WITH_SPARK]
 
 

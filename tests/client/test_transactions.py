@@ -183,7 +183,7 @@ async def test_a_refusal_that_stays_ends_after_a_time_and_says_what_to_do(broker
     async with topic(broker, "stays", retry_ms=50) as client:
         with (
             broker.fault("InitProducerId", error=ErrorCode.CONCURRENT_TRANSACTIONS, times=None),
-            pytest.raises(BrokerError, match="markers of the transaction before are still not written"),
+            pytest.raises(BrokerError, match="markers of the previous transaction are still not written"),
         ):
             await TransactionalProducer.begin(client, "stays")
         with pytest.raises(BrokerError, match="above the brokers' transaction"):

@@ -380,7 +380,7 @@ class Story:
         await self._check_real()
 
     async def _ours_joins(self) -> None:
-        self.tell("## 2. A broker of ours joins")
+        self.tell("## 2. A magicbyte broker joins")
         await self.ours.start(*self._settings(0, 0))
         await until(partial(self._is_registered, OURS), "our broker is registered")
         await self._create("third")
@@ -405,7 +405,7 @@ class Story:
     async def _canary_before(self) -> None:
         self.tell("## 4. A canary before the protocol is raised")
         await self._restart_ours(1, 1)
-        self.tell("Our broker stores the new format. The others fetch in the old version: their copies are converted.")
+        self.tell("The canary stores the new format. The others fetch in the old version: their copies are converted.")
         await self._cells(
             {
                 self._cell("produce", 0, 0, 1), self._cell("fetch", 0, 1, 0),
@@ -418,7 +418,7 @@ class Story:
         # Brokers that do not tell their protocol are taken for such as fetch the new format.
         spread = {} if self._tells_protocol else {"third-0": list(REAL)}
         assert (judged["refused"], judged["spread"]) == ([], spread), judged
-        self.tell("Rolled back as the documents have it: stop it, remove what it led, lower its format, start it.")
+        self.tell("Rolled back: stop it, remove the partitions that it led, lower its format, start it.")
         await self.ours.stop()
         await until(partial(self._is_led_by_another, "third"), "another broker leads")
         shutil.rmtree(self.ours.logs / "third-0")
@@ -435,7 +435,9 @@ class Story:
             await self._stop_real(each)
             await self._start_real(each, 1, 1, 0)
             await self._settled()
-        self.tell("Brokers replicate by the new version of Fetch. What is stored is the old format, sent by zero-copy.")
+        self.tell(
+            "Brokers replicate with the new version of Fetch. They store the old format, and send it by zero-copy."
+        )
         await self._cells({self._cell("produce", 0, 0, 0), self._cell("fetch", 0, 0, 0)}, followers={True})
         await self._check_real()
 
@@ -443,7 +445,7 @@ class Story:
         self.tell("## 6. Phase 1: new clients")
         for what in ("consumer", "producer"):
             await self.load.come(self.era.clients[1], what)
-        self.tell(f"A consumer and a producer of Kafka {self.era.clients[1]} come; the old ones stay.")
+        self.tell(f"A consumer and a producer of Kafka {self.era.clients[1]} start; the old ones stay.")
         await self._cells(
             {
                 self._cell("produce", 0, 0, 0), self._cell("produce", 1, 1, 0),
@@ -456,12 +458,12 @@ class Story:
     async def _canary_behind(self) -> None:
         self.tell("## 7. A canary after the protocol was raised")
         await self._restart_ours(1, 1)
-        self.tell("Our broker stores the new format. The others fetch in the new version: the format spreads to them.")
+        self.tell("The canary stores the new format. The others fetch in the new version: the format spreads to them.")
         await self._cells(self._phase_2_cells(), followers={True})
         await self._quiet(partial(self._are_identical, "third"))
         judged = await self._command("rollback", "--broker", str(OURS), "--to", str(self.era.magics[0]))
         assert (judged["refused"], judged["spread"]) == ([], {"third-0": list(REAL)}), judged
-        self.tell("To remove its data would bring nothing back. It converts by what is stored, so nothing is removed.")
+        self.tell("Its data stays: a copy from the others would have the new format. It converts by the stored format.")
         await self._restart_ours(1, 0)
         await self._cells(
             {
@@ -493,7 +495,7 @@ class Story:
         old = self.era.clients[0]
         for what in ("consumer", "producer"):
             await self.load.leave(f"{what} {old}")
-        self.tell("Nothing is converted any more.")
+        self.tell("Nothing is converted.")
         await self._cells({self._cell("produce", 1, 1, 1), self._cell("fetch", 1, 1, 1)},
                           beside={self._cell("fetch", 1, 0, 0)}, followers={True})  # fmt: skip
         await self._quiet()
@@ -505,7 +507,7 @@ class Story:
         count = sum(len(each.acknowledged) for each in self.load.ledger.values())
         reads = sum(each.reads.total() for each in self.load.ledger.values())
         controllers = [
-            "ours" if each == OURS else f"Kafka's {each}"
+            "magicbyte's" if each == OURS else f"Kafka's {each}"
             for each in dict.fromkeys(self.controllers)
             if each is not None
         ]

@@ -685,7 +685,7 @@ def test_a_line_that_was_being_written_is_as_if_it_were_not_there(source: Path, 
 @pytest.mark.parametrize("place", [".", "orders-0", "orders-0/deeper", "new"])
 def test_the_source_is_no_place_for_the_result(source: Path, place: str) -> None:
     before = tree(source)
-    with pytest.raises(LogDirectoryError, match="which is only read"):
+    with pytest.raises(LogDirectoryError, match="which is an input"):
         run(source, source / place, ConvertOptions(Format.V1))
     assert tree(source) == before
 

@@ -254,7 +254,7 @@ def test_after_a_write_that_failed_nothing_is_changed_any_more(
     store.close()
     (line,) = [record.getMessage() for record in caplog.records]
     assert "tree.sqlite cannot be written: attempt to write a readonly database" in line
-    assert "look at the disk and its permissions, then start again" in line
+    assert "check the disk and its permissions, then start again" in line
 
 
 WRITER = """

@@ -205,7 +205,7 @@ def test_other_protocols_are_no_clients() -> None:
 def test_encrypted_connections_are_counted() -> None:
     hello = b"\x16\x03\x01\x02\x00" + bytes(512)
     found, summary = read(pcap([*connection(ASKED), *connection([(hello, hello)], (CLIENT[0], 50_001))]))
-    assert (found, summary.note) == (SEEN, "1 connection is encrypted, their clients are not known")
+    assert (found, summary.note) == (SEEN, "1 connection is encrypted, their clients are unknown")
 
 
 def test_a_port_that_is_used_again_is_another_connection() -> None:

@@ -118,7 +118,7 @@ def test_a_missing_honor_ship_tag_is_added_and_the_payload_stays() -> None:
     [
         (wrapper(0, [0, 1], keyed=True), "it may have keys"),
         (bare(wrapper(0, [0, 1]), {Tag.NUM_MESSAGES: 2, Tag.HONOR_SHIP: 1}), "it may have keys"),
-        (bare(wrapper(0, [0, 1]), {Tag.NON_KEYED: 1}), "it does not tell how many messages it has"),
+        (bare(wrapper(0, [0, 1]), {Tag.NON_KEYED: 1}), "it has no message count"),
         (build_enriched_message(0, None, b"value"), "it is not compressed"),
     ],
 )
@@ -135,7 +135,7 @@ def test_unknown_tags_stay_and_where_they_leave_no_place_for_ours_the_set_is_ope
     assert bytes(found.unknown_tags) == bytes([50, 1])
     assert not found.honor_ship
     (parcel,) = parts(earlier)
-    assert parcel.why == "its tags have no place for another"
+    assert parcel.why == "its tags have no room for another one"
 
 
 def test_offsets_behind_a_wrapper_are_known_without_opening_it_but_for_the_last() -> None:

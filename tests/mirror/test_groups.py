@@ -95,7 +95,7 @@ def test_what_is_not_copied_yet_is_where_the_copy_ends(pair: Pair) -> None:
     commit(pair, "readers", 105)
     asked = ["--topic", "topic", "--partition", "0", "--offset", "105"]
     result = command("mirror", "translate", "--to", pair.addresses[1], *asked)
-    assert result.stdout == "topic-0, offset 105: topic-0, offset 100; nothing behind it is copied yet\n"
+    assert result.stdout == "topic-0, offset 105: topic-0, offset 100; nothing after it is copied yet\n"
     pair.mirror(WITH_GROUPS)
     assert committed(pair, "readers") == [105]
 
@@ -195,10 +195,10 @@ def test_each_group_that_is_left_out_is_told_with_the_reason(pair: Pair) -> None
     result = pair.command("--sync-groups", "--until-caught-up")
     assert result.exit_code == 0, result.stderr
     assert [each for each in result.stdout.splitlines() if each.startswith("group ")] == [
-        "group further is left out: the target is further on in topic-1",
+        "group further is left out: the target's offsets are higher in topic-1",
         "group mirrors is left out: its offsets are the progress of a mirror",
         "group of-another-mirror is left out: it has members at the target",
-        "group spread is left out: records go where their keys decide in spread-0",
+        "group spread is left out: records are distributed by key in spread-0",
         "group worker is left out: it is a group of type connect, not of consumers",
     ]
     assert committed(pair, "taken", 2) == [40, 50]
@@ -241,7 +241,7 @@ def test_translate_says_where_offsets_and_groups_are_under_a_prefix_too(pair: Pa
     common = ["--to", pair.addresses[1], "--prefix", "old-", "--mirror-group", "other"]
     asked = ["--topic", "topic", "--partition", "0", "--offset"]
     for offset, expected in ((20, 0), (34, 0), (35, 1), (100, 66)):
-        notes = "; nothing behind it is copied yet" if offset == 100 else ""
+        notes = "; nothing after it is copied yet" if offset == 100 else ""
         result = command("mirror", "translate", *common, *asked, str(offset))
         assert result.stdout == f"topic-0, offset {offset}: old-topic-0, offset {expected}{notes}\n"
     result = command("mirror", "translate", *common, "--from", pair.addresses[0], "--group", "readers")

@@ -384,7 +384,7 @@ def test_the_command_copies_into_a_folder_or_a_cluster(pair: Pair, tmp_path: Pat
     arguments = ["mirror", "--from", pair.addresses[0], "--topics", "topic", "--yes"]
     explained = command(*arguments, "--to", folder, "--explain")
     assert explained.stdout == (
-        "topic: identical: offsets and bytes stay as they are; 1 partition, to be made at the target; exactly once\n"
+        "topic: identical: offsets and bytes stay as they are; 1 partition, to be created at the target; exactly once\n"
     )
     assert not Path(folder).exists()
     done = command(*arguments, "--to", folder, "--until-caught-up")

@@ -116,7 +116,10 @@ def test_neighbours_are_opened_together_and_apart_where_they_must_be() -> None:
     bare = encode_records([Record(30 + at, START, 0, None, b"x") for at in range(5)], Format.V2, Codec.LZ4)
     found = loads(*gzip, other, bare, stored(Format.V2, Codec.LZ4, 35, 10))
     assert [(each.parcel.first, each.parcel.next_offset) for each in found] == [(0, 20), (20, 30), (30, 35), (35, 45)]
-    assert [each.parcel.why for each in found] == ["keys decide where its records go"] * 2 + [None, found[0].parcel.why]
+    assert [each.parcel.why for each in found] == ["its records are distributed by key"] * 2 + [
+        None,
+        found[0].parcel.why,
+    ]
     assert sum(len(each.records) for each in found[0].portions if each.records) == 20
     assert [each.records for each in found[2].portions] == [None]
     large = [encode_records([Record(at, START, 0, b"k", bytes(RUN_BYTES // 2))], Format.V2) for at in range(3)]

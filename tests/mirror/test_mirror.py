@@ -199,8 +199,8 @@ def test_explain_says_what_would_be_done_and_does_nothing(pair: Pair) -> None:
     assert result.stdout.splitlines() == [
         "formats: converted: magic 0 at the source, 2 at the target; 1 partition, there at the target; exactly once",
         "more: keyed: 1 partitions become 3, so keys decide; 1 partition, there at the target; exactly once",
-        "new: closed: magic 2 at both; 1 partition, to be made at the target; exactly once",
-        "old: closed: magic 1 at both; 2 partitions, to be made at the target; at least once",
+        "new: closed: magic 2 at both; 1 partition, to be created at the target; exactly once",
+        "old: closed: magic 1 at both; 2 partitions, to be created at the target; at least once",
     ]
     assert sorted(pair.run(lambda _, there: there.topics())) == ["formats", "more"]
 

@@ -207,7 +207,7 @@ def test_a_fault_that_ends_the_taking_of_requests_is_said(
     monkeypatch.setattr(http, "SocketStream", Broken)
     asyncio.run(work())
     (record,) = caplog.records
-    assert record.getMessage() == "no further requests for pages are taken, because of a bug"
+    assert record.getMessage() == "no further requests for pages are accepted, because of a bug"
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "planted"
 

@@ -592,7 +592,7 @@ def test_a_pipeline_writes_into_nothing_that_it_reads(archive: Path, what: str, 
     (archive / "p.toml").write_text(f'{report}{stages}\n[sink]\npath = "{place}"\n[source]\npath = "{sources}"\n')
     before = {each: each.lstat().st_mtime_ns for each in archive.rglob("*")}
     for do in (run, driver.plan):
-        with pytest.raises(LogDirectoryError, match="which is only read"):
+        with pytest.raises(LogDirectoryError, match="which is an input"):
             do(load(archive / "p.toml"))
     assert {each: each.lstat().st_mtime_ns for each in archive.rglob("*")} == before
 

@@ -103,7 +103,7 @@ REFUSED = {
         SOURCE + SINK + '[[stage]]\ndo = "retain"\nbytes = 10\n[[stage]]\ndo = "compare"\n', 9, "compare `with`"
     ),
     "a stage behind records": (
-        SOURCE + SINK + '[[stage]]\ndo = "records"\n[[stage]]\ndo = "digest"\n', 8, "nothing behind `records`"
+        SOURCE + SINK + '[[stage]]\ndo = "records"\n[[stage]]\ndo = "digest"\n', 8, "no stage after `records`"
     ),
     "retention without a limit": (SOURCE + SINK + '[[stage]]\ndo = "retain"\n', 6, "a limit: older-than"),
     "a filter without a limit": (SOURCE + SINK + '[[stage]]\ndo = "filter"\n', 6, "a limit: since"),

@@ -342,7 +342,7 @@ def test_a_java_that_is_too_old_is_told_of_without_a_trace(tmp_path: Path) -> No
     )  # fmt: skip
     assert done.returncode == 2
     assert "UnsupportedClassVersionError" in done.stderr
-    assert "Java ended at once, and says above why. It has to be 17 or later" in done.stderr
+    assert "Java ended at its start; its output above has the reason. Java 17 or later is needed" in done.stderr
     assert "Traceback" not in done.stderr
 
 

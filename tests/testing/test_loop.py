@@ -126,7 +126,7 @@ def test_a_killed_process_ends_its_tasks_and_starts_nothing_that_lasts(loop: Vir
 @pytest.mark.parametrize(
     ("why", "most_turns"),
     [
-        ("nothing can happen any more", 1000),
+        ("no event is left", 1000),
         ("more than 100 turns of the loop", 100),
         ("more than 10000 virtual seconds", 1000),
     ],

@@ -47,7 +47,7 @@ def test_words_and_pairs_are_little_endian_in_both_forms() -> None:
         assert word_and_pair.py_func(data, at) == expected
 
 
-@pytest.mark.parametrize("spare", [0, 1, 31, 32, 40], ids=lambda spare: f"{spare} bytes behind it")
+@pytest.mark.parametrize("spare", [0, 1, 31, 32, 40], ids=lambda spare: f"{spare} bytes after it")
 def test_a_copy_of_any_size_is_exact_and_touches_nothing_in_front(spare: int) -> None:
     source = np.arange(1, 401).astype(np.uint8)
     for size in [*range(140), 200, 257, 300]:

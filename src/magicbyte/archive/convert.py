@@ -586,7 +586,7 @@ def _append(writer: PartitionWriter, piece: _Piece) -> None:
     """Write one step. Raises its error after writing the entries before it, or CorruptRecordError for its offsets."""
     if piece.segment is not None:
         if piece.segment < writer.end_offset:
-            expected = f"at least {writer.end_offset}, behind the segment before"
+            expected = f"at least {writer.end_offset}, the end of the segment before it"
             raise CorruptRecordError("base offset of a segment", expected=expected, found=piece.segment)
         writer.roll(piece.segment, keep_empty=True)
     try:

@@ -64,14 +64,14 @@ class Finding:
         }
 
 
-SALVAGE = "`magicbyte salvage` makes a sound log of everything else; or copy the partition from another replica"
-TORN = "a broker cuts the log here when it opens it after a crash; `magicbyte salvage` does the same into a new log"
-ORDER = "`magicbyte salvage` puts moved entries back and duplicates aside"
-REBUILD = "`magicbyte rebuild-index` makes it anew from the log"
-DELETE = "delete it: the log does without"
+SALVAGE = "`magicbyte salvage` writes a sound log of everything else; or copy the partition from another replica"
+TORN = "a broker truncates the log here when it recovers from a crash; `magicbyte salvage` does the same into a new log"
+ORDER = "`magicbyte salvage` restores the order of moved entries and omits duplicates"
+REBUILD = "`magicbyte rebuild-index` rebuilds it from the log"
+DELETE = "delete it: the log does not need it"
 WAIT = "a broker finishes or removes it when it opens the log"
 FIX_LZ4 = "`magicbyte convert --to v1 --fix-lz4` repairs the byte"
-READ = "read it with `magicbyte dump`, which shows what is inside"
+READ = "inspect it with `magicbyte dump`"
 LOOK = "compare with another replica"
-LIMIT = "raise --max-batch-bytes if it is meant to be that large"
+LIMIT = "if a batch of this size is intended, raise --max-batch-bytes"
 NOTHING = "nothing"

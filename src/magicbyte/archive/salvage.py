@@ -121,12 +121,12 @@ class SalvageReport:
         return not self.lost and not self.aside and not self.moved
 
 
-DUPLICATE = "its offsets are there already"
-IMPOSSIBLE = "its offset is not one of this segment"
+DUPLICATE = "another batch has its offsets"
+IMPOSSIBLE = "its offset is outside this segment's range"
 CONTRADICTED = "its offset contradicts those around it"
 CONTENT = "it may be the content of a record: nothing is missing at its offsets"
-MEANINGLESS = "a transaction marker that says nothing: no broker opens a log with it"
-UNOPENED = "it cannot be opened, though its checksum holds"
+MEANINGLESS = "a transaction marker without a type: brokers do not open a log that contains it"
+UNOPENED = "its content cannot be decoded, although its checksum is correct"
 
 
 _WALK_BYTES = 8192

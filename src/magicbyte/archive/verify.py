@@ -142,7 +142,7 @@ class _Segment:
         """
         while self.main and self.main[-1].row >= row:
             run = self.main.pop()
-            expected = f"> {last}, and below those behind it"
+            expected = f"> {last}, and below those after it"
             self.findings.append(_out_of_order(self.path, expected, run.position, run.end, (run.first, run.last)))
 
 
@@ -206,7 +206,7 @@ class PartitionCheck:
                     self.progress(event.end - event.position)
                     gaps.append(event)
                 elif isinstance(event, Outlier):
-                    expected = f"> {event.last}, and below those behind it"
+                    expected = f"> {event.last}, and below those after it"
                     state.findings.append(_out_of_order(state.path, expected, event.position, event.end, event.offsets))
                     last = state.main.pop()
                     if last.position < event.position:
@@ -626,7 +626,7 @@ def _disorder(file: ReadableFile, state: _Segment, dialect: Dialect, limit: int)
         block, before = in_front[position]
         are_missing = before < min(run.first for run in runs) and max(run.last for run in runs) < block.first
         if are_missing and block.end - block.position < sum(run.end - run.position for run in runs):
-            expected = f"> {before}, and below those behind it"
+            expected = f"> {before}, and below those after it"
             yield _out_of_order(state.path, expected, block.position, block.end, (block.first, block.last))
         else:
             for run in runs:

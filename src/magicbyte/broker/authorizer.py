@@ -206,6 +206,6 @@ def _entries(resource: ResourcePattern, node: Node) -> Entries:
     try:
         return acls.load_entries(resource.path, node.data)
     except MetadataError as error:
-        why = "nobody but super users has access to what this node is about until it is mended: %s"
+        why = "only super users have access to the resource of this node until it is repaired: %s"
         log.error(why, error)  # noqa: TRY400 (a trace says nothing more)
         return _DAMAGED

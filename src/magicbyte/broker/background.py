@@ -184,7 +184,7 @@ def _uncleanable(damage: Damage) -> None:
     if damage.base_offset is None:
         what, remedy = "the partition is not cleaned until the next start", "`magicbyte rebuild-index`"
     else:
-        what, remedy = "compaction leaves this segment as it is, and tombstones behind it", "`magicbyte salvage`"
+        what, remedy = "compaction skips this segment, and keeps the tombstones after it", "`magicbyte salvage`"
     log.error(
         "%s: uncleanable: %s; %s; stop the broker and run %s, or copy the partition from another replica",
         damage.partition, damage.error, what, remedy,

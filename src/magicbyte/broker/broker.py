@@ -247,7 +247,7 @@ class Broker:
             self.topics.refresh({key.topic for key in self.logs.logs})
         if self.topics.adopted:
             names = ", ".join(self.topics.adopted[:20])
-            why = "topics that the metadata does not have are adopted; without settings they keep all their records"
+            why = "topics without metadata are adopted; they keep all their records until they get settings"
             log.warning("%s: %s: %s", path, why, names)
         self.cluster_view = self.cache or ViewAlone(self.node_id, self.config.broker_rack, self.topics, self.address_of)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
@@ -520,7 +520,7 @@ def _zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity | None:
     """Return how the settings secure sessions. Raises InvalidConfigError."""
     if not config.zookeeper_ssl_client_enable:
         if config.zookeeper_set_acl:
-            why = "expected zookeeper.ssl.client.enable=true: ZooKeeper must know who makes a node"
+            why = "expected zookeeper.ssl.client.enable=true: ZooKeeper must authenticate the creator of a node"
             raise InvalidConfigError(f"zookeeper.set.acl: {why}")
         return None
     from magicbyte.metadata.zookeeper_security import ZooKeeperSecurity

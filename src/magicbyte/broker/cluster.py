@@ -52,7 +52,7 @@ def _id_of(node: Node, known_id: str | None) -> str:
     if known_id not in (None, cluster_id):
         raise LogDirectoryError(
             f"the metadata is of cluster {cluster_id}, the log directory of {known_id}: put back the one that "
-            "belongs to the other, or move it away, metadata or meta.properties, to go on without it"
+            "belongs to the other, or move it away, metadata or meta.properties, to continue without it"
         )
     return cluster_id
 

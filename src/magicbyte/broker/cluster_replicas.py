@@ -245,7 +245,7 @@ class ClusterReplicas(Replicas):
         if (coordinator := self._coordinator_of(partition.topic)) is not None:
             coordinator.resigned(partition.index, state.leader_epoch)
         if address is None or self._is_closed:
-            what = "not followed any more" if self._is_closed else "no leader"
+            what = "no longer followed" if self._is_closed else "no leader"
             logs.info("%s: %s in epoch %d", partition, what, state.leader_epoch)
             return
         logs.info("%s: follows broker %d from offset %d on in epoch %d",
@@ -387,7 +387,7 @@ class ClusterReplicas(Replicas):
             try:
                 await self._store.create(layout.ISR_CHANGE, layout.dump_isr_change(due), sequence=True)
             except (NetworkError, MetadataError) as error:
-                logs.warning("the controller could not be told of changed in-sync replicas: %s", error)
+                logs.warning("the controller could not be notified of changed in-sync replicas: %s", error)
                 now_ms = self._runtime.clock.monotonic_ms()
                 for topic, index in due:
                     self._notifications.changed(topic, index, now_ms)

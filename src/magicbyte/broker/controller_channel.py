@@ -157,7 +157,7 @@ class BrokerChannel:
                         waiting.answered(response)
                     self._recovery_s = RETRY_S
                 except Exception:
-                    log.exception("controller: a request to broker %d ended because of a bug; everything is sent anew "
+                    log.exception("controller: a request to broker %d ended because of a bug; everything is sent again "
                                   "in %.1f s", self._broker_id, self._recovery_s)  # fmt: skip
                     await self._recover()
         except asyncio.CancelledError:

@@ -163,7 +163,7 @@ class ControllerTerm:
         waiting = deque(effects)
         while waiting:
             if self.is_over:
-                raise StaleControllerEpochError("the broker is not the controller any more")
+                raise StaleControllerEpochError("the broker is no longer the controller")
             waiting.extendleft(reversed(await self._one(waiting.popleft())))
 
     async def _one(self, effect: Effect) -> Sequence[Effect]:

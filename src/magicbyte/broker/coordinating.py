@@ -323,7 +323,7 @@ class Coordinating(ABC, Generic[S, E, L]):
                 log.critical("%s cannot be read, its %s are not served: %s", key, self.what, error, exc_info=is_ours)
                 self._decider.load_failed(partition, term)
             elif is_ours:
-                log.exception("%s: behind the load of %s", key, self.what)
+                log.exception("%s: after the load of %s", key, self.what)
 
 
 def give(answer: asyncio.Future[T], value: T) -> None:

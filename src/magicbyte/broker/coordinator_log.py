@@ -202,7 +202,7 @@ class CoordinatorLog(Generic[S]):
 def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:
     """Return the result of an append."""
     code = appended.code() if isinstance(appended, Acknowledgement) else appended
-    assert code is not None, "it is not waited for any more"
+    assert code is not None, "it is no longer awaited"
     return code
 
 

@@ -100,7 +100,8 @@ class CoordinatorSettings:
     transaction_partition_verification = boolean(
         "transaction.partition.verification.enable",
         True,
-        "Whether the coordinator is asked before the first records of a transaction are taken, so that none hangs.",
+        "Whether a leader asks the coordinator if a transaction is ongoing before it appends the first records of it. "
+        "This prevents hanging transactions.",
     )
     transaction_state_num_partitions = integer(
         "transaction.state.log.num.partitions",

@@ -211,7 +211,7 @@ class MarkerSender:
             node = await peers.membership.store.exists(path)
             is_there = node is not None and place.partition in layout.TopicNode.load(path, node.data).replicas
         except MagicbyteError as error:
-            self._runtime.complaints.line(log, place.topic, "markers", "%s: whether it is there: %s", place, error)
+            self._runtime.complaints.line(log, place.topic, "markers", "%s: whether it exists: %s", place, error)
             return NOBODY
         return NOBODY if is_there else None
 
@@ -261,7 +261,7 @@ class MarkerSender:
         try:
             self._marked(entry.sent, entry.place, code)
         except Exception:
-            log.exception("%s: behind a marker of %s", entry.place, entry.sent.transactional_id)
+            log.exception("%s: after a marker of %s", entry.place, entry.sent.transactional_id)
 
 
 def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkersRequest:

@@ -277,7 +277,7 @@ class Membership:
             try:
                 await self._settings_changed(kind, name)
             except MagicbyteError as error:
-                log.warning("settings of %s %s cannot be put in force: %s", kind, name, error)
+                log.warning("settings of %s %s cannot be applied: %s", kind, name, error)
                 if isinstance(error, NetworkError | SessionExpiredError):
                     seen.difference_update(changed[kind, name])
         self._config_changes = seen  # only now: a renewal may be cancelled by the next one

@@ -53,12 +53,12 @@ _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...
     ("failedfetchrequests", "Partition reads of Fetch requests that failed.", lambda it: it.fetches_failed),
     (
         "producemessageconversions",
-        "Records that were stored in another format than they came in.",
+        "Records that were converted while they were appended.",
         lambda it: _sum(it.produced, lambda each: each.records, converted=True),
     ),
     (
         "fetchmessageconversions",
-        "Records that were sent in another format than they are stored in.",
+        "Records that were converted for fetches.",
         lambda it: _sum(it.fetched, lambda each: each.records, converted=True),
     ),
 )
@@ -399,7 +399,7 @@ def _quotas(services: PageServices) -> Iterator[Family]:
         (QuotaType.REQUEST, "request", "request_time"),
     ):
         meter = quotas.meters[kind]
-        rate = gauge(f"kafka_server_{name}_{used}", f"What a client with a {kind.value} uses, per second.")
+        rate = gauge(f"kafka_server_{name}_{used}", f"The usage of a client with a {kind.value}, per second.")
         wait = gauge(f"kafka_server_{name}_throttle_time", f"Average ms of throttling, by {kind.value}.")
         limit = gauge(f"magicbyte_{name}_quota", f"The {kind.value} in force.")
         for entity, use in meter.used.latest(_MOST_CLIENTS):

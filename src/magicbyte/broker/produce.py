@@ -86,7 +86,7 @@ async def produce(services: ProduceServices, request: Request[ProduceRequest]) -
     for topic in responses:
         for each in topic.partition_responses:
             if each.error_code:
-                why = f"refused what came with acks=0 for {topic.name}-{each.index}: {each.error_message}"
+                why = f"refused records with acks=0 for {topic.name}-{each.index}: {each.error_message}"
                 raise AppendRefusedError(ErrorCode(each.error_code), why)
     return None
 

@@ -415,11 +415,11 @@ class _LeaderFetcher:
             try:
                 await self._truncate(partition, cut, epoch)
             except OutOfDescriptorsError as error:
-                self._complain("%s: cannot be truncated, which is tried again: %s", partition, error)
+                self._complain("%s: cannot be truncated, and is retried: %s", partition, error)
                 self._fetcher.forget(cut.partition)
                 self._runtime.spawn(self._begin_again(cut.partition, epoch))
             except (MagicbyteError, OSError) as error:
-                self._complain("%s: cannot be truncated, and is not replicated any more: %s", partition, error)
+                self._complain("%s: cannot be truncated, and is no longer replicated: %s", partition, error)
                 self._fetcher.forget(cut.partition)
 
     async def _truncate(self, partition: ServedPartition, cut: Truncate, epoch: int) -> None:

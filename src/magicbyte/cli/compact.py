@@ -173,7 +173,7 @@ _REASONS = {
 
 def _lines(done: Compacted, *, dry_run: bool) -> list[str]:
     if done.error is not None:
-        return [f"{done.name}: damaged, left as it was"]
+        return [f"{done.name}: damaged, not compacted"]
     if not done.rounds:
         return [f"{done.name}: nothing to compact below offset {done.first_uncleanable}"]
     verb = "would go" if dry_run else "gone"
@@ -194,6 +194,6 @@ def _lines(done: Compacted, *, dry_run: bool) -> list[str]:
 
 def _sets(dropped: Dropped) -> str:
     return (
-        f"copied: {dropped.sets_copied}, written anew: {dropped.sets_rewritten}, emptied: {dropped.sets_emptied}, "
+        f"copied: {dropped.sets_copied}, rewritten: {dropped.sets_rewritten}, emptied: {dropped.sets_emptied}, "
         f"dropped: {dropped.sets_dropped}, merged into others: {dropped.sets_merged}"
     )

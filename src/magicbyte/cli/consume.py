@@ -33,7 +33,7 @@ _KCAT: Final = {
     "-G": "nothing is committed here; `-p` chooses partitions, `magicbyte groups` shows and moves groups",
     "-Z": "-J, or %S and %K in -f, tell null and empty apart",
     "-s": "-f prints the bytes as they are, and -J with --values base64 or json",
-    "-r": "no schema registry is asked",
+    "-r": "there is no support for a schema registry",
     "-F": "--config names a file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
     "-d": "there are no debug contexts",
 }

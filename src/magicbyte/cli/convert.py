@@ -31,7 +31,7 @@ _LOST = {
     "timestamps": "timestamps of {}",
     "headers": "headers of {}",
     "transaction_markers": "{} that end transactions",
-    "control_records": "{} that a log writes for itself",
+    "control_records": "{} that the log itself writes",
     "transactional_batches": "the transactions that {} belonged to",
     "producer_states": "producer ids and sequences of {}",
     "leader_epochs": "leader epochs of {}",
@@ -150,11 +150,11 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
 def _hint(done: PartitionConversion) -> str | None:
     """Return a hint for a partition that was not converted."""
     if isinstance(done.error, UnsupportedCompressionError):
-        return "--codec gzip, say, compresses anew what is zstd"
+        return "--codec gzip, for example, recompresses zstd batches"
     if isinstance(done.error, CorruptRecordError) and not done.folder.exists():
         if done.error.what.startswith("lz4 header checksum"):
             return "--fix-lz4 repairs header checksums of LZ4"
-        return "`magicbyte salvage` makes a sound log of what is not damaged"
+        return "`magicbyte salvage` writes a sound log of the undamaged batches"
     return None
 
 
@@ -176,9 +176,7 @@ def _sum(done: list[PartitionConversion]) -> ConversionReport:
 
 def _lines(done: PartitionConversion) -> list[str]:
     if done.error is not None:
-        return [
-            f"{done.name}: {'written, but what was written is damaged' if done.folder.exists() else 'not converted'}"
-        ]
+        return [f"{done.name}: {'written, but the output is damaged' if done.folder.exists() else 'not converted'}"]
     before = ", by an earlier run" if done.resumed else ""
     lines = [f"{done.name}: {_sizes(done.report)}{before}", *_notes(done.report, done.lz4_headers)]
     if done.ended_transactions:
@@ -205,7 +203,7 @@ def _total(done: list[PartitionConversion]) -> list[str]:
 def _sizes(report: ConversionReport) -> str:
     text = f"{size_text(report.bytes_in)} to {size_text(report.bytes_out)}"
     if report.bytes_in and report.bytes_passed_through == report.bytes_in:
-        return f"{text}, all as it was"
+        return f"{text}, all unchanged"
     if report.bytes_passed_through:
         return f"{text}, {size_text(report.bytes_passed_through)} as it was, {many(report.records, 'record')} converted"
     return f"{text}, {many(report.records, 'record')} converted"

@@ -92,7 +92,7 @@ def _refuse(instead: str) -> Any:
 @click.option("--value-decoder-class", hidden=True, expose_value=False,
               callback=_refuse(_NO_JAVA))  # fmt: skip
 @click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True, expose_value=False,
-              callback=_refuse("not known here: use --deep, or --format jsonl for the bytes"))  # fmt: skip
+              callback=_refuse("not supported: use --deep, or --format jsonl for the bytes"))  # fmt: skip
 def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given: Any) -> None:
     """Print the content of SEGMENTs, batch by batch: .log files, their indexes and snapshots, checkpoints.
 

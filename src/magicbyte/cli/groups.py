@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-NO_LIST: Final = "brokers from 0.9 on can do it; groups of older ones are known to ZooKeeper alone"
+NO_LIST: Final = "brokers from 0.9 on can do it; groups of older ones are in ZooKeeper only"
 NO_DELETE: Final = "brokers from 1.1 on can do it; offsets of older ones go when they expire"
 EVERY: Final = "brokers from 0.8.2 on can do it"
 _DELETE = 42  # API key
@@ -71,7 +71,7 @@ async def _listed(bootstrap: str) -> list[Json]:
 @bootstrap_option
 @click.argument("names", nargs=-1, metavar="GROUP...")
 @click.option("--all-groups", is_flag=True, help="Every group that `list` shows. Needs brokers from 0.9 on.")
-@click.option("--zookeeper", is_flag=True, help="Look for offsets in ZooKeeper even of groups that have some in Kafka.")
+@click.option("--zookeeper", is_flag=True, help="Also read offsets in ZooKeeper for groups that have offsets in Kafka.")
 @format_option
 def describe(bootstrap: str, names: tuple[str, ...], all_groups: bool, zookeeper: bool, form: str) -> None:
     """Show offsets, lag and members of groups.

@@ -163,7 +163,7 @@ def _notes(found: Inventory) -> list[str]:
         for each in tally.open_transactions
     ]
     if found.log_start_offset > (tally.first_offset or 0):
-        notes.append(f"starts at offset {found.log_start_offset}: what is before it is deleted")
+        notes.append(f"starts at offset {found.log_start_offset}: records before it are deleted")
     if folder is not None and folder.state.value != "current":
         notes.append(f"the folder's name says: {folder.state.value}")
     if folder is not None and folder.leftovers:

@@ -94,5 +94,5 @@ async def _group(source: str, target: str, progress: str, prefix: str, group: st
 
 def _line(what: str, target: tuple[str, int], found: Translation) -> str:
     notes = "" if found.exact else "; some records come again" if found.copied else ""
-    notes += "" if found.copied else "; nothing behind it is copied yet"
+    notes += "" if found.copied else "; nothing after it is copied yet"
     return f"{what}: {target[0]}-{target[1]}, offset {found.offset}{notes}"

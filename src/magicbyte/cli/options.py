@@ -218,6 +218,6 @@ def threads_option(command: F) -> F:
 
 new_cluster_option = click.option(
     "--new-cluster/--same-cluster", default=True, show_default=True,
-    help="Write magic 2 for a cluster that knows nothing of the old one: leader epochs 0, no producers but those of "
-    "transactions, open transactions ended. Or leave all that as it is.",
+    help="Write magic 2 for another cluster: leader epochs 0, producer ids only in transactional batches, open "
+    "transactions ended. Or keep all of these.",
 )  # fmt: skip

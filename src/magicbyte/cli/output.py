@@ -184,4 +184,4 @@ def _refuse_own_input(inputs: Iterable[str]) -> None:
         own = os.fstat(sys.stdout.fileno())
         for each in inputs:
             if Path(each).is_file() and os.path.samestat(own, Path(each).stat()):
-                raise LogDirectoryError(f"stdout: expected a place outside of {each}, which is only read")
+                raise LogDirectoryError(f"stdout: expected a path outside of {each}, which is an input")

@@ -100,7 +100,7 @@ async def made_plan(asked: PlanOptions) -> MigrationPlan:
     if pages:
         used = await planner.look_at_all_metrics(pages, asked.window)
     else:
-        notes.append("who reads and writes which format is not known: that takes the --http of a magicbyte broker")
+        notes.append("it is unknown which clients use which format: metrics of a magicbyte broker (--http) are needed")
     return await planner.plan(
         planner.joined(stored, cluster_facts),
         used,

@@ -42,7 +42,7 @@ _KCAT: Final = {
     "-c": "`head -n N` in front of it does that",
     "-e": "it ends when stdin does",
     "-s": "messages are sent as they are",
-    "-r": "no schema registry is asked",
+    "-r": "there is no support for a schema registry",
     "-F": "--config names a file of settings; MAGICBYTE_BOOTSTRAP stands for -b",
     "-d": "there are no debug contexts",
 }

@@ -202,7 +202,7 @@ def many(count: int, what: str) -> str:
 def ended_text(count: int) -> str:
     """Return the note on transactions that were open at the end of a log for a new cluster."""
     ended = many(count, "open transaction")
-    return f"ended: {ended}, by ABORT markers behind the last record (not with --same-cluster)"
+    return f"ended: {ended}, by ABORT markers after the last record (not with --same-cluster)"
 
 
 def size_text(size: float) -> str:

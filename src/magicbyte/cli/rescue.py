@@ -46,7 +46,7 @@ def _unpacked(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option("--dry-run", is_flag=True, help="Report sound data, losses and the plan; write nothing "
               "to the target.")  # fmt: skip
 @click.option("--work", type=options.OutputPath(folder=True), metavar="DIR", help="A folder for intermediate "
-              "data, removed at the end; the same folder is needed to continue.  [default: beside DIR, else in the "
+              "data, removed at the end; the same folder is needed to continue.  [default: next to DIR, else in the "
               "current folder: its name, or that of BACKUP, and .rescue]")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @options.as_option
@@ -131,7 +131,7 @@ def _lines(receipt: RescueReceipt) -> Iterator[str]:
     if receipt.is_dry:
         yield from receipt.plans
     if any(each.written is not None for each in receipt.partitions):
-        yield "topics that were made now keep all records, with retention.ms=-1, until you set it"
+        yield "the topics created by this run keep all records, with retention.ms=-1, until you set it"
     yield _last_line(receipt)
 
 
@@ -172,4 +172,4 @@ def _last_line(receipt: RescueReceipt) -> str:
         return f"dry run: nothing was written to {receipt.to}; {count} to rescue"
     records = many(sum(each.whole.digest.records for each in receipt.partitions), "record")
     done = f"rescued into {receipt.to}: {records} of {count}, read back and compared"
-    return good(done) if receipt.is_complete else bad(f"{done}; what is lost is said above")
+    return good(done) if receipt.is_complete else bad(f"{done}; losses are listed above")

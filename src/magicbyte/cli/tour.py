@@ -90,7 +90,7 @@ CHAPTERS = {
     "damage": "a damaged log, salvaged, and compared record by record",
     "serve": "a log of Kafka 0.8, served to a client of today and mirrored",
     "migration": "what the next release would break, and the next step",
-    "records": "records for people and for programs",
+    "records": "records as text and as JSON",
     "batches": "a log with several formats, in the lines of Kafka's dump tool",
     "transactions": "what consumers see of transactions",
     "groups": "the offsets that consumer groups committed",
@@ -295,7 +295,7 @@ class Tour:
             return
         offset = self._readable_offset(chosen)
         where = (_shown(chosen.partition.path), "--from", str(offset))
-        self.stage.heading("Records, for people and for programs")
+        self.stage.heading("Records as text and as JSON")
         self.stage.run("cat", *where, "-n", "5")
         self.stage.run("cat", *where, "-n", "2", "--format", "jsonl", "--values", "utf8", wrap=True)
 
@@ -509,7 +509,7 @@ class Tour:
                 options += f'.option(\n    "subscribe", {topics!r}\n)'
             done = self.stage.run_script(self.folder / "query.py", QUERY.replace("{options}", options))
             if done.status:
-                raise click.ClickException("the Spark query failed: above is why")
+                raise click.ClickException("the Spark query failed; the reason is in its output above")
 
     # ---- choosing
 

@@ -89,7 +89,7 @@ class TourStage:
         """Wait for Enter if pauses are on. Raises TourEndedError for q and at the end of the input."""
         if self._rows is None:
             return
-        answer = pause("-- Enter: go on; q: end --")
+        answer = pause("-- Enter: continue; q: quit --")
         self._shown = 0
         if not answer or answer.strip().lower() == "q":
             raise TourEndedError

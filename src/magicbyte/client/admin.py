@@ -219,7 +219,7 @@ async def alter_configs(
             return
         own = {key: each for key, each in (await describe_configs(client, resource, name)).items() if each.is_own}
         if secret := sorted(key for key, each in own.items() if each.is_sensitive and key not in changes):
-            why = f"all settings have to be sent again, and nobody is told the value of {', '.join(secret)}"
+            why = f"all settings must be sent again, and brokers do not return the value of {', '.join(secret)}"
             raise BrokerError(what, ErrorCode.INVALID_CONFIG, broker=str(node), detail=why)
         settings = {key: each.value for key, each in own.items()} | dict(changes)
         replacement = _replacement(resource, name, settings, validate_only=validate_only)

@@ -307,7 +307,11 @@ class Client:
         found = await self.topics()
         if name not in found:
             near = difflib.get_close_matches(name, found, 3)
-            there = f"is it {' or '.join(map(repr, near))}?" if near else f"none of {len(found)} there is like it"
+            there = (
+                f"is it {' or '.join(map(repr, near))}?"
+                if near
+                else f"no similarly named topic among the {len(found)} that exist"
+            )
             raise UnknownTopicError(f"topic {name!r}: expected on the brokers, found none of that name: {there}")
         return found[name]
 
@@ -344,7 +348,7 @@ class Client:
         node = self.cluster.brokers.get(-1 if self.cluster.controller is None else self.cluster.controller)
         connection = await self.any_connection()
         if node is None and connection.versions.latest(APIS[3]) == 0:
-            why = "brokers before 0.10 do not tell which of them it is"
+            why = "brokers before 0.10 do not report the controller"
             raise BrokerError("controller", ErrorCode.UNSUPPORTED_VERSION, broker=connection.name, detail=why)
         if node is None:
             raise BrokerError("controller", ErrorCode.NOT_CONTROLLER, broker="the cluster")

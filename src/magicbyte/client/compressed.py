@@ -36,7 +36,7 @@ def as_produced(
     view = memoryview(data)
     entry = parse_entry(view, dialect)
     if entry is None or entry.size != len(view):
-        found = "a part of one" if entry is None else f"{len(view) - entry.size} bytes behind it"
+        found = "a part of one" if entry is None else f"{len(view) - entry.size} bytes after it"
         raise CorruptRecordError("a set", expected="one whole wrapper or batch", found=found, position=0)
     entry.verify()
     if entry.codec is Codec.NONE:

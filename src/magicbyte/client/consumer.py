@@ -49,7 +49,7 @@ async def consume(
                 async for columns in all_columns:
                     await chunks.put((index, columns))
             await chunks.put(None)
-        except Exception as error:  # noqa: BLE001 (whoever iterates is to get it)
+        except Exception as error:  # noqa: BLE001 (raised to the iterating caller)
             await chunks.put(error)
 
     tasks = [asyncio.create_task(read(each)) for each in chosen]

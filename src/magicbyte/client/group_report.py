@@ -164,10 +164,14 @@ async def _not_found(client: Client, name: str) -> NoReturn:
     try:
         known = {each.name: each.kind for each in await list_groups(client)}
     except UnsupportedVersionError:
-        detail = "it has committed nothing, and brokers of this age know no more of groups"
+        detail = "it has no committed offsets, and these brokers know nothing else of groups"
     else:
         near = difflib.get_close_matches(name, known, 3)
-        detail = f"is it {' or '.join(map(repr, near))}?" if near else f"none of {len(known)} there is like it"
+        detail = (
+            f"is it {' or '.join(map(repr, near))}?"
+            if near
+            else f"no similarly named group among the {len(known)} that exist"
+        )
         if (kind := known.get(name)) in OTHER_KINDS:
             detail = f"it is a {kind} group, which this command does not support; Kafka's own tools do"
     raise BrokerError(f"group {name!r}", ErrorCode.GROUP_ID_NOT_FOUND, broker="the cluster", detail=detail)

@@ -76,7 +76,7 @@ _REFUSED: Final = _GONE | {
 
 _FENCED: Final = (
     "another producer began with this transactional id, or the transaction was open for longer than its timeout of "
-    "{timeout_ms} ms and was aborted: begin again with a new producer, and commit more often if it was the timeout"
+    "{timeout_ms} ms and was aborted: start a new producer, and commit more often if it was the timeout"
 )
 _ADVICE: Final = {
     ErrorCode.INVALID_PRODUCER_EPOCH: _FENCED,
@@ -86,7 +86,7 @@ _ADVICE: Final = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow WRITE and DESCRIBE on this transactional id",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "a timeout of {timeout_ms} ms is above the brokers' "
     "transaction.max.timeout.ms (15 minutes unless it is set)",
-    ErrorCode.CONCURRENT_TRANSACTIONS: "markers of the transaction before are still not written: `magicbyte "
+    ErrorCode.CONCURRENT_TRANSACTIONS: "markers of the previous transaction are still not written: `magicbyte "
     "transactions describe` names the partitions that lack one",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "has __transaction_state enough brokers for "
     "transaction.state.log.replication.factor and min.isr?",

@@ -136,7 +136,7 @@ class SqliteTree(Tree):
                 "What to do: %s, then start again",
                 self.path,
                 error,
-                "free some space" if _code(error) == sqlite3.SQLITE_FULL else "look at the disk and its permissions",
+                "free some space" if _code(error) == sqlite3.SQLITE_FULL else "check the disk and its permissions",
             )
             raise LogDirectoryOfflineError(f"{self.path}: {error}") from error
 

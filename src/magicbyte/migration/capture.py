@@ -70,7 +70,7 @@ class CaptureSummary:
             found.append("no Kafka requests in it (capture the brokers' port, with tcpdump -s 0)")
         if self.encrypted:
             many = "connection is" if self.encrypted == 1 else "connections are"
-            found.append(f"{self.encrypted} {many} encrypted, their clients are not known")
+            found.append(f"{self.encrypted} {many} encrypted, their clients are unknown")
         if self.is_cut_off:
             found.append("the file ends, or is damaged, in the middle of a packet")
         return "; ".join(found) or None

@@ -179,7 +179,7 @@ def _clients(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
             "client",
             Weight.UNKNOWN if held_back else Weight.BREAKS,
             caller_text(caller),
-            "the brokers of today take no newer versions, so that it may speak them or not"
+            "the present brokers support no newer versions, so it is unknown whether the client does"
             if held_back
             else f"Kafka {target.version} closes the connection of such requests",
             _client_advice(caller, [(key, each.least) for key, each in found]),
@@ -230,7 +230,7 @@ def _setting(name: str, value: str, target: Release) -> tuple[Weight, str, str] 
         what = f"Kafka {target.version} has no ZooKeeper: a broker without process.roles does not start"
         return Weight.BREAKS, what, "migrate to KRaft on 3.9 first (KIP-866)"
     successor = _SUCCESSORS.get(name, "nothing replaces it")
-    return Weight.CHANGES, f"Kafka {target.version} does not know it, and goes on without it", f"remove it; {successor}"
+    return Weight.CHANGES, f"Kafka {target.version} ignores it, because it does not know it", f"remove it; {successor}"
 
 
 _SUCCESSORS: Final = {

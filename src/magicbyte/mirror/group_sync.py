@@ -116,7 +116,7 @@ async def write_groups(target: Client, offsets: Iterable[GroupOffset], synced: S
         further = [each.target for each in wanted if each.translation.offset < _place(there.get(each.target))]
         ahead = [each for each in wanted if each.translation.offset > _place(there.get(each.target))]
         if further:
-            synced.leave_out(name, f"the target is further on in {_named(further)}")
+            synced.leave_out(name, f"the target's offsets are higher in {_named(further)}")
         if not ahead:
             continue
         try:

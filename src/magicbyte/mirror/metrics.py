@@ -14,11 +14,13 @@ def families(copied: Mapping[str, Copied], saved: Mapping[str, float]) -> list[F
     size = counter(
         "magicbyte_mirror_bytes", "Bytes of the source's sets that were copied, by whether they stayed closed."
     )
-    records = counter("magicbyte_mirror_records", "Records that were copied, as far as headers tell how many they are.")
+    records = counter("magicbyte_mirror_records", "Records that were copied, where headers contain their number.")
     lost = counter("magicbyte_mirror_lost_offsets", "Offsets that the source had deleted before they were copied.")
     parked = counter("magicbyte_mirror_parked_sets", "Sets, or records of some, that were put aside.")
-    lag = gauge("magicbyte_mirror_lag_offsets", "Offsets that were still to come when the source was last asked.")
-    spared = gauge("magicbyte_mirror_saved_cpu_seconds", "CPU time that opening the closed sets would have taken.")
+    lag = gauge("magicbyte_mirror_lag_offsets", "Offsets not yet copied, as of the last response of the source.")
+    spared = gauge(
+        "magicbyte_mirror_saved_cpu_seconds", "CPU time that decompression of the closed sets would have taken."
+    )
     for topic, each in copied.items():
         for state, count, length in (
             ("closed", each.closed_sets, each.closed_bytes),

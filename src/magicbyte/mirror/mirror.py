@@ -23,7 +23,7 @@ from magicbyte.printable import logger
 log = logger(__name__)
 
 GROUP_SECONDS: Final = 10.0  # between two synchronizations of groups
-KEYS_DECIDE: Final = "records go where their keys decide"
+KEYS_DECIDE: Final = "records are distributed by key"
 NOTHING_COPIED: Final = "nothing is copied yet"
 
 
@@ -86,7 +86,7 @@ class Mirror(Rounds):
         synced = await self._source.retried(lambda: groups.sync(places, without_place))
         for written in synced.written:
             (topic, index), offset = written.target, written.translation.offset
-            log.info("group %s goes on at offset %d of %s-%d", written.group, offset, topic, index)
+            log.info("group %s continues at offset %d of %s-%d", written.group, offset, topic, index)
         for name, why in synced.left_out.items():
             if self.groups_left_out.get(name) != why:
                 log.warning("group %s is left out: %s", name, why)

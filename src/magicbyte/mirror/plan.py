@@ -132,7 +132,7 @@ class TopicMirrorPlan:
         if self.mode is Mode.LEFT_OUT:
             return f"{self.name}: {self.mode.value}: {self.why}"
         count = f"{self.partitions} partition" + "s" * (self.partitions != 1)
-        there = "to be made at the target" if self.target_partitions is None else "there at the target"
+        there = "to be created at the target" if self.target_partitions is None else "there at the target"
         if self.grows_from is not None:
             there = f"{self.grows_from} there at the target, the others to be added"
         promise = "exactly once" if self.once else "at least once"

@@ -256,12 +256,12 @@ def _why_enriched(entry: EnrichedMessage, first: int, storage: Storage) -> str |
     if not entry.non_keyed:
         return "it may have keys" if entry.is_wrapper else "it is not compressed"
     if entry.num_messages is None:
-        return "it does not tell how many messages it has"
+        return "it has no message count"
     if entry.base_offset < first:
         return "it begins before the log does"
     unknown = entry.unknown_tags
     if Tag.HONOR_SHIP not in entry.tags and len(unknown) and unknown[0] < Tag.HONOR_SHIP:
-        return "its tags have no place for another"
+        return "its tags have no room for another one"
     return None
 
 

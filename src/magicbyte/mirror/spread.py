@@ -20,7 +20,7 @@ from magicbyte.mirror.rewrite import RUN_BYTES, Parcel, records_of
 from magicbyte.records.columns import RecordColumns
 from magicbyte.records.layout import INT64, Dialect
 
-KEYS = "keys decide where its records go"
+KEYS = "its records are distributed by key"
 
 
 class Portion(NamedTuple):

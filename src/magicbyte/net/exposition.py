@@ -91,7 +91,7 @@ def process() -> list[Family]:
     found = [cpu, started]
     if sys.platform == "linux":
         resident = gauge("process_resident_memory_bytes", "Memory of this process.")
-        peak = gauge("magicbyte_process_peak_resident_bytes", "The most memory that this process had.")
+        peak = gauge("magicbyte_process_peak_resident_bytes", "The largest memory use of this process so far.")
         with open("/proc/self/status", "rb") as file:
             said = dict(line.split(b":", 1) for line in file)
         resident.add(int(said[b"VmRSS"].split()[0]) << 10)

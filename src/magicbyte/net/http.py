@@ -77,7 +77,7 @@ class Pages:
                 connected, _ = await loop.sock_accept(listening)
                 stream = SocketStream(connected)
             except OSError as error:
-                log.debug("a request for a page was not taken: %s", error)
+                log.debug("a request for a page was not accepted: %s", error)
                 await asyncio.sleep(_PAUSE_S if error.errno in OUT_OF_DESCRIPTORS else 0)
                 continue
             self._take(stream)
@@ -147,7 +147,7 @@ async def _head(stream: Stream) -> bytes:
 def _complain(task: asyncio.Task[None]) -> None:
     """Log an unexpected error of the accepting task: a bug of ours."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("no further requests for pages are taken, because of a bug", exc_info=error)
+        log.error("no further requests for pages are accepted, because of a bug", exc_info=error)
 
 
 def _plain(status: HTTPStatus) -> Answer:

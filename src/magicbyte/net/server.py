@@ -309,7 +309,7 @@ class Server(Generic[T]):
         now = asyncio.get_running_loop().time()
         if now - self._told_s >= _TELL_S:
             self._told_s = now
-            log.warning("no connections are taken until some of the %d end: %s", self.connections, why)
+            log.warning("no connections are accepted until some of the %d end: %s", self.connections, why)
 
     def _take(self, listener: T, stream: Stream, host: str) -> float:
         """Serve a connection, if allowed; return for how many seconds to accept no more."""
@@ -361,7 +361,7 @@ class Server(Generic[T]):
             async with asyncio.timeout(self.limits.entrance_ms / 1000):
                 connection.stream, connection.incoming, handler = await entrance(connection.stream, connection.host)
         except TimeoutError:
-            late = f"it has not said who it is within {self.limits.entrance_ms} ms"
+            late = f"it has not authenticated within {self.limits.entrance_ms} ms"
             raise NetworkError(f"{connection.stream.peer}: {late}") from None
         finally:
             self._entering.pop(connection, None)
@@ -436,7 +436,7 @@ class Server(Generic[T]):
             if each.busy:
                 each.idle_since = now
                 if each.stream.is_abandoned and each.task is not None:
-                    self.complaints.line(log, each.host, "abandoned requests", "%s: gone while its request was in work",
+                    self.complaints.line(log, each.host, "abandoned requests", "%s: disconnected during its request",
                                          each.stream.peer, level=logging.INFO)  # fmt: skip
                     each.task.cancel()
             elif each.is_muted and each.stream.is_abandoned and each.task is not None:

@@ -77,7 +77,7 @@ def anatomy(entry: memoryview, dialect: Dialect = Dialect.KAFKA) -> list[FieldPa
     try:
         _entry(walk, dialect, "")
         if walk.at < len(entry):
-            raise CorruptRecordError("bytes behind the last field", expected=0, found=len(entry) - walk.at)
+            raise CorruptRecordError("bytes after the last field", expected=0, found=len(entry) - walk.at)
     except CorruptRecordError as error:
         walk.give_up(error)
     return walk.parts
@@ -133,7 +133,7 @@ class _AnatomyWalk:
                 value = (value >> 1) ^ -(value & 1)
                 self._add(field, "varint" if most == 5 else "varlong", i + 1, value)
                 return value
-        raise CorruptRecordError(field, expected=f"a varint of at most {most} bytes", found="one that goes on")
+        raise CorruptRecordError(field, expected=f"a varint of at most {most} bytes", found="a longer one")
 
     def octets(self, field: str, size: int, note: str = "") -> None:
         """Read `size` bytes. A size of 0 adds no part."""
@@ -289,10 +289,10 @@ def _records(walk: _AnatomyWalk, batch: RecordBatch) -> None:
         walk.end = walk.at + length
         _record(walk, name, batch)
         if walk.at != walk.end:
-            raise CorruptRecordError("bytes behind a record's fields", expected=0, found=walk.end - walk.at)
+            raise CorruptRecordError("bytes after a record's fields", expected=0, found=walk.end - walk.at)
     walk.end = whole
     if walk.at != whole:
-        raise CorruptRecordError("bytes behind the last record", expected=0, found=whole - walk.at)
+        raise CorruptRecordError("bytes after the last record", expected=0, found=whole - walk.at)
 
 
 def _record(walk: _AnatomyWalk, name: str, batch: RecordBatch) -> None:
@@ -338,7 +338,7 @@ def _messages(walk: _AnatomyWalk, wrapper: MessageView | EnrichedMessage, dialec
         first = len(walk.parts)
         _entry(walk, dialect, f"messages[{i}].")
         if walk.at != walk.end:
-            raise CorruptRecordError("bytes behind the value", expected=0, found=walk.end - walk.at)
+            raise CorruptRecordError("bytes after the value", expected=0, found=walk.end - walk.at)
         if isinstance(wrapper, EnrichedMessage):
             offset = wrapper.absolute_offset(i, message.offset)
         elif wrapper.magic == 0 or wrapper.offset == 0:

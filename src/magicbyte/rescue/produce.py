@@ -48,12 +48,12 @@ async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
             there = known.get(name)
             partitions = f"{count} partition{'' if count == 1 else 's'}"
             if there is None:
-                found.append(f"{name}: to be made at the target with {partitions}")
+                found.append(f"{name}: will be created at the target with {partitions}")
                 continue
             if len(there.partitions) != count:
                 raise MirrorError(
                     f"{name}: expected {partitions} at the target, as in the backup, found {len(there.partitions)}: "
-                    "delete the topic there: rescue creates it"
+                    "delete the topic there, and rescue creates it"
                 )
             held = [number for number in there.partitions if (await bounds(target, name, number))[1]]
             told = "holds records" if held else "is empty"

@@ -243,7 +243,7 @@ class _RescueStage:
                 if one.error is not None:
                     found[one.name].error = f"not converted: {one.error}"
                 elif not one.sound:
-                    found[one.name].error = "not converted: what came out differs from what went in"
+                    found[one.name].error = "not converted: the converted records differ from the source"
         receipt.partitions = [found[name] for name in sorted(found)]
         asyncio.run(self._see(receipt, self.work / CONVERTED))
 

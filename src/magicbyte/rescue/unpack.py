@@ -127,7 +127,7 @@ class _Unpacking:
 
     @property
     def _at(self) -> str:
-        return f" in or behind {self.name}" * bool(self.files)
+        return f" in or after {self.name}" * bool(self.files)
 
     def run(self, members: Iterator[_PackedFile]) -> None:
         try:
@@ -147,7 +147,7 @@ class _Unpacking:
         if not is_segment and place.name not in _TEXTS:
             self._pass_over(member)
         elif member.open is None or not member.is_regular:
-            self.found.damage.append(f"{self.archive}: {member.name}: a link or no file: left out")
+            self.found.damage.append(f"{self.archive}: {member.name}: left out: a link, or not a regular file")
             self._pass_over(member)
         else:
             self._unpack(member.open, self.to / place, member.name, is_segment=is_segment)
@@ -185,7 +185,7 @@ class _Unpacking:
             raise packed.damage
 
     def _keep_larger(self, written: Path, target: Path, name: str) -> None:
-        self.found.damage.append(f"{self.archive}: {name}: is there twice: the larger one is taken")
+        self.found.damage.append(f"{self.archive}: {name}: occurs twice: the larger file is used")
         if written.stat().st_size > target.stat().st_size:
             written.replace(target)
         else:

@@ -252,7 +252,7 @@ class _Checker:
             if name and name.lower() in taken:
                 reader.add(
                     Rule.SAME_NAME, "name", expected="names that differ by more than capital letters",
-                    found=f"{quoted(name)} behind {quoted(taken[name.lower()])}", mend="rename one of them",
+                    found=f"{quoted(name)} after {quoted(taken[name.lower()])}", mend="rename one of them",
                 )  # fmt: skip
             taken.setdefault(name.lower(), name)
 

@@ -166,7 +166,7 @@ class _Comparison:
                         moved.setdefault(before.name, []).append(version)
                     last = max(last, index[after.name])
         for name, versions in moved.items():
-            reason = "it stands before fields that it stood behind, in a version that exists already"
+            reason = "its position among the fields changes in a version that exists already"
             self._note(f"{way}.{name}", ChangeKind.FIELD_MOVED, versions, reason, compatible=False)
 
     def _tags(

@@ -186,7 +186,7 @@ class FieldReader:
         if tag is None:
             if not tagged.is_empty and not keys.has_bad("tag"):
                 self.add(
-                    Rule.TAG, "taggedVersions", expected='"tag" beside "taggedVersions"', found="none",
+                    Rule.TAG, "taggedVersions", expected='"tag" together with "taggedVersions"', found="none",
                     mend='write "tag": 0, or the next number that the struct has free',
                 )  # fmt: skip
             return None
@@ -195,7 +195,7 @@ class FieldReader:
         if tagged.is_empty:
             if not keys.has_bad("taggedVersions"):
                 mend = 'write "taggedVersions": "0+", or from which version on'
-                self.add(Rule.TAG, "tag", expected='"taggedVersions" beside "tag"', found="none", mend=mend)
+                self.add(Rule.TAG, "tag", expected='"taggedVersions" together with "tag"', found="none", mend=mend)
             return tag
         for expected, holds, mend in (
             ("an open-ended range", tagged.open_ended, f'write "{tagged.lowest}+"'),

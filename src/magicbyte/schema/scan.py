@@ -117,7 +117,7 @@ class _Scanner:
         value = self._value(0)
         self._skip()
         if self.at < len(self.text):
-            self._note(self.at, "the end of the file", self._next_text(), "remove what stands behind the first value")
+            self._note(self.at, "the end of the file", self._next_text(), "remove everything after the first value")
         return value
 
     # ---- values
@@ -173,9 +173,9 @@ class _Scanner:
             self.at += 1
             return ObjectMember(key, at, self._value(depth))
         if follows not in {",", "}"}:
-            self._stop(self.at, f'":" behind the key "{key}"', self._next_text(), 'write ":" and the value of the key')
+            self._stop(self.at, f'":" after the key "{key}"', self._next_text(), 'write ":" and the value of the key')
         self._note(
-            self.at, f'":" and a value behind the key "{key}"', self._next_text(), "give the key a value or remove it"
+            self.at, f'":" and a value after the key "{key}"', self._next_text(), "give the key a value or remove it"
         )
         return None
 
@@ -189,7 +189,7 @@ class _Scanner:
             self._skip()
             char = self.text[self.at : self.at + 1]
             if char == close:
-                self._note(comma, f'"{close}" behind the last one', "a comma before it", "remove the comma")
+                self._note(comma, f'"{close}" after the last one', "a comma before it", "remove the comma")
         elif behind_one and char != close:
             if not char or not (char in '"{[-' or char.isalnum()):
                 self._stop(self.at, f'"," or "{close}"', self._next_text(), f'close it with "{close}"')
@@ -245,7 +245,7 @@ class _Scanner:
         match = _HEX.match(self.text, at + 2)
         if match is None:
             self._stop(
-                at, "four hexadecimal digits behind `\\u`", self._next_text(), "write four, or the character itself"
+                at, "four hexadecimal digits after `\\u`", self._next_text(), "write four, or the character itself"
             )
         self.at = match.end()
         return int(match[0], 16)

@@ -96,7 +96,7 @@ def not_started(error: Exception, master: str) -> SparkUnavailableError:
     """Return the error for a failed start of Spark."""
     why = first_line(error)
     if "JAVA_GATEWAY_EXITED" in why:
-        why = "Java ended at once, and says above why. It has to be 17 or later"
+        why = "Java ended at its start; its output above has the reason. Java 17 or later is needed"
     return SparkUnavailableError(f"Spark did not start at {master}: {why}")
 
 

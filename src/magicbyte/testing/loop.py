@@ -207,7 +207,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Advance the time to the next timer."""
         self.turns += 1
         if timeout_s is None:
-            raise self._stuck("nothing can happen any more")
+            raise self._stuck("no event is left")
         if self.turns > self._most_turns:
             raise self._stuck(f"more than {self._most_turns} turns of the loop")
         if timeout_s > 0:

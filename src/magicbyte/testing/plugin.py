@@ -24,7 +24,7 @@ CLUSTER_SETTINGS: Final = "kafka_cluster_settings"
 CLUSTER_BROKERS: Final = "kafka_cluster_brokers"
 OPTION: Final = "--kafka-as-version"
 MARK: Final = "kafka_topic"
-_MARK_USE: Final = "kafka_topic(partitions=1, configs={}): how the topic of the fixture kafka_topic is made"
+_MARK_USE: Final = "kafka_topic(partitions=1, configs={}): how the fixture kafka_topic creates its topic"
 _LONGEST: Final = 100  # characters of a test's name in its topic; Kafka allows 249 in total
 _TIMEOUT_MS: Final = 10_000
 
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("magicbyte").addoption(
         OPTION,
         metavar="RELEASE",
-        help="Have kafka_broker and kafka_cluster offer what that Kafka release does, 0.8.2 to 4.1.",
+        help="The Kafka release that kafka_broker and kafka_cluster imitate, 0.8.2 to 4.1.",
     )
 
 

@@ -452,7 +452,7 @@ class _Reader:
                 elif self.rules.compacted and not has_key:
                     yield RecordError(index, "a compacted topic takes no record without a key"), False
                 elif append_time or (says_append_time and self.rules.format is not Format.V0):
-                    yield RecordError(index, "LogAppendTime is for the broker to say"), True
+                    yield RecordError(index, "only the broker sets LogAppendTime"), True
                 elif self._checks_times and timestamp != NO_TIMESTAMP and timestamp not in allowed:
                     why = f"timestamp {timestamp} is not within {earliest} to {furthest}"
                     yield RecordError(index, why), True

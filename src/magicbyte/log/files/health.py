@@ -16,10 +16,10 @@ _ADVICE: Final = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "raise the quota, or free some space",
     errno.EROFS: "mount it writable",
-    errno.EACCES: "let this user write there",
-    errno.EPERM: "let this user write there",
-    errno.ENOENT: "put back what was removed from below the broker",
-    errno.EIO: "look at the disk (the system's log says more)",
+    errno.EACCES: "give this user write permission there",
+    errno.EPERM: "give this user write permission there",
+    errno.ENOENT: "restore the files that were removed while the broker ran",
+    errno.EIO: "check the disk; the system log has details",
 }
 
 
@@ -55,7 +55,7 @@ class Health:
             error.strerror or error,
             name,
             "" if error.filename is None else f", at {error.filename}",
-            _ADVICE.get(error.errno or 0, "find out what the system says of the disk"),
+            _ADVICE.get(error.errno or 0, "check the system log for errors of the disk"),
         )
 
     def __enter__(self) -> None:

@@ -108,7 +108,7 @@ def refuse_overlap(output: str | Path, inputs: Iterable[str | Path], *, fills: b
         for path in places:
             if (same := _same_file(own, path)) is not None:
                 raise LogDirectoryError(
-                    f"{output}: expected a file of its own, found a hard link to {same}, which is only read"
+                    f"{output}: expected a file of its own, found a hard link to {same}, which is an input"
                 )
 
 
@@ -127,11 +127,11 @@ def refuse_overlaps(out: Path, names: Iterable[str], inputs: Iterable[str]) -> N
 
 
 def _inside(output: str | Path, source: str) -> LogDirectoryError:
-    return LogDirectoryError(f"{output}: expected a place outside of {source}, which is only read")
+    return LogDirectoryError(f"{output}: expected a path outside of {source}, which is an input")
 
 
 def _above(output: str | Path, source: str) -> LogDirectoryError:
-    return LogDirectoryError(f"{output}: expected a place that does not hold {source}, which is only read")
+    return LogDirectoryError(f"{output}: expected a path that does not contain {source}, which is an input")
 
 
 def _local(place: str) -> str | None:

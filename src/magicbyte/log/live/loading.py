@@ -136,7 +136,7 @@ def load(
     if loaded.segments and loaded.end_offset < log_start_offset:
         for segment in loaded.segments:
             if segment.size:
-                opening.put_aside(segment, 0, "in front of the log's start")
+                opening.put_aside(segment, 0, "before the log start offset")
             segment.release()
             delete_files(files, folder, segment.base_offset)
         loaded.segments.clear()
@@ -189,7 +189,7 @@ def _set_aside_what_is_no_file(
             target = set_aside(files, path, quarantine)
             loaded.notes.append(f"{path}: expected a regular file, found something else, which is in {target} now")
         elif is_named_by_offset(name) and offset_file(name.removesuffix(".tmp")) is None:
-            loaded.notes.append(f"{path}: no file of a log has this name: it is left as it is, and not read")
+            loaded.notes.append(f"{path}: ignored: it is not a file of a log")
 
 
 def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
@@ -224,7 +224,7 @@ def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offse
     error.locate(path=loaded.segments[-1].path(LOG) if loaded.segments else folder)
     if mends is not Mends.DAMAGE and (not loaded.segments or log_start_offset > recovery_point):
         raise error
-    loaded.notes.append(f"{error}: records that were there are lost; the next one gets offset {expected}")
+    loaded.notes.append(f"{error}: its records are lost; the next record gets offset {expected}")
 
 
 def _finish_deletions(files: OpenFiles, folder: str) -> None:
@@ -309,7 +309,7 @@ def _epochs(files: WritableFileSystem, folder: str, config: LogConfig, loaded: L
         try:
             epochs.entries = parse_file(files, path, parse_leader_epochs)
         except CorruptRecordError as error:
-            loaded.notes.append(f"{error}: the leader epochs up to now are not known any more")
+            loaded.notes.append(f"{error}: the earlier leader epochs are lost")
             epochs.entries = []
     return epochs
 
@@ -387,7 +387,7 @@ class _Opening:
                     missing = CorruptRecordError("log", expected="what its index names", found=f"{segment.size} bytes")
                     if self.mends is not Mends.DAMAGE:
                         raise missing.locate(path=path) from None
-                    self.loaded.notes.append(f"{missing.locate(path=path)}: what was behind them is lost")
+                    self.loaded.notes.append(f"{missing.locate(path=path)}: the records after them are lost")
                 elif not any(str(error.path) in note for note in self.loaded.notes):
                     self.loaded.notes.append(f"{error}: the segment's indexes are rebuilt")
             return False
@@ -438,7 +438,7 @@ class _Opening:
         later = [] if self._was_whole(segment) else [base for base in self.bases if base > segment.base_offset]
         for base in reversed(later):
             behind = Segment.of_log(self.files, self.folder, base, self.config)
-            self.put_aside(behind, 0, "behind a segment that was cut")
+            self.put_aside(behind, 0, "after a segment that was truncated")
             behind.release()
             delete_files(self.files, self.folder, base)
         if later:

@@ -56,12 +56,12 @@ _OF_ONE_PATH = frozenset(
 )
 """Errors of a single path, not of the disk."""
 _WITHOUT = {
-    checkpoints.RECOVERY_POINT: "it is not known any more how far each log is durable",
-    checkpoints.HIGH_WATERMARK: "the high watermarks are not known any more",
-    checkpoints.LOG_START: "records that DeleteRecords took away may be there again",
-    checkpoints.CLEANER: "compacted logs are looked through from their beginning once",
+    checkpoints.RECOVERY_POINT: "the recovery points of the logs are lost",
+    checkpoints.HIGH_WATERMARK: "the high watermarks are lost",
+    checkpoints.LOG_START: "records that DeleteRecords removed may reappear",
+    checkpoints.CLEANER: "the cleaner reads compacted logs from their start once",
 }
-_REPAIR = "`magicbyte serve --repair` keeps what is sound of it, and puts the rest into quarantine"
+_REPAIR = "`magicbyte serve --repair` keeps its sound part, and moves the rest to quarantine/"
 
 
 class Identity(NamedTuple):
@@ -240,7 +240,7 @@ class LogDirectory:
             cause = error if isinstance(error, OSError) else error.__cause__
             if not isinstance(cause, OSError) or cause.errno not in _OF_ONE_PATH:
                 raise cause or error from None
-            why = f"{cause}: see to it that the broker can read and write it, and start it again"
+            why = f"{cause}: give the broker permission to read and write it, and restart the broker"
         except OutOfDescriptorsError:  # not an error of this partition
             raise
         except CorruptRecordError as error:

@@ -158,7 +158,7 @@ def producers_at(
         except CorruptRecordError as error:
             files.delete(path)
             if notes is not None:
-                notes.append(f"{error}: the producers are found anew from what is in front of it")
+                notes.append(f"{error}: the producer state is rebuilt from the records before it")
             continue
         begin = at
         break

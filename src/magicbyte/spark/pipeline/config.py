@@ -261,8 +261,8 @@ _SINK = {
     "path": Option("a path or a URL", _text),
     "bootstrap": _BOOTSTRAP,
     "group": Option("the name of a consumer group", _text),
-    "transactional-id": Option("what the ids of transactions begin with", _text),
-    "scratch": Option("a folder of this machine, or one that all machines share", _text),
+    "transactional-id": Option("the prefix of transactional ids", _text),
+    "scratch": Option("a local folder, or one that all machines share", _text),
 }
 _SOURCE = {
     "path": Option("a path or a URL, or a list of them", _texts, ()),
@@ -468,7 +468,7 @@ class _File:
             try:
                 _ = convert_options(stage).rules
             except MagicbyteError as error:
-                self.refuse((*key, "do"), "what the format and Kafka's version know", str(error))
+                self.refuse((*key, "do"), "a codec that the format and Kafka's version support", str(error))
         if do == "compare" and values["with"] is not None:
             values["with"] = self.whole(values["with"])
         return stage
@@ -483,7 +483,7 @@ class _File:
             if stage.do == "compare" and stage.options["with"] is None and removed is not None:
                 self.refuse(key, f"a path to compare `with`, for {removed} removes records", "none")
             if stage.do == "records" and at < len(stages) - 1:
-                self.refuse(("stage", at + 1, "do"), "nothing behind `records`", repr(stages[at + 1].do))
+                self.refuse(("stage", at + 1, "do"), "no stage after `records`", repr(stages[at + 1].do))
             if stage.do in _REMOVERS:
                 removed = stage.do
         if not stages and sink is None:

@@ -270,7 +270,7 @@ class _Evidence:
             elif each.writer == NOBODY and self.rules.all_sends_known:
                 yield Anomaly(
                     AnomalyKind.UNWRITTEN, name, (offset,), (each.value,), (each.reader,),
-                    f"{_named(each.value)} at offset {offset} was read by operation {each.reader}; nobody sent it",
+                    f"{_named(each.value)} at offset {offset}, read by operation {each.reader}, was never sent",
                 )  # fmt: skip
 
 
