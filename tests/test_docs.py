@@ -21,6 +21,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
 
+import magicbyte
 from cli.command import run
 from magicbyte.cli.main import main
 from magicbyte.client import Client, admin
@@ -167,6 +168,18 @@ def test_the_commands_and_the_python_of_a_page_work_as_printed(
         assert result.exit_code == ("status 1" in remark), (line, result.stderr)
     for script in blocks(text, "python"):
         run_python(script, page)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_a_table_goes_to_another_library_as_printed(
+    library: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip(library)
+    monkeypatch.chdir(folder)
+    (script,) = blocks((ROOT / "docs/python/api.md").read_text(encoding="utf-8"), f"python {library}")
+    run_python(script, "python/api.md")
+    last = max(each.offset for each in magicbyte.records("tour/logs/kafka-4.3.1", topic="basic-zstd"))
+    assert re.search(rf"\b0\b.*\b{last}\b", capsys.readouterr().out)
 
 
 @pytest.mark.spark

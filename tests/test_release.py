@@ -15,20 +15,30 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
+
+from magicbyte.cli.base import Command, CommandGroup
+from magicbyte.cli.main import COMMANDS
+from magicbyte.cli.mirror_translate import translate
+from test_docs import LEAVES
 
 ROOT = Path(__file__).parent.parent
 RECIPE = (ROOT / "container/Containerfile").read_text()
 
 
-@pytest.fixture(scope="module")
-def prepare() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("prepare_release", ROOT / "tools/prepare_release.py")
+def tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def prepare() -> ModuleType:
+    return tool("prepare_release")
 
 
 @pytest.fixture
@@ -37,6 +47,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("pyproject.toml", "README.md", "requirements/light.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "man").mkdir()
+    (tmp_path / "man/magicbyte-cat.1").touch()
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     monkeypatch.delenv("PROJECT_URL", raising=False)
     return tmp_path
@@ -56,6 +68,46 @@ def test_the_bill_of_materials_lists_what_the_base_installs(prepare: ModuleType,
     assert bill["metadata"]["timestamp"] == "2023-11-14T22:13:20+00:00"
     wheel = tomllib.loads((tree / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["sbom-files"] == ["magicbyte.cdx.json"]
+    assert wheel["shared-data"] == {"man/magicbyte-cat.1": "share/man/man1/magicbyte-cat.1"}
+
+
+@pytest.fixture(scope="module")
+def manual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The man pages, by what they explain, as roff prints them: without its escapes."""
+    folder = tmp_path_factory.mktemp("man")
+    tool("man_pages").write(folder)
+    signs = {"\\-": "-", "\\(ga": "`", "\\(aq": "'", "\\&": "", "\\[u2026]": "…", "\\e": "\\"}
+    found = {each.stem: each.read_text() for each in folder.iterdir()}
+    for sign, text in signs.items():
+        found = {name: page.replace(sign, text) for name, page in found.items()}
+    return found
+
+
+def test_each_command_has_a_man_page_and_the_programs_page_lists_it(manual: dict[str, str]) -> None:
+    assert manual.keys() == {"magicbyte", *(f"magicbyte-{name}" for name in COMMANDS)}
+    for name, text in COMMANDS.items():
+        assert f".TP\n.B magicbyte-{name}(1)\n{text}\n" in manual["magicbyte"]
+        assert manual[f"magicbyte-{name}"].startswith(f'.TH "MAGICBYTE-{name.upper()}" "1" "1970-01-01"')
+
+
+def test_each_option_and_example_of_each_command_is_on_its_man_page(manual: dict[str, str]) -> None:
+    for words, command in {**LEAVES, ("mirror", "translate"): translate}.items():
+        page = manual[f"magicbyte-{words[0]}"]
+        if len(words) > 1:
+            page = page.split(f".SH MAGICBYTE {' '.join(words).upper()}\n")[1].partition("\n.SH ")[0]
+        context = click.Context(command, info_name=" ".join(words))
+        for each in command.get_params(context):
+            record = each.get_help_record(context)
+            if isinstance(each, click.Option) and record is not None:
+                assert f".TP\n.B {record[0]}\n{' '.join(record[1].split())}\n" in f"{page}\n", (words, record)
+        assert isinstance(command, Command | CommandGroup)
+        if isinstance(command, Command):
+            assert all(f"\n{line}\n" in f"{page}\n" for line in command.examples)
+
+
+def test_no_line_of_a_man_page_begins_with_a_request_that_roff_does_not_have(manual: dict[str, str]) -> None:
+    lines = [line for page in manual.values() for line in page.splitlines() if line.startswith((".", "'"))]
+    assert {line.split()[0] for line in lines} <= {".TH", ".SH", ".SS", ".TP", ".B", ".PP", ".nf", ".fi"}
 
 
 def test_without_an_address_no_link_changes(prepare: ModuleType, tree: Path) -> None:

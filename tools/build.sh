@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the wheel and the source archive into a folder: tools/build.sh FOLDER
-# From what is committed, in a folder of its own; with the kernels' machine code (tools/images.py), which needs ld.lld.
+# From what is committed, in a folder of its own; with the kernels' machine code (tools/images.py), which needs ld.lld, and man pages.
 # PROJECT_URL, if it is set, is the address that the package's metadata name (tools/prepare_release.py).
 # The same commit gives the same bytes: times come from the commit, versions of what builds from requirements/.
 set -eu
@@ -19,6 +19,7 @@ git archive HEAD | tar -x -C "$folder/tree"
     --require-hashes --only-binary=:all: -r requirements/release.txt
 cd "$folder/tree"
 "$python" -P tools/images.py src/magicbyte/compiled/images
+"$python" -P tools/man_pages.py man
 "$python" -P tools/prepare_release.py .
 chmod -R u=rwX,go=rX .
 PYTHONPATH=$folder/hatchling "$python" -P -m hatchling build -d "$target"

@@ -25,6 +25,7 @@ compiled, plain = (json.load(open(f"{name}.json")) for name in ("compiled", "pla
 assert compiled["outcomes"] == plain["outcomes"]
 assert "magicbyte/compiled/images" in compiled["library"] and compiled["kernels"] and not plain["kernels"]
 END
+grep -q "on.-damage" venv/share/man/man1/magicbyte-cat.1 # where man looks for what a command in venv/bin is
 venv/bin/magicbyte tour --unpack tour
 venv/bin/magicbyte inventory tour/logs >/dev/null
 venv/bin/magicbyte verify tour/logs/kafka-4.3.1 --deep >/dev/null

@@ -1,8 +1,8 @@
 """Make a copy of the tree ready to be built: `python tools/prepare_release.py TREE`. tools/build.sh calls it.
 
-Adds a bill of materials (CycloneDX) that the wheel carries. With the project's address in PROJECT_URL, as release
-workflows give it, links of the README become absolute, because an index shows it away from the tree, and the project's
-metadata get their addresses. The tree itself knows none.
+Adds a bill of materials (CycloneDX) that the wheel carries, and the man pages in `man` (tools/man_pages.py). With the
+project's address in PROJECT_URL, as release workflows give it, links of the README become absolute, because an index
+shows it away from the tree, and the project's metadata get their addresses. The tree itself knows none.
 """
 
 import datetime
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 SBOM = "magicbyte.cdx.json"
+MAN = "man"
 LINK = re.compile(r"(!?\[[^\]]*\]\()(?![a-z]+:|#)([^)]+)\)")
 BUILT_WITH = ("numba", "llvmlite")
 
@@ -27,7 +28,10 @@ def main(tree: Path) -> None:
     (tree / SBOM).write_text(json.dumps(materials(tree), indent=1) + "\n")
     wheel = "[tool.hatch.build.targets.wheel]\n"
     assert settings.count(wheel) == 1
-    settings = settings.replace(wheel, f'{wheel}sbom-files = ["{SBOM}"]\n')
+    pages = sorted(each.name for each in (tree / MAN).iterdir())
+    shared = "".join(f'"{MAN}/{name}" = "share/man/man1/{name}"\n' for name in pages)
+    shared = f"[tool.hatch.build.targets.wheel.shared-data]\n{shared}\n"
+    settings = settings.replace(wheel, f'{shared}{wheel}sbom-files = ["{SBOM}"]\n')
     address = os.environ.get("PROJECT_URL", "").rstrip("/")
     if address:
         readme = tree / "README.md"

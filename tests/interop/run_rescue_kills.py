@@ -1,0 +1,63 @@
+"""Rescues into real brokers that are killed at drawn points and run again; Kafka's own consumer judges.
+
+Run: PYTHONPATH=tests python -m interop.run_rescue_kills --kills 20 -o tests/interop/rescue_kill_figures.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import golden_data
+from interop import jvm
+from interop.test_rescue_backups import SETTINGS, TARGETS, consumed
+from magicbyte.client import Client, admin
+from rescue.rescue_kills import READ, Campaign, Records, RescueKills
+
+SEED: Final = 24
+GONE_SECONDS: Final = 60.0
+
+
+def killed_rescues(version: str, folder: Path, kills: int) -> RescueKills:
+    """Kill this many rescues into a broker of a release; return what was found."""
+    with jvm.broker(version, folder / "broker", *SETTINGS) as state:
+        bootstrap = state["bootstrap"]
+
+        def judge(_: int, topics: Iterable[str]) -> Records:
+            return consumed(bootstrap, topics, version)
+
+        def done(_: int) -> None:  # the topic of the group has the same name in each round
+            asyncio.run(removed(bootstrap, golden_data.log_case(READ).topic))
+
+        work = folder / "rescues"
+        work.mkdir()
+        return Campaign(work, SEED, lambda _: bootstrap, judge, done).run(kills)
+
+
+async def removed(bootstrap: str, topic: str) -> None:
+    """Delete a topic and wait until the broker does not list it."""
+    deadline = time.monotonic() + GONE_SECONDS
+    async with Client(bootstrap) as client:
+        await client.topics()
+        await admin.delete_topic(client, topic)
+        while topic in await client.topics():
+            assert time.monotonic() < deadline, f"{topic} was deleted and is listed"
+            await asyncio.sleep(0.1)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    figures = {}
+    for release in TARGETS:
+        with tempfile.TemporaryDirectory() as scratch:
+            figures[release] = killed_rescues(release, Path(scratch), arguments.kills).to_json()
+    arguments.output.write_text(json.dumps({"seed": SEED, "brokers": figures}, indent=1) + "\n")
