@@ -258,7 +258,8 @@ def in_logs(arguments: list[list[str]]) -> list[str]:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         CliRunner().invoke(main, ["tour", "--unpack", "tour"])
         Path("tour/logs").rename("logs")
-        printed = [CliRunner().invoke(main, each).stdout for each in arguments]
+        on_a_terminal = {"FORCE_COLOR": "1", "NO_COLOR": None}
+        printed = [CliRunner(env=on_a_terminal).invoke(main, each, color=True).stdout for each in arguments]
         return [each.replace(f"{Path.cwd()}/", "") for each in printed]
 
 
@@ -268,7 +269,7 @@ def inventory() -> str:
     with open(os.devnull, "w", encoding="utf-8") as sink:
         console = Console(record=True, width=100, file=sink, color_system="truecolor")
         console.print(Text("$ magicbyte inventory logs", style="bold"))
-        console.print(Text(printed.rstrip()))
+        console.print(Text.from_ansi(printed.rstrip()))
     drawn = console.export_svg(title="magicbyte", unique_id="magicbyte")
     drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # a reader's browser fetches no font
     return re.sub(r"<!--.*?-->|[ \t]+$", "", drawn, flags=re.MULTILINE)
@@ -288,6 +289,28 @@ SECONDS: Final = 4
 LINES, COLUMNS = 18, 100
 
 
+COLORS: Final = ("red", "green", "yellow", "blue", "magenta", "cyan")
+SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")
+
+
+def colored(x: float, y: float, line: str) -> str:
+    """Return a line of a terminal, with the colors of its escape sequences, cut at COLUMNS."""
+    kinds: list[str] = []
+    parts, left = [], COLUMNS
+    for at, piece in enumerate(SGR.split(line)):
+        if at % 2:
+            for code in map(int, piece.split(";") if piece else ["0"]):
+                named = {0: None, 1: "bold", 2: "dim"}.get(code, "")
+                if named is None:
+                    kinds = []
+                elif name := named or (COLORS[code % 10 - 1] if code // 10 in (3, 9) and 1 <= code % 10 <= 6 else ""):
+                    kinds.append(name)
+        elif shown := piece[:left]:
+            left -= len(shown)
+            parts.append(f'<tspan class="{" ".join(kinds)}">{escape(shown)}</tspan>' if kinds else escape(shown))
+    return f'<text x="{x:g}" y="{y:g}" class="mono" text-anchor="start">{"".join(parts)}</text>'
+
+
 def recording() -> str:
     """Return the commands of the tour on a terminal, one scene after the other; without motion the first one."""
     count = len(SCENES)
@@ -297,12 +320,17 @@ def recording() -> str:
 @keyframes scene {{ 0% {{ opacity: 1 }} {shown:.2f}% {{ opacity: 0 }} }}
 @media (prefers-reduced-motion: reduce) {{ .scene {{ animation: none }} .scene:first-of-type {{ opacity: 1 }} }}
 .mono {{ font-size: 13px; white-space: pre }}
+.red {{ fill: #cf222e }} .green {{ fill: #1a7f37 }} .yellow {{ fill: #9a6700 }} .blue {{ fill: #0969da }}
+.magenta {{ fill: #8250df }} .cyan {{ fill: #1b7c83 }}
+@media (prefers-color-scheme: dark) {{
+.red {{ fill: #ff7b72 }} .green {{ fill: #56d364 }} .yellow {{ fill: #e3b341 }} .blue {{ fill: #79c0ff }}
+.magenta {{ fill: #d2a8ff }} .cyan {{ fill: #56d4dd }} }}
 """
     parts = [box(8, 8, 824, 20 * LINES + 40)]
     for at, (words, printed) in enumerate(zip(SCENES, in_logs(list(SCENES)), strict=True)):
-        lines = [line.replace("\t", "  ")[:COLUMNS] for line in printed.splitlines()[:LINES]]
+        lines = [line.replace("\t", "  ") for line in printed.splitlines()[:LINES]]
         drawn = [text(24, 36, "$ magicbyte " + " ".join(words), "mono bold")]
-        drawn += [text(24, 60 + 20 * row, line, "mono") for row, line in enumerate(lines)]
+        drawn += [colored(24, 60 + 20 * row, line) for row, line in enumerate(lines)]
         parts.append(f'<g class="scene" style="animation-delay: {SECONDS * at}s">\n' + "\n".join(drawn) + "\n</g>")
     return drawing(840, 20 * LINES + 56, "The tour, recorded", parts, style)
 
