@@ -72,8 +72,10 @@ def test_what_was_converted_is_the_same_log_to_diff_and_cat(source: Path, tmp_pa
     out = tmp_path / "out"
     assert run("convert", source, "--to", "enriched", "--codec", "lz4", "--out", out).exit_code == 0
     assert run("diff", source, out).exit_code == 0
-    before, after = (run("cat", path, "--topic", "orders", "--format", "csv").stdout for path in (source, out))
-    assert [line.split(",")[:2] for line in after.splitlines()] == [line.split(",")[:2] for line in before.splitlines()]
+    options = ("--topic", "orders", "--format", "csv", "--values", "hex")
+    before, after = (run("cat", path, *options).stdout.splitlines() for path in (source, out))
+    assert [line.split(",")[:3] for line in after] == [line.split(",")[:3] for line in before]
+    assert after[0].startswith("topic,partition,offset,")
 
 
 def test_damage_is_reported_and_leaves_out_one_partition(source: Path, tmp_path: Path) -> None:
