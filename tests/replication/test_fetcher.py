@@ -228,6 +228,24 @@ def after_a_refusal(fetcher: Fetcher) -> list[Truncate]:
     return fetcher.offsets_answered(asked, {A: (ErrorCode.NONE, 0, 9)}, 0)
 
 
+@pytest.mark.parametrize("compares_epochs", [False, True])
+def test_a_leader_that_goes_on_refusing_an_offset_that_it_has_is_asked_ever_more_slowly(compares_epochs: bool) -> None:
+    fetcher, now_ms, asked_ms = Fetcher(asks_epochs=False, compares_epochs=compares_epochs, backoff_ms=100), 0, [0]
+    assert fetcher.follow(A, log_of(3, -1, high_watermark=3), 6) == []
+    while len(asked_ms) < 6:
+        match fetcher.next(now_ms):
+            case Fetch((asked,)):
+                fetcher.fetched(asked, Answered(ErrorCode.OFFSET_OUT_OF_RANGE), now_ms)
+                asked_ms.append(now_ms)
+            case AskOffsets() as question:
+                assert fetcher.offsets_answered(question, {A: (ErrorCode.NONE, 0, 9)}, now_ms) == []
+            case Wait(int() as until_ms):
+                now_ms = until_ms
+            case step:
+                pytest.fail(f"{step}")
+    assert asked_ms[1:] == [0, 20, 60, 140, 240]
+
+
 def test_a_leader_that_keeps_no_epochs_is_asked_without_one_from_the_high_watermark_on() -> None:
     """Kafka 2.8, set to a message format before 2, answers so to a follower whose log has epochs."""
     fetcher, log = Fetcher(asks_epochs=True, compares_epochs=True), log_of(3, 5, high_watermark=2)

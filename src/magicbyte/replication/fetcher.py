@@ -311,6 +311,8 @@ class Fetcher:
                 followed.unplaced += 1
                 if followed.fetched_epoch == NO_EPOCH:
                     truncations += self._cut(key, by_high_watermark(followed.log.high_watermark, log_end))
+            else:  # the leader refuses an offset that it has
+                self._refused(key, followed, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)
         return truncations
 
     def fetched(self, asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
