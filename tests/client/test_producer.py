@@ -247,6 +247,48 @@ def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transaction(b
     assert run(broker, work) == ["b'first'", "commit begins", "commit ends", "b'second'"]
 
 
+def test_partitions_that_a_topic_gets_meanwhile_are_used(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> set[int | None]:
+        async with (
+            magicbyte.Client(broker.bootstrap_servers, metadata_max_age_ms=-1) as own,
+            own.producer() as producer,
+        ):
+            await producer.send("orders", b"first")
+            await admin.create_partitions(client, "orders", 9)
+            await producer.flush()
+            for number in range(9):
+                await producer.send("orders", b"%d" % number, key=b"%d" % number)
+        return {each.partition for each in await all_of(client) if each.key}
+
+    assert run(broker, work) == {partition_of(b"%d" % each, 9) for each in range(9)}
+
+
+def test_nothing_is_sent_behind_the_block_of_a_producer_that_failed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = list[int]()
+
+    async def store(_client: Any, _topic: str, partition: int, *_given: Any) -> None:
+        if partition == 0:
+            raise magicbyte.NetworkError("lost")
+        await asyncio.sleep(0.1)
+        sent.append(partition)
+
+    async def fail(client: magicbyte.Client) -> None:
+        async with client.producer(linger_ms=0) as producer:
+            for partition in (1, 0):
+                await producer.send("orders", b"value", partition=partition)
+
+    async def work(client: magicbyte.Client) -> set[str]:
+        with pytest.raises(magicbyte.NetworkError, match="lost"):
+            await fail(client)
+        return {each.get_coro().__qualname__ for each in asyncio.all_tasks()}  # type: ignore[union-attr]
+
+    monkeypatch.setattr(module, "send", store)
+    assert not [each for each in run(broker, work) if "RecordProducer" in each]
+    assert not sent
+
+
 def test_a_record_for_a_partition_that_is_not_there_is_refused_alone(broker: Broker) -> None:
     async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
         async with client.producer() as producer:

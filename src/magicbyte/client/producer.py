@@ -13,7 +13,7 @@ from magicbyte.client.partitioning import partition_of
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.client.transactions import TransactionalProducer
 from magicbyte.codecs import Codec
-from magicbyte.errors import MagicbyteError, UnknownTopicError
+from magicbyte.errors import BrokerError, MagicbyteError, NetworkError, UnknownTopicError
 from magicbyte.records.columns import Record
 from magicbyte.records.layout import NO_TIMESTAMP
 
@@ -68,6 +68,13 @@ class RecordProducer:
         return self
 
     async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        try:
+            await self._end(error)
+        finally:
+            await self._drop()  # after a failure: nothing is sent behind the block
+
+    async def _end(self, error: BaseException | None) -> None:
+        """Send or drop what waits at the end of a block that raised `error`."""
         if error is None:
             await self._finish()
         elif self._transactions is not None:
@@ -76,8 +83,6 @@ class RecordProducer:
         elif isinstance(error, Exception):
             with contextlib.suppress(MagicbyteError):  # the first failure is raised
                 await self.flush()
-        else:
-            await self._drop()
 
     async def _finish(self) -> None:
         if self._transactions is None:
@@ -201,8 +206,14 @@ class RecordProducer:
                 lane.done += len(records)
                 self._size -= size + _OBJECT_BYTES * len(records)
                 self._batch_ended.set()
+                await self._count(topic)
         except Exception as error:  # noqa: BLE001 (any of them, also a bug's, belongs to the caller of send)
             self._failure = self._failure or error
             self._batch_ended.set()
         finally:
             lane.task = None
+
+    async def _count(self, topic: str) -> None:
+        """Count the partitions of a topic, which may grow, in the client's metadata, which it refreshes by its age."""
+        with contextlib.suppress(BrokerError, NetworkError):  # they are counted again after the next batch
+            self._counts[topic] = len((await self._client.topic(topic)).partitions)
