@@ -1,7 +1,12 @@
 """Python's syntax trees."""
 
 import ast
+import functools
 import gc
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src/magicbyte"
+GENERATED = ("messages", "stored", "extensions")
 
 
 def parsed(code: str) -> ast.Module:
@@ -18,3 +23,10 @@ def parsed(code: str) -> ast.Module:
     finally:
         if enabled:
             gc.enable()
+
+
+@functools.cache
+def sources() -> dict[str, ast.Module]:
+    """The trees of the modules of `src/` that are written by hand, by path; do not change them."""
+    paths = (path for path in SOURCE.rglob("*.py") if path.parent.name not in GENERATED)
+    return {path.relative_to(SOURCE).as_posix(): parsed(path.read_text("utf-8")) for path in sorted(paths)}

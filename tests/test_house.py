@@ -6,29 +6,21 @@ import ast
 import itertools
 import pkgutil
 from collections.abc import Iterator
-from pathlib import Path
 
-from syntax import parsed
+from syntax import SOURCE, parsed, sources
 
-SOURCE = Path(__file__).parents[1] / "src/magicbyte"
-GENERATED = ("messages", "stored", "extensions")
 MOST_LINES, MOST_METHODS = 700, 30
 
 
-def modules() -> dict[str, str]:
-    paths = (path for path in SOURCE.rglob("*.py") if path.parent.name not in GENERATED)
-    return {path.relative_to(SOURCE).as_posix(): path.read_text() for path in paths}
-
-
 def test_no_file_has_more_than_700_lines() -> None:
-    lengths = {name: len(text.splitlines()) for name, text in modules().items()}
+    lengths = {name: len((SOURCE / name).read_text().splitlines()) for name in sources()}
     assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_no_class_has_more_than_30_methods() -> None:
     found = {}
-    for name, text in modules().items():
-        for each in ast.walk(parsed(text)):
+    for name, tree in sources().items():
+        for each in ast.walk(tree):
             if isinstance(each, ast.ClassDef):
                 methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in each.body)
                 if methods > MOST_METHODS:
@@ -42,7 +34,7 @@ def names_in(tree: ast.AST) -> set[str]:
 
 def test_one_module_says_where_an_entry_of_each_magic_ends() -> None:
     least = {"RECORD_BATCH_MINIMUM", "V1_MINIMUM"}
-    homes = {name for name, text in modules().items() if least <= names_in(parsed(text))}
+    homes = {name for name, tree in sources().items() if least <= names_in(tree)}
     assert homes == {"records/layout.py", "records/kernels/framing.py"}
 
 
@@ -50,9 +42,9 @@ def test_files_are_walked_over_by_one_generator_and_behind_damage_by_one_loop() 
     """What else takes size fields in a loop does so in memory, by the rule of `framing`, or after a walk by it."""
     homes = {
         name
-        for name, text in modules().items()
-        if not name.startswith("records/") and {"SIZE", "SIZE_AT", "_SIZE_AND_MAGIC"} & names_in(parsed(text))
-        for each in ast.walk(parsed(text))
+        for name, tree in sources().items()
+        if not name.startswith("records/") and {"SIZE", "SIZE_AT", "_SIZE_AND_MAGIC"} & names_in(tree)
+        for each in ast.walk(tree)
         if isinstance(each, ast.While) and {"SIZE", "SIZE_AT", "unpack"} & names_in(each)
     }
     assert homes == {"log/files/heads.py", "log/files/resync.py", "log/append/index_kernels.py"}
@@ -62,9 +54,9 @@ def test_reports_are_made_json_by_the_room_that_makes_them() -> None:
     """Commands print what `to_json()` of a report returns, as pipelines and the console keep and show it."""
     helpers = {
         f"{name} {each.name}"
-        for name, text in modules().items()
+        for name, tree in sources().items()
         if name.startswith("cli/")
-        for each in ast.walk(parsed(text))
+        for each in ast.walk(tree)
         if isinstance(each, ast.FunctionDef) and each.name.endswith("_json")
     }
     output = {
@@ -90,8 +82,8 @@ IN_TWO_FILES = {
 
 def test_no_class_name_stands_in_two_files() -> None:
     homes: dict[str, set[str]] = {}
-    for name, text in modules().items():
-        for each in ast.walk(parsed(text)):
+    for name, tree in sources().items():
+        for each in ast.walk(tree):
             if isinstance(each, ast.ClassDef):
                 homes.setdefault(each.name, set()).add(name)
     assert {name: files for name, files in homes.items() if len(files) > 1 and name not in IN_TWO_FILES} == {}

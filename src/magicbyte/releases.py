@@ -172,11 +172,15 @@ class Release:
 
     # ---- API versions
 
+    def is_since(self, line: str) -> bool:
+        """Return whether it belongs to this line, such as 2.8, or to a later one."""
+        return self.line >= numbers(line)
+
     def answered(self) -> dict[int, range]:
         """Return the versions that it answers, by API key, of the APIs in the table."""
         found = dict[int, range]()
         for key, grew in _GREW.items():
-            latest = [version for since, version in grew.items() if numbers(since) <= self.line]
+            latest = [version for since, version in grew.items() if self.is_since(since)]
             if latest:
                 found[key] = range(self.oldest_version(key), latest[-1] + 1)
         return found
@@ -188,7 +192,7 @@ class Release:
 
     def has_forgotten(self, setting: str) -> bool:
         """Return whether it ignores a broker or topic setting that earlier releases have."""
-        return any(self.line >= numbers(line) and setting in names for line, names in _FORGOTTEN.items())
+        return any(self.is_since(line) and setting in names for line, names in _FORGOTTEN.items())
 
     @property
     def least_segment_bytes(self) -> int:

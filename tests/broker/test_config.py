@@ -188,7 +188,7 @@ def test_a_topics_own_settings_count_before_the_brokers() -> None:
     assert found.append.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (found.log.segment_bytes, found.log.compact, found.log.delete) == (1000, True, False)
     assert found.append.compacted
-    assert found.value("max.message.bytes") == 77
+    assert found.values["max.message.bytes"] == 77
     assert found.compaction.max_message_bytes == 77
 
 

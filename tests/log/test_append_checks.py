@@ -24,6 +24,7 @@ from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode, 
 from magicbyte.log.append.prepare import prepare, prepare_unchanged
 from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.log.files.producer_snapshot import ProducerEntry
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.columns import Record
@@ -261,7 +262,7 @@ def test_45_and_46_stray_bytes_go_and_offsets_of_plain_messages_are_given_anew()
     done = append(data + b"\0\0", format=V1)
     assert done.size == len(data)
     assert [record.offset for record in read(done)] == [0, 1]
-    assert prepare_unchanged(memoryview(data + b"\0\0"), next_offset=0).data == data
+    assert bytes(prepare_unchanged(memoryview(data + b"\0\0"), LATEST_RULES, next_offset=0)) == data
 
 
 def test_47_to_51_headers_of_a_wrapper_are_set_without_touching_what_is_inside() -> None:
@@ -485,16 +486,16 @@ def test_12_to_16_of_the_validator_are_refused_or_differ_as_documented() -> None
 
 def test_a_follower_takes_bytes_as_they_are_and_offsets_that_go_on() -> None:
     log = mixed(GZIP)
-    taken = prepare_unchanged(memoryview(log + log[:30]), next_offset=0)
-    assert taken.data == log
+    taken = prepare_unchanged(memoryview(log + log[:30]), LATEST_RULES, next_offset=0)
+    assert bytes(taken) == log
     assert (taken.first_offset, taken.last_offset, taken.max_timestamp) == (3, 24, NOW)
     for data, next_offset in ((log, 4), (log[: len(log) // 2] + log, 0), (batch() * 2, 0)):
         with pytest.raises(CorruptRecordError):
-            prepare_unchanged(memoryview(data), next_offset=next_offset)
+            prepare_unchanged(memoryview(data), LATEST_RULES, next_offset=next_offset)
     with pytest.raises(CorruptRecordError, match="crc"):
-        prepare_unchanged(memoryview(log + patched(batch(), ATTRIBUTES, 64, reseal=False)), next_offset=0)
-    nothing = prepare_unchanged(memoryview(log[:40]), next_offset=7)
-    assert (nothing.data, nothing.first_offset, nothing.last_offset) == (b"", -1, -1)
+        prepare_unchanged(memoryview(log + patched(batch(), ATTRIBUTES, 64, reseal=False)), LATEST_RULES, next_offset=0)
+    nothing = prepare_unchanged(memoryview(log[:40]), LATEST_RULES, next_offset=7)
+    assert (bytes(nothing), nothing.first_offset, nothing.last_offset) == (b"", -1, -1)
 
 
 def test_a_frame_of_four_megabytes_is_unpacked_within_the_limit_and_not_beyond() -> None:

@@ -10,6 +10,7 @@ from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
 from magicbyte.log.append.prepare import prepare, prepare_unchanged
 from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format
@@ -90,13 +91,16 @@ def test_the_wrapper_of_the_page_becomes_what_the_page_says() -> None:
     again = append(bytes(8) + MIRRORED[8:], verify=False)
     assert bytes(again) == MIRRORED
     assert (again.last_offset, again.decompressed) == (101, 0)
-    assert prepare_unchanged(memoryview(MIRRORED), next_offset=100, dialect=Dialect.ENRICHED).last_offset == 101
+    assert (
+        prepare_unchanged(memoryview(MIRRORED), LATEST_RULES, next_offset=100, dialect=Dialect.ENRICHED).last_offset
+        == 101
+    )
 
 
 def test_a_mirrored_wrapper_whose_offsets_count_ends_where_its_last_message_is() -> None:
     honored = EnrichedMessage(memoryview(bytearray(MIRRORED)))
     honored.set_metadata(tags={Tag.HONOR_SHIP: 1})
-    taken = prepare_unchanged(honored.buffer, next_offset=100, dialect=Dialect.ENRICHED)
+    taken = prepare_unchanged(honored.buffer, LATEST_RULES, next_offset=100, dialect=Dialect.ENRICHED)
     assert (taken.first_offset, taken.last_offset) == (100, 107)
 
 
@@ -287,7 +291,7 @@ def test_the_dialect_is_never_guessed() -> None:
     assert append(PLAIN, dialect=Dialect.KAFKA, format=Format.V1).records == 1
     assert refusal(kafka_set(1, Codec.NONE), dialect=Dialect.ENRICHED) is ErrorCode.CORRUPT_MESSAGE
     with pytest.raises(CorruptRecordError):
-        prepare_unchanged(memoryview(batch()), next_offset=0, dialect=Dialect.ENRICHED)
+        prepare_unchanged(memoryview(batch()), LATEST_RULES, next_offset=0, dialect=Dialect.ENRICHED)
 
 
 def test_a_cut_message_at_the_end_is_dropped_and_a_wrong_checksum_refused() -> None:

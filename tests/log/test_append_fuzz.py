@@ -10,6 +10,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
 from magicbyte.log.append.prepare import prepare, prepare_unchanged
 from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect, TimestampType
@@ -67,8 +68,8 @@ def check(data: bytes, rules: AppendRules, version: int | None, dialect: Dialect
     found = [each for columns in decode(memoryview(stored), options, dialect=rules.format.dialect) for each in columns]
     assert [record.offset for record in found] == list(range(50, 50 + done.records))
     assert done.last_offset == 50 + done.records - 1
-    taken = prepare_unchanged(memoryview(stored), next_offset=50, dialect=rules.format.dialect)
-    assert (taken.data, taken.last_offset) == (stored, done.last_offset)
+    taken = prepare_unchanged(memoryview(stored), LATEST_RULES, next_offset=50, dialect=rules.format.dialect)
+    assert (bytes(taken), taken.last_offset) == (stored, done.last_offset)
 
 
 @given(junk=st.binary(max_size=300), rules=RULES, version=VERSIONS, dialect=st.sampled_from(Dialect))
@@ -104,4 +105,4 @@ def resealed_all(data: bytes) -> bytes:
 @given(junk=st.binary(max_size=200), dialect=st.sampled_from(Dialect))
 def test_what_a_follower_fetched_is_taken_or_corrupt(junk: bytes, dialect: Dialect) -> None:
     with contextlib.suppress(CorruptRecordError):
-        assert junk.startswith(prepare_unchanged(memoryview(junk), next_offset=0, dialect=dialect).data)
+        assert junk.startswith(bytes(prepare_unchanged(memoryview(junk), LATEST_RULES, next_offset=0, dialect=dialect)))

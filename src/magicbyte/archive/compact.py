@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,18 +88,7 @@ class Compacted:
             "logEndOffset": self.log_end_offset,
             "firstUncleanable": self.first_uncleanable,
             "error": None if self.error is None else str(self.error),
-            "rounds": [
-                {
-                    "firstDirty": each.first_dirty,
-                    "endOffset": each.end_offset,
-                    "records": each.records,
-                    "keys": each.keys,
-                    "bytesRead": each.bytes_read,
-                    "segments": each.groups,
-                    "dropped": asdict(each.dropped),
-                }
-                for each in self.rounds
-            ],
+            "rounds": [each.to_json() for each in self.rounds],
         }
 
 

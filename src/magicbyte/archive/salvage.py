@@ -59,15 +59,9 @@ class Loss(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return a loss as in `magicbyte salvage --format json`."""
-        return {
-            "path": self.path,
-            "position": self.position,
-            "end": self.end,
-            "offsets": None if self.offsets is None else list(self.offsets),
-            "what": self.error.what,
-            "expected": str(self.error.expected),
-            "found": str(self.error.found),
-        }
+        offsets = None if self.offsets is None else list(self.offsets)
+        bounds = {"path": self.path, "position": self.position, "end": self.end, "offsets": offsets}
+        return bounds | {name: text for name, text in self.error.to_json().items() if name not in bounds}
 
 
 class Aside(NamedTuple):
@@ -107,6 +101,17 @@ class SalvageReport:
     ended_transactions: int = 0
     lost: list[Loss] = field(default_factory=list)
     aside: list[Aside] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result of a partition as in reports of salvage."""
+        return {
+            "batches": self.entries,
+            "bytes": self.bytes,
+            "moved": self.moved,
+            "endedTransactions": self.ended_transactions,
+            "lost": [each.to_json() for each in self.lost],
+            "leftOut": [each.to_json() for each in self.aside],
+        }
 
     def add(self, plan: SegmentPlan) -> None:
         """Add the result of one segment."""
@@ -556,19 +561,13 @@ class SalvagedPartition(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """Return a partition as in `magicbyte salvage --format json`."""
-        report = self.report
         return {
             "partition": str(self.name),
             "source": self.source,
             "path": str(self.folder),
             "resumed": self.resumed,
-            "batches": report.entries,
-            "bytes": report.bytes,
             "bytesIn": self.size,
-            "moved": report.moved,
-            "endedTransactions": report.ended_transactions,
-            "lost": [each.to_json() for each in report.lost],
-            "leftOut": [each.to_json() for each in report.aside],
+            **self.report.to_json(),
         }
 
 

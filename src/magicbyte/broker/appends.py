@@ -25,7 +25,7 @@ from magicbyte.errors import (
     UnknownTopicError,
 )
 from magicbyte.log.append.prepare import NOTHING_STORED, prepare, prepare_unchanged
-from magicbyte.log.append.record_set import RecordSet, record_set
+from magicbyte.log.append.record_set import RecordSet
 from magicbyte.log.append.sets import KEPT_SCRATCH, RoomNeeded
 from magicbyte.log.live.config import FOREVER
 from magicbyte.log.live.group_commit import GroupCommit, Outcome
@@ -341,14 +341,14 @@ class Appends:
             end, first = log.log_end_offset, OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
             if records and first < end:
                 raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
-            taken = await self._runtime.writing.run(prepare_unchanged, records, next_offset=end, dialect=dialect)
-            if taken.first_offset == NOTHING_STORED:
+            rules, writing = log.config.rules, self._runtime.writing
+            made = await writing.run(prepare_unchanged, records, rules, next_offset=end, dialect=dialect)
+            if not made.size:
                 return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader)
-            made = record_set(taken.data, log.config.rules, dialect)
             await self._write(partition, partial(log.append, made, Moment.of(self._runtime.clock)))
-            durable = self._written(partition, taken.first_offset, made.size, 2 if made.batches else 1)
+            durable = self._written(partition, first, made.size, 2 if made.batches else 1)
         await self._check_durable(partition, durable)
-        return Appended(taken.first_offset, taken.last_offset, NO_TIMESTAMP, leader)
+        return Appended(first, made.last_offset, NO_TIMESTAMP, leader)
 
     async def _follow_epoch(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> None:
         """Raise the leader epoch to that of appended batches: consumers that saw it reject older epochs."""

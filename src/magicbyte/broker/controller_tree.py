@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from magicbyte.broker.controller_messages import RegisteredBroker
+from magicbyte.broker.topic_config import own_value
 from magicbyte.errors import (
     BadVersionError,
     MetadataError,
@@ -198,8 +199,9 @@ class ControllerTree:
         found = dict[str, bool]()
         for topic, path, node in zip(topics, paths, await self._nodes(paths), strict=True):
             settings = None if node is None else _parsed(layout.load_config, path, node.data)
-            if settings and _UNCLEAN in settings:
-                found[topic] = settings[_UNCLEAN].lower() == "true"
+            value = own_value(settings or {}, _UNCLEAN)
+            if value is not None:
+                found[topic] = value
         return found
 
     # ---- changing

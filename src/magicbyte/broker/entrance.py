@@ -22,6 +22,7 @@ from magicbyte.net.tls import TlsStream
 from magicbyte.printable import logger
 from magicbyte.protocol import Message, read_request_header, write_response
 from magicbyte.protocol.api import API_VERSIONS
+from magicbyte.protocol.framing import api_key_of, framed
 from magicbyte.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from magicbyte.security.names import distinguished_name
@@ -112,7 +113,7 @@ class _LimitedLogin:
         """Return the response to a frame. Raises SecurityError after the lifetime: no response, as in Kafka."""
         now_ms, expires_ms = self._runtime.clock.monotonic_ms(), self._login.expires_ms
         is_early = self._again_ms is not None and now_ms - self._again_ms < _BETWEEN_LOGINS_MS
-        if int.from_bytes(frame[:2], "big") == HANDSHAKE and not is_early:
+        if api_key_of(frame) == HANDSHAKE and not is_early:
             self._again_ms = now_ms
             return self._log_in_again(frame)
         if expires_ms is not None and now_ms > expires_ms:
@@ -254,7 +255,7 @@ class _Login:
             raise self._refused(conversation, error) from None
         if conversation.user is not None:
             self._begin_session(conversation)
-        await self._stream.write([len(answer).to_bytes(4, "big"), answer])
+        await self._stream.write(framed(answer))
 
     async def _evaluated(self, conversation: ServerMechanism, token: bytes) -> bytes:
         answer = await self._runtime.reading.run(conversation.evaluate, token)  # it may read the tree

@@ -13,7 +13,7 @@ from magicbyte.broker.versions import SERVED
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.releases import FIRST_WITH_FEATURES, Release, inter_broker_versions
 
-_FIRST, _LATEST = (0, 8, 2), (4, 1)
+_FIRST, _FIRST_AFTER = "0.8.2", "4.2"
 _OWN_PROTOCOL: Final = (2, 8)
 _PRODUCE: Final = 0
 _PROTOCOL_2: Final = {_PRODUCE: 12, 26: 5, 28: 5}
@@ -87,7 +87,7 @@ def offer_of(name: str) -> Offer:
     Raises ValueError for an unknown release.
     """
     release = Release.of(name)
-    if not _FIRST <= release.line <= _LATEST:
+    if release.is_since(_FIRST_AFTER) or not release.is_since(_FIRST):
         raise ValueError(name)
     answered = {
         key: range(versions.start, min(versions.stop, SERVED[key].versions.stop))

@@ -16,6 +16,7 @@ from magicbyte.broker.quota_nodes import ADDRESSES, CONNECTION_RATE, TYPES, Stor
 from magicbyte.broker.settings import INT_MAX, LONG_MAX
 from magicbyte.errors import ErrorCode, RequestRefusedError
 from magicbyte.net.server import Hold, Mute
+from magicbyte.protocol.framing import SIZE_BYTES
 from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from magicbyte.security.quotas import (
     ConnectionArrival,
@@ -43,7 +44,6 @@ _PRODUCE: Final = 0
 _FETCH: Final = 1
 _OF_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
 """Requests that need ClusterAction: exempt, unless they are refused."""
-_SIZE_BYTES: Final = 4  # before a response, which Kafka counts; it does not count the correlation id
 
 
 class BrokerQuotas:
@@ -248,4 +248,5 @@ def _size_of(found: Iterable[tuple[str, PartitionData, int]], version: int) -> i
             topics.append(FetchableTopicResponse(topic=topic))
         topics[-1].partitions.append(replace(data, records=b""))
         stored += size
-    return _SIZE_BYTES + FetchResponse(responses=topics).size(version) + stored
+    # Kafka counts the size field, and not the correlation id
+    return SIZE_BYTES + FetchResponse(responses=topics).size(version) + stored

@@ -20,7 +20,6 @@ from magicbyte.errors import (
     code_of,
 )
 from magicbyte.log.append.prepare import NOTHING_STORED, prepare_unchanged
-from magicbyte.log.append.record_set import record_set
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.printable import logger
 from magicbyte.protocol.messages.fetch import (
@@ -510,13 +509,13 @@ def _append(fetched: _Fetched, now: Moment) -> _Written:
         if not log.size and len(fetched.records) >= LOG_OVERHEAD:
             # The leader's log may start inside a batch, which is sent whole: an empty log begins where the batch does.
             base = min(max(OFFSET.read(fetched.records), 0), end)
-        taken = prepare_unchanged(fetched.records.toreadonly(), next_offset=base, dialect=dialect)
-        if taken.first_offset != NOTHING_STORED:
-            if taken.first_offset < end <= taken.last_offset:
-                log.truncate_fully(taken.first_offset, now.monotonic_ms)
-            made = record_set(taken.data, log.config.rules, dialect)
+        made = prepare_unchanged(fetched.records.toreadonly(), log.config.rules, next_offset=base, dialect=dialect)
+        if made.size:
+            first = OFFSET.read(fetched.records)  # of a wrapper the last one, which its header has
+            if first < end <= made.last_offset:
+                log.truncate_fully(first, now.monotonic_ms)
             log.append(made, now)
-            written = _Written(taken.first_offset, made.size, 2 if made.batches else 1)
+            written = _Written(first, made.size, 2 if made.batches else 1)
     high_watermark = max(log.high_watermark, min(append.high_watermark, log.log_end_offset))
     start = min(append.log_start_offset, high_watermark)
     if start > log.log_start_offset:

@@ -107,20 +107,27 @@ _BOTH_BOUNDS = "message.timestamp.difference.max.ms"
 class TopicConfig:
     """The topic settings in force, and their meaning for each part of `log/`.
 
-    `settings` has the text of each by its name in `TOPIC_SETTINGS`; `cleaner` those that only the broker has. `leaders`
-    and `followers` are the throttled replicas on each side.
+    `settings` has the text of each by its name in `TOPIC_SETTINGS`, `values` its typed value; `cleaner` has those that
+    only the broker has.
     """
 
     settings: Mapping[str, str]
+    values: Mapping[str, Any]
     log: LogConfig
     append: AppendRules
     cleaner: Mapping[str, str]
-    leaders: ThrottledReplicas
-    followers: ThrottledReplicas
 
-    def value(self, name: str) -> Any:
-        """Return the typed value of a setting."""
-        return TOPIC_SETTINGS[name].setting.parse(self.settings[name])
+    @property
+    def leaders(self) -> ThrottledReplicas:
+        """The throttled replicas on the leaders' side."""
+        replicas: ThrottledReplicas = self.values[LEADERS]
+        return replicas
+
+    @property
+    def followers(self) -> ThrottledReplicas:
+        """The throttled replicas on the followers' side."""
+        replicas: ThrottledReplicas = self.values[FOLLOWERS]
+        return replicas
 
     @property
     def compaction(self) -> CompactionConfig:
@@ -132,17 +139,17 @@ class TopicConfig:
     @property
     def min_insync_replicas(self) -> int:
         """The minimum number of in-sync replicas for acks=all."""
-        return int(self.settings["min.insync.replicas"])
+        return int(self.values["min.insync.replicas"])
 
     @property
     def is_identical(self) -> bool:
         """Whether sets keep their own offsets."""
-        return self.settings[IDENTICAL].lower() == "true"
+        return bool(self.values[IDENTICAL])
 
     @property
     def downconversion_enabled(self) -> bool:
         """Whether old clients get newer formats down-converted."""
-        return self.settings["message.downconversion.enable"].lower() == "true"
+        return bool(self.values["message.downconversion.enable"])
 
 
 def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRules = LATEST_RULES) -> TopicConfig:
@@ -167,17 +174,25 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
         stored, settings[FORMAT] = config.plain_format, config.plain_format.value
     given = {**settings, FORMAT: str(stored.magic)}
     given["message.dialect"] = (Dialect.ENRICHED if enriched else Dialect.KAFKA).value
-    if int(settings["min.compaction.lag.ms"]) > int(settings["max.compaction.lag.ms"]):
+    values = {name: each.setting.parse(settings[name]) for name, each in TOPIC_SETTINGS.items()}
+    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise InvalidConfigError("min.compaction.lag.ms: expected no more than max.compaction.lag.ms")
     cleaner = {name: str(config.values[name]) for name in _CLEANER}
     try:
         log = LogConfig.of(given, rules)
         log = log if config.log_cleaner_enable else replace(log, compact=False)
         append = AppendRules.of({**given, "cleanup.policy": settings["cleanup.policy"] or "delete"})
-        leaders, followers = (TOPIC_SETTINGS[name].setting.parse(settings[name]) for name in (LEADERS, FOLLOWERS))
-        return TopicConfig(settings, log, append, cleaner, leaders, followers)
+        return TopicConfig(settings, values, log, append, cleaner)
     except LogDirectoryError as error:  # the same error, detected by the other room
         raise InvalidConfigError(str(error)) from error
+
+
+def own_value(settings: Mapping[str, str], name: str) -> Any:
+    """Return the typed value of a topic's own setting; None if it has none, or an invalid one, which is ignored."""
+    try:
+        return TOPIC_SETTINGS[name].setting.parse(settings[name]) if name in settings else None
+    except InvalidConfigError:
+        return None
 
 
 def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:

@@ -96,13 +96,13 @@ class _Asked:
 
 
 def _release(text: str) -> Release:
-    from magicbyte.releases import Release, release_meant
+    from magicbyte.releases import release_meant
 
     try:
         release = release_meant(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--to") from error
-    if release.line < Release.of("3.0").line:
+    if not release.is_since("3.0"):
         raise click.BadParameter(f"{text}: expected 3.0 or later", param_hint="--to")
     return release
 

@@ -191,13 +191,7 @@ class _Report:
 
     def damaged(self, error: CorruptRecordError) -> None:
         """Add the damage that ended the walk over the partition."""
-        self._partitions[-1]["damage"] = {
-            "path": error.path,
-            "position": error.position,
-            "what": error.what,
-            "expected": str(error.expected),
-            "found": str(error.found),
-        }
+        self._partitions[-1]["damage"] = error.to_json()
 
     def end(self) -> None:
         """Print the summary."""

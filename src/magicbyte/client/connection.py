@@ -15,6 +15,7 @@ from magicbyte.net.network import Network, SocketNetwork
 from magicbyte.net.stream import Buffer, Stream
 from magicbyte.net.tls import TlsStream
 from magicbyte.protocol import APIS, Api, Frames, Message, read_response, write_request
+from magicbyte.protocol.framing import correlation_id_of, framed
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
 from magicbyte.protocol.messages.response_header import ResponseHeader
@@ -315,11 +316,11 @@ class Connection:
         if not self._waiting:
             raise ProtocolError("a response", expected="a request before it", found=f"{len(frame)} bytes", position=0)
         waiting = self._waiting.popleft()
-        answer, found = waiting.answer.future, int.from_bytes(frame[:4], "big")
-        if found != waiting.correlation_id:
+        answer, correlation_id = waiting.answer.future, correlation_id_of(frame)
+        if correlation_id != waiting.correlation_id:
             if not answer.done():
                 answer.set_exception(NetworkError(f"{self.name}: responses are out of order"))
-            raise ProtocolError("correlation id", expected=waiting.correlation_id, found=found, position=0)
+            raise ProtocolError("correlation id", expected=waiting.correlation_id, found=correlation_id, position=0)
         if answer.done():  # the caller was cancelled
             return
         try:
@@ -333,13 +334,13 @@ class Connection:
         """Return the response to a request, before `begin`. Raises NetworkError, ProtocolError."""
         await self._stream.write(self._frame(request, version))
         frame = await self._next_frame()
-        if (found := int.from_bytes(frame[:4], "big")) != self._correlation_id:
-            raise ProtocolError("correlation id", expected=self._correlation_id, found=found, position=0)
+        if (correlation_id := correlation_id_of(frame)) != self._correlation_id:
+            raise ProtocolError("correlation id", expected=self._correlation_id, found=correlation_id, position=0)
         return read_response(frame, self._api(request), version)[1]
 
     async def exchange_raw(self, token: bytes) -> bytes:
         """Send a frame that is not a request, and return the response frame, before `begin`. Raises NetworkError."""
-        await self._stream.write([len(token).to_bytes(4, "big"), token])
+        await self._stream.write(framed(token))
         return bytes(await self._next_frame())
 
     async def _next_frame(self) -> memoryview:

@@ -15,6 +15,7 @@ from typing import Final
 import cramjam
 import lz4.block
 
+from magicbyte.codecs.lz4_frame_kernels import FRAME_MAGIC
 from magicbyte.codecs.output import OutputFull
 from magicbyte.errors import CorruptRecordError
 from magicbyte.wire.checksum import Buffer, xxh32
@@ -32,7 +33,7 @@ class Lz4Header(enum.Enum):
     ANY = "any"
 
 
-MAGIC = b"\x04\x22\x4d\x18"
+MAGIC = FRAME_MAGIC.to_bytes(4, "big")
 BLOCK = 64 << 10
 _FLAGS_AND_BLOCK_MAX = b"\x60\x40"  # version 1, independent blocks; at most 64 KiB each
 HEADER: Final = {

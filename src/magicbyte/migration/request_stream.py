@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from magicbyte.errors import ProtocolError, UnsupportedVersionError
 from magicbyte.protocol.api import API_VERSIONS
-from magicbyte.protocol.framing import LARGEST_FRAME, LARGEST_HEADER, read_request_header
+from magicbyte.protocol.framing import LARGEST_FRAME, LARGEST_HEADER, SIZE_BYTES, frame_size, read_request_header
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
 
-_SIZE: Final = struct.Struct(">i")
 _LEAST: Final = 8
 """Bytes of the shortest request, which is a header."""
 _MOST_TOKENS: Final = 16
@@ -71,7 +69,7 @@ class RequestStream:
         while data and self._follows:
             taken = min(self._skipped, len(data))
             self._skipped -= taken
-            room = _SIZE.size + LARGEST_HEADER - len(self._pending)
+            room = SIZE_BYTES + LARGEST_HEADER - len(self._pending)
             self._pending += data[taken : taken + room]
             data = data[taken + room :]
             yield from self._complete(no_more=bool(missing) and not data)
@@ -82,13 +80,16 @@ class RequestStream:
 
     def _complete(self, *, no_more: bool) -> Iterator[SeenRequest]:
         """Yield the requests in the pending bytes. `no_more`: the bytes after them are missing."""
-        while len(self._pending) >= _SIZE.size:
-            (size,) = _SIZE.unpack_from(self._pending)
-            if not _LEAST <= size <= LARGEST_FRAME:
+        while len(self._pending) >= SIZE_BYTES:
+            try:
+                size = frame_size(self._pending, LARGEST_FRAME)
+            except ProtocolError:
+                size = 0
+            if size < _LEAST:
                 self.lose()
                 return
-            end = _SIZE.size + size
-            frame = bytes(self._pending[_SIZE.size : end])
+            end = SIZE_BYTES + size
+            frame = bytes(self._pending[SIZE_BYTES:end])
             is_whole = len(frame) == size
             is_all = no_more or len(frame) >= min(size, LARGEST_HEADER)
             found = self._request(frame, is_whole=is_whole, is_all=is_all)

@@ -16,7 +16,6 @@ import numpy as np
 from magicbyte.clock import SystemClock
 from magicbyte.errors import LogDirectoryError, MirrorError
 from magicbyte.log.append.prepare import prepare_unchanged
-from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import LOG, parse_file
 from magicbyte.log.files.filesystem import LocalFiles, exists
@@ -103,14 +102,14 @@ class LogTarget:
             if entry.next_offset is None or entry.next_offset > log.log_end_offset:
                 break
             at = position + entry.size
-        taken = prepare_unchanged(data[at:], next_offset=log.log_end_offset, dialect=log.config.dialect)
-        if len(taken.data):
-            made = record_set(taken.data, log.config.rules, log.config.dialect)
-            if not log.size and (first := _first_offset(taken.data, log.config.dialect)):
+        dialect, end = log.config.dialect, log.log_end_offset
+        made = prepare_unchanged(data[at:], log.config.rules, next_offset=end, dialect=dialect)
+        if made.size:
+            if not log.size and (first := _first_offset(made.pieces[0], dialect)):
                 log.truncate_fully(first, _CLOCK.monotonic_ms())
             log.append(made, Moment.of(_CLOCK))
             log.high_watermark = log.log_end_offset
-        return len(taken.data)
+        return made.size
 
     def flush(self, log: PartitionLog) -> None:
         """Sync a log. May run in a thread, while nothing is appended to it."""

@@ -25,7 +25,7 @@ from magicbyte.records.columns import RecordColumns
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import BatchHeader, Format, encode
 from magicbyte.records.enriched import EnrichedMessage, Tag
-from magicbyte.records.entry import Entry, parse_entry
+from magicbyte.records.entry import Entry, entries, parse_entry
 from magicbyte.records.forward import NO_LIMIT, Forwarded, forward_batches
 from magicbyte.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, NO_TIMESTAMP, Dialect, TimestampType
 from magicbyte.records.message import MessageView
@@ -338,12 +338,11 @@ def closed_enriched(wrapper: EnrichedMessage) -> Records:
 
 def _closed_messages(parcel: Parcel) -> Made:
     assert isinstance(parcel.entry, MessageView), "of Kafka's formats"
-    pieces, count, at, first = [], 0, 0, parcel.first
-    while at < len(parcel.data):
-        message = MessageView.parse(parcel.data[at:])
-        assert message is not None, "parcels are of whole entries"
+    pieces, count, first = [], 0, parcel.first
+    for _, message in entries(parcel.data):
+        assert isinstance(message, MessageView), "of the magic of the first one"
         pieces.append(closed_message(message, first))
-        at, first, count = at + message.size, message.next_offset, count + 1
+        first, count = message.next_offset, count + 1
     records = -1 if parcel.entry.is_wrapper else count
     codec = parcel.entry.codec
     return Made(b"".join(pieces), parcel.entry.magic, codec, records)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import struct
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,12 +19,13 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from magicbyte.errors import MagicbyteError, NetworkError, ProtocolError
+from magicbyte.errors import MagicbyteError, NetworkError
 from magicbyte.net.complaints import Complaints
 from magicbyte.net.memory import Budget
 from magicbyte.net.network import Door, Listening, Network, SocketNetwork
 from magicbyte.net.stream import Buffer, Stream
 from magicbyte.printable import logger
+from magicbyte.protocol.framing import SIZE_BYTES, frame_size
 
 if TYPE_CHECKING:
     from magicbyte.security.quotas import ConnectionArrival
@@ -39,7 +39,6 @@ HEAD: Final = 4  # bytes: the start of a frame, which identifies the request
 MOST_ENTERING: Final = 1024  # connections that are not authenticated yet
 MOST_REFUSED: Final = 256  # refused connections that are kept open for a while
 STALL_MS: Final = 60_000  # the longest pause inside a frame
-_SIZE = struct.Struct(">i")
 _EMPTY = memoryview(b"")
 _TELL_S: Final = 60.0  # between two log lines about connection limits
 
@@ -151,22 +150,21 @@ class Incoming:
         Raises ProtocolError for an invalid size, NetworkError for an end inside a frame, BusyError after a timeout for
         memory.
         """
-        rest = await self._at_least(self._rest, _SIZE.size)
+        rest = await self._at_least(self._rest, SIZE_BYTES)
         if not len(rest):
             return None
-        (size,) = _SIZE.unpack_from(rest)
-        self._check(size, self.limits.largest_frame)
+        size = frame_size(rest, self.limits.largest_frame)
         self.begun = True
         if size > SMALL_FRAME:
             if self.limits.terms_of is not None:
-                rest = await self._at_least(rest, _SIZE.size + HEAD)
-                largest, self.is_kept = self.limits.terms_of(rest[_SIZE.size : _SIZE.size + HEAD])
-                self._check(size, min(largest, self.limits.largest_frame))
+                rest = await self._at_least(rest, SIZE_BYTES + HEAD)
+                largest, self.is_kept = self.limits.terms_of(rest[SIZE_BYTES : SIZE_BYTES + HEAD])
+                frame_size(rest, min(largest, self.limits.largest_frame))
             self.begun = False  # the pause is not the peer's
             await self._budget.take(size)
             self.held, self.begun = size, True
-        end = _SIZE.size + size
-        frame = rest[_SIZE.size : end] if end <= len(rest) else await self._large(rest[_SIZE.size :], size)
+        end = SIZE_BYTES + size
+        frame = rest[SIZE_BYTES:end] if end <= len(rest) else await self._large(rest[SIZE_BYTES:], size)
         self._rest = rest[end:] if end < len(rest) else _EMPTY
         self.begun = False
         return frame
@@ -182,11 +180,6 @@ class Incoming:
             rest = memoryview(bytes(rest) + data if len(rest) else data)
             self.begun = True
         return rest
-
-    @staticmethod
-    def _check(size: int, largest: int) -> None:
-        if not 0 <= size <= largest:
-            raise ProtocolError("size of a frame", expected=f"0 to {largest}", found=size, position=0)
 
     async def _large(self, start: memoryview, size: int) -> memoryview:
         if "numpy" not in sys.modules:

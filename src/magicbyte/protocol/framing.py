@@ -24,8 +24,35 @@ LARGEST_HEADER: Final = 40 * 1024  # bytes of a request's header: the longest cl
 
 LONG: Final = 128 * 1024  # bytes from which a frame gets a buffer of its own
 
+SIZE_BYTES: Final = 4  # of a frame's size field, which counts the bytes after it
+
 _SIZE = struct.Struct(">i")
+_CORRELATION_ID = struct.Struct(">i")
+_KEY = struct.Struct(">h")
 _KEY_AND_VERSION = struct.Struct(">hh")
+
+
+def frame_size(head: Buffer, largest: int) -> int:
+    """Return the size field that `head` begins with. Raises ProtocolError if it is negative or above `largest`."""
+    (size,) = _SIZE.unpack_from(head)
+    if not 0 <= size <= largest:
+        raise ProtocolError("size of a frame", expected=f"0 to {largest}", found=size, position=0)
+    return int(size)
+
+
+def framed(content: bytes) -> list[bytes]:
+    """Return the frame of bytes that are no request, such as a token of SASL, as pieces to send."""
+    return [_SIZE.pack(len(content)), content]
+
+
+def api_key_of(frame: Buffer) -> int:
+    """Return the API key of a request's frame, without its size; -1 if it is too short for one."""
+    return int(_KEY.unpack_from(frame)[0]) if len(frame) >= _KEY.size else -1
+
+
+def correlation_id_of(frame: Buffer) -> int:
+    """Return the correlation id of a response's frame, without its size; -1 if it is too short for one."""
+    return int(_CORRELATION_ID.unpack_from(frame)[0]) if len(frame) >= _CORRELATION_ID.size else -1
 
 
 class Frames:
@@ -49,20 +76,20 @@ class Frames:
         """
         view, at = memoryview(data).cast("B"), 0
         while self.pending and at < len(view):
-            missing = _SIZE.size - len(self.pending)
+            missing = SIZE_BYTES - len(self.pending)
             if missing <= 0:
-                missing = _SIZE.size + self._size(self.pending) - len(self.pending)
+                missing = SIZE_BYTES + self._size(self.pending) - len(self.pending)
             taken = view[at : at + missing]
             self.pending += taken
             at += len(taken)
-            if len(self.pending) >= _SIZE.size and len(self.pending) == _SIZE.size + self._size(self.pending):
+            if len(self.pending) >= SIZE_BYTES and len(self.pending) == SIZE_BYTES + self._size(self.pending):
                 whole, self.pending = self.pending, bytearray()
-                yield memoryview(whole)[_SIZE.size :]
-        while len(view) - at >= _SIZE.size:
-            end = at + _SIZE.size + self._size(view[at : at + _SIZE.size])
+                yield memoryview(whole)[SIZE_BYTES:]
+        while len(view) - at >= SIZE_BYTES:
+            end = at + SIZE_BYTES + self._size(view[at : at + SIZE_BYTES])
             if end > len(view):
                 break
-            yield view[at + _SIZE.size : end]
+            yield view[at + SIZE_BYTES : end]
             at = end
         self.pending += view[at:]
 
@@ -71,8 +98,8 @@ class Frames:
 
         Reading into it saves a copy. Call `filled` for these bytes, and `feed` for no others meanwhile.
         """
-        if self._long is None and len(self.pending) >= _SIZE.size:
-            size = _SIZE.size + self._size(self.pending)
+        if self._long is None and len(self.pending) >= SIZE_BYTES:
+            size = SIZE_BYTES + self._size(self.pending)
             if size - len(self.pending) >= LONG:
                 self._long = self._place(size)
                 self._long[: len(self.pending)] = self.pending
@@ -86,7 +113,7 @@ class Frames:
         if self._filled < len(self._long):
             return None
         whole, self._long = self._long, None
-        return whole[_SIZE.size :]
+        return whole[SIZE_BYTES:]
 
     def _place(self, size: int) -> memoryview:
         import numpy as np
@@ -97,10 +124,7 @@ class Frames:
         return memoryview(arena(size))[:size] if self._reused else np.empty(size, np.uint8).data
 
     def _size(self, data: bytearray | memoryview) -> int:
-        (size,) = _SIZE.unpack_from(data)
-        if not 0 <= size <= self.largest:
-            raise ProtocolError("size of a frame", expected=f"0 to {self.largest}", found=size, position=0)
-        return int(size)
+        return frame_size(data, self.largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +163,10 @@ def write_response(response: Message, version: int, *, correlation_id: int) -> W
 
 def _frame(header: Message, header_version: int, message: Message, version: int) -> Writer:
     out = Writer()
-    out.buffer += bytes(_SIZE.size)
+    out.buffer += bytes(SIZE_BYTES)
     header.write(out, header_version)
     message.write(out, version)
-    _SIZE.pack_into(out.buffer, 0, len(out) - _SIZE.size)
+    _SIZE.pack_into(out.buffer, 0, len(out) - SIZE_BYTES)
     return out
 
 

@@ -27,6 +27,11 @@ class BatchFacts(NamedTuple):
     is_control: bool
     marker: ControlType | None
 
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last one."""
+        return self.last_offset + 1
+
 
 def batch_facts(entry: RecordBatch | MessageView | EnrichedMessage) -> BatchFacts:
     """Return the facts of an entry. Only magic 2 has transactions. Raises CorruptRecordError for a bad marker."""
@@ -83,7 +88,7 @@ class OpenTransactions:
             if batch.marker in (ControlType.ABORT, ControlType.COMMIT):
                 first = self.first_offsets.pop(batch.producer_id, None)
                 if first is not None and batch.marker is ControlType.ABORT:
-                    stable = self.last_stable_offset(batch.last_offset + 1)
+                    stable = self.last_stable_offset(batch.next_offset)
                     return AbortedRange(batch.producer_id, first, batch.last_offset, stable)
         elif batch.is_transactional:
             self.first_offsets.setdefault(batch.producer_id, batch.base_offset)
@@ -105,7 +110,7 @@ def scan_transactions(batches: Iterable[BatchFacts], log_start_offset: int = 0) 
     aborted = []
     end = log_start_offset
     for batch in batches:
-        end = batch.last_offset + 1
+        end = batch.next_offset
         if (ended := transactions.append(batch)) is not None:
             aborted.append(ended)
     return TransactionScan(aborted, transactions.last_stable_offset(end), transactions.first_offsets)

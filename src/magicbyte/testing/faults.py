@@ -17,6 +17,7 @@ from magicbyte.errors import ErrorCode, NetworkError
 from magicbyte.net.server import Answer, Handler, discard
 from magicbyte.net.stream import Buffer, SendableFile, Stream
 from magicbyte.protocol import APIS, NULL_UUID, Api, Message, read_request, read_response, write_response
+from magicbyte.protocol.framing import SIZE_BYTES, api_key_of
 from magicbyte.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 _BY_NAME: Final = {api.name.lower(): api for api in APIS.values()}
 _READS: Final = ("Metadata", "ListOffsets", "OffsetFetch", "FindCoordinator")
-_SIZE_BYTES: Final = 4
 _ASKED_FOR: Final = "a fault that was asked for"
 
 
@@ -122,7 +122,7 @@ class Faults:
 
     async def handle(self, broker: Broker, handler: Handler, frame: memoryview) -> Answer | None:
         """Return the response to a frame by a connection's handler, with the active faults."""
-        happens = self._happening(_key(frame))
+        happens = self._happening(api_key_of(frame))
         if not happens:
             return await handler(frame)
         if delay_ms := sum(each.delay_ms for each in happens):
@@ -192,7 +192,7 @@ async def _refused(broker: Broker, handler: Handler, frame: memoryview, code: Er
         found = await handler(frame)
         assert found is not None
         whole = b"".join(cast("Sequence[Buffer]", found))
-        _, response = read_response(whole[_SIZE_BYTES:], request.api, version)
+        _, response = read_response(whole[SIZE_BYTES:], request.api, version)
         _set_codes(response, code)
     elif isinstance(request.message, ProduceRequest) and not request.message.acks:
         return None
@@ -202,11 +202,6 @@ async def _refused(broker: Broker, handler: Handler, frame: memoryview, code: Er
         response = request.api.response()
         _set_codes(response, code)
     return write_response(response, version, correlation_id=number).buffers()
-
-
-def _key(frame: memoryview) -> int:
-    """Return the API key; -1 for an invalid frame."""
-    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
 
 
 def _has_code(api: Api) -> bool:

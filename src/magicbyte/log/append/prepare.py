@@ -6,21 +6,21 @@ Sources: KIP-31, KIP-32, KIP-57, the Enriched Message Metadata proposal; Kafka's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, CorruptRecordError, ErrorCode
-from magicbyte.log.append.record_set import RecordSet
+from magicbyte.log.append.record_set import RecordSet, record_set
 from magicbyte.log.append.reencode import rebuild
 from magicbyte.log.append.rules import AppendRules, Request
 from magicbyte.log.append.sets import read_set, too_large
 from magicbyte.log.append.stamp import can_stay, stamp
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode
 from magicbyte.records.encode import Format
 from magicbyte.records.entry import entries
-from magicbyte.records.layout import NO_TIMESTAMP, Dialect, TimestampType
+from magicbyte.records.layout import Dialect, TimestampType
 
 NOTHING_STORED = -1
 # globals, because access to an enum member takes three look-ups
@@ -53,7 +53,7 @@ def prepare(
     request = Request(request_version)
     found = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
     if not found.parts:
-        return RecordSet([], 0, NOTHING_STORED, NOTHING_STORED)
+        return _nothing()
     if can_stay(found, rules):
         stored = stamp(found, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
     else:
@@ -82,29 +82,16 @@ def _check_entries(stored: RecordSet, rules: AppendRules) -> None:
                 raise too_large(f"size of an entry: expected <= {rules.max_message_bytes}, stored {entry.size}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnchangedAppend:
-    """Entries that a follower writes unchanged. `data` is a view of them; offsets are -1 if there is no whole entry.
-
-    `first_offset` is that of the first entry; for a wrapper of magic 0 or 1, whose header does not have it, its last
-    one.
-    """
-
-    data: memoryview
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    max_timestamp_offset: int
-
-
-def prepare_unchanged(records: memoryview, *, next_offset: int, dialect: Dialect = Dialect.KAFKA) -> UnchangedAppend:
-    """Return the whole entries of `records`, fetched from a leader: offsets, formats and codecs are unchanged.
+def prepare_unchanged(
+    records: memoryview, rules: IndexRules, *, next_offset: int, dialect: Dialect = Dialect.KAFKA
+) -> RecordSet:
+    """Return the set of the whole entries of `records`, fetched from a leader: offsets, formats, codecs are unchanged.
 
     Raises CorruptRecordError unless every checksum holds, and offsets ascend from `next_offset` or a later one: then
-    the follower must not continue. An incomplete entry at the end is left out.
+    the follower must not continue. An incomplete entry at the end is left out. The set of no entries has no pieces.
     """
     walk = entries(records, dialect)
-    first, last, latest, latest_at = NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, NOTHING_STORED
+    last = next_offset - 1
     for position, entry in walk:
         end = position + entry.size
         try:
@@ -113,22 +100,16 @@ def prepare_unchanged(records: memoryview, *, next_offset: int, dialect: Dialect
             stop = entry.last_offset if entry.last_offset is not None else _last_offset(records[position:end])
         except CorruptRecordError as error:
             raise error.locate(shift=position) from None
-        least = next_offset if first < 0 else last + 1
-        if begin < least or stop < begin:
-            gap = CorruptRecordError(
-                "offset of a fetched entry", expected=f">= {least}", found=begin, position=position
-            )
+        if begin <= last or stop < begin:
+            expected = f">= {last + 1}"
+            gap = CorruptRecordError("offset of a fetched entry", expected=expected, found=begin, position=position)
             raise gap.locate(offsets=(begin, stop))
-        first, last = begin if first < 0 else first, stop
-        if entry.max_timestamp > latest:
-            latest, latest_at = entry.max_timestamp, stop
-    return UnchangedAppend(
-        data=records[: walk.position],
-        first_offset=first,
-        last_offset=last,
-        max_timestamp=latest,
-        max_timestamp_offset=latest_at,
-    )
+        last = stop
+    return record_set(records[: walk.position], rules, dialect) if walk.position else _nothing()
+
+
+def _nothing() -> RecordSet:
+    return RecordSet([], 0, NOTHING_STORED, NOTHING_STORED)
 
 
 def _last_offset(wrapper: memoryview) -> int:

@@ -117,6 +117,11 @@ class RecordSet:
         return self.last_offset - self.first_offset + 1 if self.size else 0
 
     @property
+    def next_offset(self) -> int:
+        """The offset after the last one: that of the next append."""
+        return self.last_offset + 1
+
+    @property
     def producer(self) -> RecordBatch | None:
         """The first batch, if it has a producer id: it is checked for duplicates and gaps."""
         batch = self.batches[0] if self.batches else None

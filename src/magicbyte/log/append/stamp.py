@@ -87,7 +87,7 @@ def _stamp_row(stored: RecordSet, part: ProducedPart, rules: AppendRules, now_ms
 
     If the bytes are ours, there is no copy either.
     """
-    first, survey = stored.last_offset + 1, part.survey
+    first, survey = stored.next_offset, part.survey
     append_time = rules.timestamp_type is _APPEND_TIME
     form = form_for(compiled=worth_compiling(len(part.data)))
     data = part.data if is_ours else memoryview(bytearray(part.data))
@@ -108,7 +108,7 @@ def _stamp_batch(
     *,
     is_ours: bool,
 ) -> None:
-    first, survey = stored.last_offset + 1, part.survey
+    first, survey = stored.next_offset, part.survey
     append_time = rules.timestamp_type is _APPEND_TIME
     timestamp = now_ms if append_time else survey.latest
     head = batch.stamped(first, leader_epoch, rules.timestamp_type, timestamp)
@@ -125,7 +125,7 @@ def _stamp_batch(
 def _stamp_enriched(stored: RecordSet, part: ProducedPart, request: Request, now_ms: int) -> None:
     for _, entry in entries(part.data, Dialect.ENRICHED):
         assert isinstance(entry, EnrichedMessage)
-        first = stored.last_offset + 1
+        first = stored.next_offset
         stored.last_offset += part.survey.records if entry.is_wrapper else 1
         ignore = entry.honor_ship and part.survey.out_of_order >= 0 if entry.is_wrapper else False
         try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -185,6 +185,18 @@ class CompactionReport:
     groups: list[list[int]] = field(default_factory=list)
     dropped: Dropped = field(default_factory=Dropped)
     aborted: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a round as in reports of compaction."""
+        return {
+            "firstDirty": self.first_dirty,
+            "endOffset": self.end_offset,
+            "records": self.records,
+            "keys": self.keys,
+            "bytesRead": self.bytes_read,
+            "segments": self.groups,
+            "dropped": asdict(self.dropped),
+        }
 
     def add(self, other: CompactionReport) -> None:
         """Add the results of another part of the same round."""

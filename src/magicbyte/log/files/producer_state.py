@@ -155,7 +155,7 @@ class ProducerStates:
             BatchFacts(producer, batch.base_offset, batch.last_offset, batch.is_transactional, batch.is_control, kind)
         )
         if ended is None and self._indexes_empty and kind is ControlType.ABORT:
-            stable = self._transactions.last_stable_offset(batch.last_offset + 1)
+            stable = self._transactions.last_stable_offset(batch.next_offset)
             ended = AbortedRange(producer, batch.base_offset, batch.last_offset, stable)
         return None if ended is None else indexes.AbortedTransaction(indexes.TRANSACTION_VERSION, *ended)
 

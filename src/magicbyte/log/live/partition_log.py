@@ -192,7 +192,7 @@ class PartitionLog:
             if self.config.rules.has_producers:
                 self.epoch_file.assign(records)
             self.active.append(records)
-            self.log_end_offset = records.last_offset + 1
+            self.log_end_offset = records.next_offset
             if self.config.rules.has_producers:
                 for batch in records.batches:
                     if batch.producer_id != NO_PRODUCER_ID:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -102,10 +102,11 @@ def _said(work: Work, rounds: list[CompactionReport], *, shuffled: bool) -> Json
     work.refresh()
     if rounds:
         work.clean_to = rounds[-1].end_offset
+    reports = [each.to_json() for each in rounds]
     return {
         "rounds": len(rounds),
         "shuffled": shuffled,
         "cleanTo": work.clean_to,
-        "keys": [each.keys for each in rounds],
-        "dropped": [asdict(each.dropped) for each in rounds],
+        "keys": [each["keys"] for each in reports],
+        "dropped": [each["dropped"] for each in reports],
     }

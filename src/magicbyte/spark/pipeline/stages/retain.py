@@ -30,9 +30,6 @@ def run(work: Work, stage: Stage) -> Json:
     )
     (done,) = retain_logs([work.own()], limits)
     work.refresh()
-    return {
-        "removedBytes": done.removed_bytes,
-        "segments": len(done.removed),
-        "logStartOffset": done.log_start_offset,
-        "logEndOffset": done.log_end_offset,
-    }
+    found = done.to_json()
+    kept = {name: found[name] for name in ("removedBytes", "logStartOffset", "logEndOffset")}
+    return {**kept, "segments": len(done.removed)}

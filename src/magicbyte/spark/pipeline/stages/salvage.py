@@ -14,7 +14,7 @@ from magicbyte.spark.pipeline.work import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.archive.salvage import SalvageOptions, SalvageReport
+    from magicbyte.archive.salvage import SalvageOptions
     from magicbyte.log.files.directory import PartitionDirectory
 
 
@@ -25,7 +25,7 @@ def run(work: Work, stage: Stage) -> Json:
     folder = work.next_folder()
     (done,) = salvage_logs({work.key: work.log}, folder, _options(stage, work.log, work.unit.limit))
     work.take(folder)
-    return _said(done.report)
+    return done.report.to_json()
 
 
 def parts(work: Work, stage: Stage) -> list[WritePart]:
@@ -47,7 +47,7 @@ def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
 
     def put(folder: Path, made: list[Written]) -> Json:
         options = _options(stage, work.log, work.unit.limit)
-        return _said(join_salvaged(work.log, work.key, folder, options, [each.report for each in made]))
+        return join_salvaged(work.log, work.key, folder, options, [each.report for each in made]).to_json()
 
     return writing.join(work, parts, lambda: run(work, stage), put)
 
@@ -61,13 +61,3 @@ def _options(stage: Stage, partition: PartitionDirectory, limit: int) -> Salvage
         limit=limit,
         new_cluster=not stage.options["same-cluster"],
     )
-
-
-def _said(report: SalvageReport) -> Json:
-    return {
-        "batches": report.entries,
-        "moved": report.moved,
-        "endedTransactions": report.ended_transactions,
-        "lost": [each.to_json() for each in report.lost],
-        "leftOut": [each.to_json() for each in report.aside],
-    }
