@@ -5,7 +5,7 @@
 
     table = magicbyte.open_log("logs").to_arrow(topic="orders")
 
-The names in `__all__`, with the signatures of what can be called and the attributes of what comes back, are the public
+The names in `__all__`, with the signatures of the functions and the attributes of their results, are the public
 interface; docs/python/api.md describes them. Every other module is internal: it moves and changes without notice.
 
 Importing this package loads none of it. Each name is imported when it is first used.

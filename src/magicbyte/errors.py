@@ -158,7 +158,7 @@ class MagicbyteError(Exception):
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
 
     def lines(self) -> list[str]:
-        """Return the message for people: one line, unless there are several errors."""
+        """Return the message as text: one line, unless there are several errors."""
         return [str(self)]
 
 

@@ -259,7 +259,7 @@ def test_a_broker_that_has_no_compiled_loops_yet_is_noted_where_the_rehearsal_ha
     assert not list(planner._notes_on_kernels(replace(uses, has_kernels=True), [rehearsed]))
 
 
-# ---- what is stored
+# ---- stored records
 
 
 def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_each_chapter_can_be_asked_for_and_the_help_lists_them() -> None:
     result = run("tour", "convert", "transactions")
     assert result.exit_code == 0
     assert re.findall(r"^── \d  (.*?) ─", result.stdout, re.MULTILINE) == [
-        "Old logs for the Kafka of today",
+        "Old logs for Kafka 4",
         "Transactions",
         "Your turn",
     ]

@@ -34,7 +34,7 @@ WHAT: Final = """
 - **admin**: a topic with a message format is created, described and deleted.
 """
 CROSS: Final = """
-## Who reads whom
+## Records between clients
 
 Each reader's keys, values, timestamps and headers are compared with each writer's ledger, as far as reader, writer
 and format support them. Format 0 and Java 0.8 and 0.9 have no timestamps. Enriched topics have the append time.

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -137,6 +138,14 @@ def test_what_is_saved_is_told_to_prometheus() -> None:
     found = families({"a": Copied(), "b": Copied()}, {"a": 7.5})
     (saved,) = (each for each in found if each.name == "magicbyte_mirror_saved_cpu_seconds")
     assert saved.samples == [("", {"topic": "a"}, 7.5)]
+
+
+def test_the_page_of_the_mirror_has_every_metric() -> None:
+    page = (Path(__file__).parents[2] / "docs/commands/mirror-groups.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`magicbyte_mirror_.*?) \|", page, re.MULTILINE)
+    documented = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    totals = {each.name + "_total" * (each.kind == "counter") for each in families({}, {})}
+    assert sorted(documented) == sorted(totals)
 
 
 def test_a_terminal_shows_a_table_while_it_goes_on_and_a_line_at_the_end(pair: Pair) -> None:

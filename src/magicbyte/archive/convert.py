@@ -577,7 +577,7 @@ def last_epoch(source: PartitionDirectory) -> int | None:
     """Return the last leader epoch in a log's checkpoint. It may have no records."""
     try:
         noted = source.leader_epochs()
-    except CorruptRecordError:  # a broker does without, and `verify` reports it
+    except CorruptRecordError:  # a broker does not need it, and `verify` reports it
         return None
     return noted[-1].epoch if noted else None
 

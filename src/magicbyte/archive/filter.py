@@ -1,7 +1,7 @@
 """Remove records from a log by timestamp, offset and key. Offsets are kept: removed records leave gaps in them.
 
 The log end offset is also kept. A set that loses no record is copied unchanged, one that loses all records is dropped,
-and others are encoded anew with the same codec and header. Transaction markers and other control records are kept
+and others are encoded again with the same codec and header. Transaction markers and other control records are kept
 whatever the limits are.
 """
 

@@ -40,7 +40,7 @@ _WRITTEN_BY: Final = (Kept(Format.V0, (0, 9, 0)), Kept(Format.V1, (0, 10, 0)), K
 
 
 def foreign_partitions(directory: Path) -> list[str]:
-    """Return the partition folders of a directory without metadata of ours: no broker of ours has served it."""
+    """Return the partition folders of a directory without magicbyte's metadata: no magicbyte broker has served it."""
     if not directory.is_dir() or (directory / FILE_NAME).exists():
         return []
     folders = [each for each in directory.iterdir() if each.is_dir() and folder_name(each.name) is not None]
@@ -102,7 +102,7 @@ def _magics(each: PartitionLog) -> list[int]:
     for segment in each.segments:
         try:
             magic = segment.newest_magic()
-        except (CorruptRecordError, OSError) as error:  # reported to whoever reads there
+        except (CorruptRecordError, OSError) as error:  # reported to the readers there
             log.warning("%s: the format of its records is not known: %s", segment.log.path, error)
             continue
         found += [] if magic is None else [magic]

@@ -77,7 +77,7 @@ class NewSet(NamedTuple):
     """A set to append. `rules` None: it is appended unchanged, as by a follower.
 
     `request_version`: of the Produce request, None for the broker's own records; `client`: its sender. `dialect`: of
-    `records`. `is_ours`: `records` is writable memory that nobody else uses. `guard`: the verification of a
+    `records`. `is_ours`: `records` is writable memory without another user. `guard`: the verification of a
     transaction's records, None: any transaction.
     """
 
@@ -399,7 +399,7 @@ class Appends:
                 await self._runtime.logs_lock.acquire_shared()  # no log is deleted while it is synced
                 try:
                     # Appends that arrive during this sync are not covered by it and wait for the next round: an fsync
-                    # guarantees only what was written before it began. So one slow disk operation serves all appends
+                    # guarantees only the writes before its start. So one slow disk operation serves all appends
                     # that came during the previous one, and the batch grows by itself when the disk is slow. A timer
                     # would add its delay to an idle broker as well.
                     running, started = self._commits.begin(), now_ns()

@@ -1,6 +1,6 @@
 """The authorizer: the cluster's ACLs as this broker knows them, changes to them, and the audit log.
 
-An unreadable node denies its resource to everybody but super users, and an error is logged.
+An unreadable node denies its resource to all but super users, and an error is logged.
 """
 
 from __future__ import annotations

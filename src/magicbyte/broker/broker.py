@@ -566,5 +566,5 @@ def _known_cluster_id(files: WritableFileSystem, path: str) -> str | None:
     file = f"{path}/{checkpoints.META_PROPERTIES}"
     try:
         return parse_file(files, file, checkpoints.parse_meta_properties).cluster_id
-    except (OSError, CorruptRecordError, LogDirectoryError):  # the log directory reports it, and writes it anew
+    except (OSError, CorruptRecordError, LogDirectoryError):  # the log directory reports it, and writes it again
         return None

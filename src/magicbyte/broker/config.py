@@ -542,7 +542,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
                 may = "is User:ANONYMOUS" if self.authorizer_class_name else "can read, write and delete everything"
                 found.append(
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
-                    f"whoever reaches it {may}"
+                    f"every client that reaches it {may}"
                 )
         if self.http is not None and not is_loopback(self.http[0]):
             found.append(f"the pages at {self.http_address} are open to the network: they name topics and clients")

@@ -129,7 +129,7 @@ class ControllerService:
         await self._known.wait()
 
     def session_event(self, event: SessionEvent) -> None:
-        """Handle a session event: after an expiration, nothing is sent or written any more."""
+        """Handle a session event: after an expiration, nothing more is sent or written."""
         if event is SessionEvent.EXPIRED:
             if self._term is not None:
                 self._term.end()
@@ -248,7 +248,7 @@ class ControllerService:
                 log.warning("controller: resigning: %s", error)
                 await self._resign()
                 self._stand()
-            except Exception:  # a bug of ours, or an invalid node: the next controller starts from the tree
+            except Exception:  # a bug, or an invalid node: the next controller starts from the tree
                 log.exception("controller: resigning for a fault")
                 found = self._election
                 await self._resign()

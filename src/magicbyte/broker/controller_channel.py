@@ -107,7 +107,7 @@ class BrokerChannel:
     no older one after a newer one. So the connection before is reset, which drops what it has not
     delivered. `open_link` connects to the broker's current address.
 
-    A bug of ours loses the request that triggered it, but does not stop the channel: `lost` is called, with a growing
+    A bug loses the request that triggered it, but does not stop the channel: `lost` is called, with a growing
     delay, so that the broker is sent everything again.
     """
 
@@ -166,7 +166,7 @@ class BrokerChannel:
             await self._disconnect()
 
     async def _recover(self) -> None:
-        """Continue after a bug of ours with the queue, followed by everything that the broker must know."""
+        """Continue after a bug with the queue, followed by everything that the broker must know."""
         await self._disconnect()
         await asyncio.sleep(self._recovery_s)
         self._recovery_s = min(2 * self._recovery_s, _MOST_RECOVERY_S)
@@ -209,7 +209,7 @@ class BrokerChannel:
 class Channels:
     """A channel for each live broker. `messages` builds the requests, with knowledge of the brokers.
 
-    `lost` is called with a broker that may have missed something through a bug of ours.
+    `lost` is called with a broker that may have missed something because of a bug.
     """
 
     def __init__(self, around: Surroundings, messages: ControlMessages, lost: Callable[[int], None]) -> None:

@@ -377,7 +377,7 @@ def _parsed(load: Callable[[str, bytes], T], path: str, data: bytes) -> T | None
     try:
         return load(path, data)
     except MetadataError as error:
-        log.error("controller: a node is ignored: %s", error)  # noqa: TRY400 (no fault of ours)
+        log.error("controller: a node is ignored: %s", error)  # noqa: TRY400 (not a bug)
         return None
 
 

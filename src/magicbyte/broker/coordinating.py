@@ -185,7 +185,7 @@ class Coordinating(ABC, Generic[S, E, L]):
                 self._loader = self._runtime.spawn(self._load_all())
 
     def resigned(self, partition: int, leader_epoch: int) -> None:
-        """Stop coordinating a partition that another broker, or nobody, leads in `leader_epoch`.
+        """Stop coordinating a partition that another broker leads in `leader_epoch`, or that has no leader.
 
         Waiting requests get NOT_COORDINATOR, and pending appends are dropped.
         """
@@ -256,7 +256,7 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
 
     def clock_turned(self) -> None:
-        """Set the timer anew: the event loop has another clock than the one that a test has advanced."""
+        """Reset the timer: the event loop has another clock than the one that a test has advanced."""
         self._timer_ms = None
         self.set_timer()
 

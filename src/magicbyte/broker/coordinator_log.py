@@ -139,7 +139,7 @@ class CoordinatorLog(Generic[S]):
             del self._unacknowledged[partition]
 
     def _stored(self, store: S, code: ErrorCode) -> None:
-        """Continue after an append. A bug of ours in that stops nothing else."""
+        """Continue after an append. A bug in that stops nothing else."""
         try:
             self._rules.stored(store, code)
         except Exception:

@@ -99,7 +99,7 @@ class Coordinators:
             self.transactions.topic_deleted(topic)
 
     def clock_turned(self) -> None:
-        """Set the timers anew, after a test has advanced the clock."""
+        """Reset the timers, after a test has advanced the clock."""
         for each in (self._groups, self._transactions):
             if each is not None:
                 each.clock_turned()

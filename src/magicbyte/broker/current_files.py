@@ -50,7 +50,7 @@ class CurrentFiles(Generic[T]):
         try:
             self._now = self._read(self._listener, self._config)
         except InvalidConfigError as error:
-            log.error("listener %s keeps its former files: %s", self._listener.name, error)  # noqa: TRY400 no fault of ours
+            log.error("listener %s keeps its former files: %s", self._listener.name, error)  # noqa: TRY400 (not a bug)
         else:
             log.info("listener %s: files were reloaded", self._listener.name)
 

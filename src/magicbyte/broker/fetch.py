@@ -203,7 +203,7 @@ def _is_held_off(services: FetchServices, request: Request[FetchRequest], begun:
 
 
 def _nothing(services: FetchServices, begun: BegunFetch) -> FetchResponse:
-    """Return the response to a throttled client; a session begun by the request is begun again by the next."""
+    """Return the response to a throttled client. A session of the request is dropped: the next one begins another."""
     if begun.session is None:
         return FetchResponse()
     if begun.is_incremental:
@@ -245,7 +245,7 @@ async def _watch(
 async def _is_enough_stored(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch) -> bool:
     """Return whether a fetch with a result below `min_bytes` should not wait.
 
-    The result may end before the stored records do: at the end of a segment, to which nothing is appended any more, or
+    The result may end before the stored records do: at the end of a segment, to which nothing more is appended, or
     at a limit of the request. As in Kafka's DelayedFetch, this counts all bytes up to the last offset that the reader
     may have, and a segment that is not the last one is enough.
     """
@@ -514,7 +514,7 @@ class _PartitionRead:
         source = target
         if dialect is Dialect.ENRICHED:
             source = Format.ENRICHED
-            # A follower of an enriched topic is a broker of ours, and stores the bytes unchanged.
+            # A follower of an enriched topic is a magicbyte broker, and stores the bytes unchanged.
             is_closed = self.request.connection.enriched or _is_follower(self.request.message)
             target = source if is_closed else target
         elif target is not Format.V2:

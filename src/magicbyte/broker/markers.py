@@ -190,7 +190,7 @@ class MarkerSender:
             entries = parked
 
     async def _leader_or_nobody(self, place: TopicPartition) -> int | None:
-        """Return the leader as `_leader` does; NOBODY after a bug of ours."""
+        """Return the leader as `_leader` does; NOBODY after a bug."""
         try:
             return await self._leader(place)
         except Exception:
@@ -257,7 +257,7 @@ class MarkerSender:
         return [code] * len(wanted)
 
     def _tell(self, entry: _Entry, code: ErrorCode) -> None:
-        """Report the outcome of a marker. A bug of ours in that affects no other marker."""
+        """Report the outcome of a marker. A bug in that affects no other marker."""
         try:
             self._marked(entry.sent, entry.place, code)
         except Exception:

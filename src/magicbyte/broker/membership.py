@@ -1,6 +1,6 @@
 """A broker's membership in a cluster: its session of the tree, its registration, and notifications of changed settings.
 
-An expired session is replaced by a new one, in which the broker registers anew: the controller treats it as restarted,
+An expired session is replaced by a new one, in which the broker registers again: the controller treats it as restarted,
 and sends its roles again. Source: Kafka's KafkaServer and KafkaZkClient.
 """
 
@@ -186,7 +186,7 @@ class Membership:
         await self.controller.start()
 
     async def _register(self) -> None:
-        assert self._registration is not None, "called behind `join`"
+        assert self._registration is not None, "called after `join`"
         number, level = self._runtime.node_id, self._runtime.offer.transaction_version
         await finalize(self.store, number, level)
         self.broker_epoch = await cluster.register(self.store, number, self._registration(), self._patience_ms)

@@ -231,7 +231,7 @@ def _new_set(
         partition.check_in_sync(wanted)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA
-    assert part.records is None or isinstance(part.records, memoryview), "what was read is a view into the frame"
+    assert part.records is None or isinstance(part.records, memoryview), "records are a view into the frame"
     records = memoryview(b"") if part.records is None else part.records
     rules: AppendRules | None = config.append
     if config.is_identical:

@@ -155,7 +155,7 @@ class ReplicaFetchers:
     async def close_idle(self) -> None:
         """End the fetchers without partitions."""
         for where, fetcher in list(self._fetchers.items()):
-            if not fetcher.partitions and self._fetchers.get(where) is fetcher:  # nobody else is closing it
+            if not fetcher.partitions and self._fetchers.get(where) is fetcher:  # no other task is closing it
                 del self._fetchers[where]
                 await fetcher.aclose()
 
@@ -321,7 +321,7 @@ class _LeaderFetcher:
         if not isinstance(done, Append) or partition is None:
             return []
         records = memoryview(b"") if data.records is None else data.records
-        assert isinstance(records, memoryview | bytes), "what was read is a view into the frame"
+        assert isinstance(records, memoryview | bytes), "records are a view into the frame"
         self._throttle.record(*asked.partition, len(records))
         return [_Fetched(partition, asked, memoryview(records), done)]
 

@@ -331,7 +331,7 @@ RULES: Final[Mapping[int, RequiredRights]] = {
     ),
     67: RequiredRights(AllocateProducerIdsResponse, _ACT),
 }
-"""By API key; others are in `SPECIAL`, or free for everybody: `FREE`."""
+"""By API key; others are in `SPECIAL`, or free for every client: `FREE`."""
 
 FREE: Final = frozenset({17, 18, 36})
 _EPOCHS: Final = RequiredRights(

@@ -230,7 +230,7 @@ def _may_ask(caller: AuthorizedCaller, name: str, *, may_create: bool) -> bool:
 
 
 async def _describe_cluster(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
-    """Return the brokers to everybody, and the authorized operations to those who may describe the cluster."""
+    """Return the brokers to every client, and the authorized operations to those who may describe the cluster."""
     response: Any = await handler(request)
     _tell_cluster_operations(request.message, response, caller)
     answered: Message = response

@@ -13,7 +13,7 @@ class SharedLock:
     """
 
     def __init__(self) -> None:
-        self._is_exclusive = False  # or somebody waits for that
+        self._is_exclusive = False  # or a task waits for that
         self._sharing = 0
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()

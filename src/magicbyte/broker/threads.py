@@ -136,8 +136,8 @@ class _PinnedWorker:
         os.write(self._begin, b"!")
         # The loop blocks here on purpose. A write to the page cache takes tens of microseconds, less than registering a
         # reader, returning to the loop and being called again. `poll` releases the interpreter lock, so the worker runs
-        # on this core at once. Only if the disk makes it slow does the loop go on with others, and is notified by the
-        # pipe.
+        # on this core at once. Only if the disk makes it slow does the loop continue with other tasks; the pipe then
+        # notifies it.
         if not self._poll.poll(GRACE_MS):
             await self._late()
         os.read(self._over, 1)

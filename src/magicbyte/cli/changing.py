@@ -35,7 +35,7 @@ def check_mode(*, out: Path | None, in_place: bool, dry_run: bool) -> None:
         raise click.UsageError("--out and --in-place: expected one of them")
     if out is None and not in_place and not dry_run:
         raise click.UsageError(
-            "expected --out DIR for what stays, --in-place to change the logs themselves, or --dry-run"
+            "expected --out DIR for the remaining records, --in-place to change the logs themselves, or --dry-run"
         )
 
 

@@ -203,6 +203,6 @@ async def _change(bootstrap: str, whose: Whose, changes: dict[str, Any], *, dry_
             if not one_by_one:
                 complain(
                     "warning: brokers before 2.3 replace all settings at once: the others were read and are sent "
-                    "again; a change by someone else meanwhile is lost"
+                    "again; a concurrent change by another client is lost"
                 )
             await alter_configs(client, whose.resource, whose.name, changes, validate_only=dry_run)

@@ -154,7 +154,7 @@ def _partition_lines(each: RescuedPartition, receipt: RescueReceipt) -> Iterator
     if each.whole.aborted:
         yield f"  of aborted transactions, for no consumer of committed records: {many(each.whole.aborted, 'record')}"
     if found.moved:
-        yield f"  put back in their places: {found.moved}"
+        yield f"  moved back to their positions: {found.moved}"
     if found.ended_transactions:
         yield f"  open transactions that were aborted: {found.ended_transactions}"
     for loss in found.lost:

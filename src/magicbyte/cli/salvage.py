@@ -85,7 +85,7 @@ def _lines(done: SalvagedPartition) -> list[str]:
     before = ", by an earlier run" if done.resumed else ""
     lines = [f"{done.name}: {batches} recovered, {size_text(report.bytes)} of {size_text(done.size)}{before}"]
     if report.moved:
-        lines.append(f"  put back in their places: {report.moved}")
+        lines.append(f"  moved back to their positions: {report.moved}")
     if report.ended_transactions:
         lines.append(f"  {ended_text(report.ended_transactions)}")
     for loss in report.lost:

@@ -88,7 +88,7 @@ CHAPTERS = {
     "inventory": "what is in the logs",
     "bytes": "one batch of the oldest and of the newest format, byte by byte",
     "damage": "a damaged log, salvaged, and compared record by record",
-    "serve": "a log of Kafka 0.8, served to a client of today and mirrored",
+    "serve": "a log of Kafka 0.8, served to a current client and mirrored",
     "migration": "what the next release would break, and the next step",
     "records": "records as text and as JSON",
     "batches": "a log with several formats, in the lines of Kafka's dump tool",
@@ -287,7 +287,7 @@ class Tour:
         self.stage.run("inventory", *self.paths, rows=24)
 
     def records(self) -> None:
-        """Print records of a log, for people and for programs."""
+        """Print records of a log as text and as JSON."""
         chosen = max(
             self._sound(), key=lambda each: (_deep(each).with_headers, max(each.tally.formats)[0]), default=None
         )
@@ -433,7 +433,7 @@ class Tour:
             )
             self.stage.run("plan", *(part for path in self.paths for part in ("--dir", path)), "--rehearse", "0")
             return
-        self.stage.say("The broker of the 0.8 log has settings of its time. What stands between it and Kafka 4?")
+        self.stage.say("The broker of the 0.8 log has the settings of a 0.8 cluster. What must change before Kafka 4?")
         old = self._old_broker()
         self.stage.run("migrate", "check", "-b", old, "--to", "4", rows=9, wrap=True)
         self.stage.run("migrate", "next", "-b", old, "--to", "v2", "--rehearse", "0", wrap=True)
@@ -450,7 +450,7 @@ class Tour:
         if chosen is None or min(chosen.tally.formats)[0] == NEWEST_MAGIC:
             return
         path = _shown(chosen.partition.path)
-        self.stage.heading("Old logs for the Kafka of today")
+        self.stage.heading("Old logs for Kafka 4")
         self.stage.say(
             "Kafka 4 neither writes nor serves formats before v2. What this writes it opens as its own. Records of v0 "
             "have no timestamps, so those are not compared."

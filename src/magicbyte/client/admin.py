@@ -205,7 +205,7 @@ async def alter_configs(
     `name` is as for `describe_configs`.
 
     Brokers before 2.3 replace all settings at once: the present ones are read and sent again with the changes. A
-    concurrent change by someone else may be lost.
+    concurrent change by another client may be lost.
     """
     what = f"change settings of {resource.name.lower()} {name}"
 

@@ -262,7 +262,7 @@ class Connection:
                 await self._something_to_send.wait()
                 self._something_to_send.clear()
                 while self._outgoing:
-                    buffers, sent = self._outgoing[0]  # it stays in the queue meanwhile, so that nobody else writes
+                    buffers, sent = self._outgoing[0]  # it stays in the queue meanwhile, so that no other task writes
                     await self._stream.write(buffers)
                     self._outgoing.popleft()
                     if sent is not None and not sent.done():

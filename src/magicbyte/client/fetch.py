@@ -241,7 +241,7 @@ async def _fetch(
 
 
 def _joined(records: object) -> memoryview:
-    assert isinstance(records, memoryview), "what was read is a view into the frame"
+    assert isinstance(records, memoryview), "records are a view into the frame"
     return records
 
 

@@ -74,7 +74,7 @@ class FetchedPartition:
         *,
         first: int = 0,
         limit: int = DEFAULT_MAX_BATCH_BYTES,
-        on_damage: DamageHandler = stop_at_damage,  # noqa: ARG002 (what comes damaged cannot be gone on behind)
+        on_damage: DamageHandler = stop_at_damage,  # noqa: ARG002 (a fetch cannot continue after damage)
     ) -> Iterator[Chunk]:
         """Yield closed sets from the one with offset `first` on; positions count as if all were in one file."""
         position = 0

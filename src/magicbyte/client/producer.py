@@ -116,7 +116,7 @@ class RecordProducer:
             count = self._counts[topic] = len((await self._client.existing_topic(topic)).partitions)
         if partition is not None and not 0 <= partition < count:
             raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {count - 1}")
-        while self._ending.locked():  # a record sent behind the end of its transaction would stay pending for ever
+        while self._ending.locked():  # a record sent after the end of its transaction would stay pending for ever
             async with self._ending:
                 self._check()
         if partition is None:
@@ -147,7 +147,7 @@ class RecordProducer:
     async def flush(self) -> None:
         """Send all waiting records, and return when brokers have stored them. Raises BrokerError, NetworkError."""
         self._hurry()
-        # Not until the tasks end: other callers may go on adding records. A cancelled call leaves them running.
+        # Not until the tasks end: other callers may continue adding records. A cancelled call leaves them running.
         wanted = [(lane, lane.added) for lane in self._lanes.values()]
         while self._failure is None and any(lane.done < added for lane, added in wanted):
             await self._next_batch()

@@ -261,7 +261,7 @@ async def progress_of(client: Client, target: Assignment) -> ReassignmentProgres
 async def follow(
     client: Client, target: Assignment, report: Callable[[ReassignmentProgress], None], *, interval_ms: int = 1000
 ) -> ReassignmentProgress:
-    """Wait until no partition of `target` moves any more; `report` each poll, and return the last progress."""
+    """Wait until no partition of `target` is moving; `report` each poll, and return the last progress."""
     stale = 0
     while True:
         found = await progress_of(client, target)

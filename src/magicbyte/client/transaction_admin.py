@@ -1,7 +1,7 @@
 """Administer transactions: list and describe them, find hanging ones, and abort them.
 
 A transaction *hangs* in a partition if its coordinator does not know of it, for instance after a late Produce request:
-nobody will write its marker, and the last stable offset remains before it. Sources: KIP-664; Kafka's
+no coordinator will write its marker, and the last stable offset remains before it. Sources: KIP-664; Kafka's
 TransactionsCommand. Needs brokers from 3.0 on: those of 2.8 report producers only, earlier ones nothing.
 """
 

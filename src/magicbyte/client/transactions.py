@@ -82,7 +82,7 @@ _ADVICE: Final = {
     ErrorCode.INVALID_PRODUCER_EPOCH: _FENCED,
     ErrorCode.PRODUCER_FENCED: _FENCED,
     ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the coordinator knows the transactional id with another producer, or not "
-    "at all (transactional.id.expiration.ms): begin again with a new producer",
+    "at all (transactional.id.expiration.ms): start a new producer",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "allow WRITE and DESCRIBE on this transactional id",
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "a timeout of {timeout_ms} ms is above the brokers' "
     "transaction.max.timeout.ms (15 minutes unless it is set)",

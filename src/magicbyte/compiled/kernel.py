@@ -230,7 +230,7 @@ def signature_of(origin: Callable[..., Any]) -> image.Signature:
 
 
 def compiled_by_numba(origin: Callable[..., Any]) -> tuple[Any, str]:
-    """Compile a kernel's function anew; return Numba's library and the name of the function in it."""
+    """Recompile a kernel's function; return Numba's library and the name of the function in it."""
     (made,) = _compile(origin, from_cache=False).overloads.values()
     return made.library, str(made.fndesc.llvm_func_name)
 

@@ -1,4 +1,4 @@
-"""SipHash-2-4 with 128 bits, a keyed hash: without the key, nobody can construct collisions.
+"""SipHash-2-4 with 128 bits, a keyed hash: without the key, collisions cannot be constructed.
 
 A primitive for kernels. Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF". Tests have its vectors.
 """

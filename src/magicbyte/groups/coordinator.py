@@ -80,11 +80,11 @@ class Coordinator(GroupTable):
     def begin_loading(self, partition: int) -> int:
         """Begin a term as the coordinator of a partition's groups, which wait until they are `loaded`.
 
-        Return the number of the term. Loads and appends of an earlier term have no effect any more.
+        Return the number of the term. Loads and appends of an earlier term no longer have an effect.
         """
         assert not self.terms.is_active(partition), "groups are loaded once in a term"
         waiting = self.resign(partition)
-        assert not waiting, "nobody waits for groups that are not known"
+        assert not waiting, "no request waits for unknown groups"
         return self.terms.begin(partition)
 
     def load_failed(self, partition: int, term: int) -> None:
@@ -113,7 +113,7 @@ class Coordinator(GroupTable):
                     self.is_transacting(group, producer_id)
 
     def resign(self, partition: int) -> list[Effect]:
-        """End the term of a partition that another broker leads now; members are told to find their coordinator."""
+        """End the term of a partition that another broker leads now; members get NOT_COORDINATOR."""
         self.terms.pop(partition, None)
         for key in [key for key in self.transacting if key[0] == partition]:
             del self.transacting[key]

@@ -197,7 +197,7 @@ class Group:
         return effects
 
     def joins_due(self, now: Moment) -> list[Effect]:
-        """Continue without members that have not joined; the first rebalance goes on while new members arrive."""
+        """Continue without members that have not joined; the first rebalance continues while new members arrive."""
         if self.state is not GroupState.PREPARING_REBALANCE:
             return []
         if self._gathering_ms and self._has_new:
@@ -406,7 +406,7 @@ class Group:
         self._move(GroupState.DEAD, self.state_since_ms)
         return effects
 
-    # ---- what is stored
+    # ---- stored records
 
     def store(
         self,

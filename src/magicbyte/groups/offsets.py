@@ -1,7 +1,7 @@
 """Committed offsets: commit, fetch and delete them, for the coordinator.
 
 Offsets of a transaction count from its COMMIT marker on. Until it ends they are pending, and a client that requires
-stable offsets is told to retry.
+stable offsets must retry.
 """
 
 from __future__ import annotations

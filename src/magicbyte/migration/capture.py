@@ -285,7 +285,7 @@ class _Connections:
         self._catch_up(connection, date_s)
 
     def _catch_up(self, connection: _ClientSide, date_s: float, *, gives_up: bool = False) -> None:
-        """Feed adjacent segments to the stream. A gap is skipped when too many segments wait behind it."""
+        """Feed adjacent segments to the stream. A gap is skipped when too many segments wait for its bytes."""
         while connection.ahead and connection.expected is not None:
             expected = connection.expected
 

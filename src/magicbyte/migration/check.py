@@ -42,7 +42,7 @@ class Refused:
 
     @property
     def text(self) -> str:
-        """One line for people; the date is in UTC."""
+        """The finding in one line; the date is in UTC."""
         count = f", {_many(self.count, 'request')}" if self.count else ""
         last = ""
         if self.last_ms is not None:

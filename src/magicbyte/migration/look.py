@@ -38,7 +38,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     found, notes = await planner.look_at_cluster(client, names, looks)
     facts = Facts(answered=(await client.any_connection()).versions.ranges)
     if not looks:
-        notes.append("what topics hold was not looked at")
+        notes.append("the stored formats of topics were not sampled")
     for name, topic in found.items():
         formats = {form for form, _ in topic.stored} | ({Format.ENRICHED} & {topic.configured})
         facts.stored[name] = frozenset(formats)

@@ -145,7 +145,7 @@ class TopicPlan:
     """The plan for a topic. `leaves_ms`: when retention has deleted its older formats; 0: it has, None: never.
 
     `now` and `after` are estimates for today and for after the step (in phase 1: after the format is set, with the
-    clients of today). `memory_bytes` is the increase. They are None for a topic without traffic or rehearsal.
+    present clients). `memory_bytes` is the increase. They are None for a topic without traffic or rehearsal.
     `is_slow`: the rehearsal ran without compiled kernels.
     """
 
@@ -218,7 +218,7 @@ def _total(estimates: Iterable[Estimate | None]) -> dict[str, Any] | None:
     return {name: sum(each[name] or 0 for each in rows) for name in rows[0]} if rows else None
 
 
-# ---- what is stored
+# ---- stored formats
 
 
 def look_at_directories(partitions: Iterable[PartitionDirectory], settings: Mapping[str, str]) -> dict[str, TopicFacts]:

@@ -79,7 +79,7 @@ class Cost(NamedTuple):
 
 
 async def rehearse(*loads: Load) -> list[Cost]:
-    """Return the cost of each load, measured in turns. Raises NetworkError if no broker can be started.
+    """Return the cost of each load, measured alternately. Raises NetworkError if no broker can be started.
 
     A long-running broker uses compiled kernels. If they are missing, they are compiled first, which takes minutes;
     otherwise a quarter of a second.

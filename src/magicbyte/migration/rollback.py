@@ -65,7 +65,7 @@ def roll_back(
     status = Instruction("see that it stores the old format", f"magicbyte migrate status -b {bootstrap}")
     if canary.is_ours:
         command = f"magicbyte configs set -b {bootstrap} --broker {canary.id} {setting}"
-        keep = Instruction("nothing has to be removed: it converts by what is stored, not by the setting")
+        keep = Instruction("nothing has to be removed: it converts by the stored format, not by the setting")
         return RollBack(canary.id, (), (), spread, (Instruction("set its format back", command), keep, status))
     refused = tuple(reason for each in changed for reason in _reasons(canary, each, spread.get(each.name, ())))
     removed = tuple(each.name for each in changed)

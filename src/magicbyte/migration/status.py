@@ -116,7 +116,7 @@ class OldClient:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """The use in one line."""
         does = f"reads up to {self.format.value}, Fetch" if self.is_consumer else f"sends {self.format.value}, Produce"
         return f"{caller_text(self.caller)} {does} v{self.version}"
 

@@ -33,7 +33,7 @@ class StepProgress:
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """The progress in one line."""
         left = f"to do: {_named(self.left)}" if self.left else "every broker has taken the step"
         found = [left]
         if self.away:

@@ -72,7 +72,7 @@ class Copied:
     uncounted: int = 0
 
     def add(self, parcel: Parcel, made: Sequence[Made]) -> None:
-        """Count a parcel and what was sent of it: nothing if all had arrived before."""
+        """Count a parcel and its sent records: none if all had arrived before."""
         if made:
             records = sum(max(each.records, 0) for each in made)
             self.count(records, len(parcel.data), 1, is_closed=parcel.why is None)

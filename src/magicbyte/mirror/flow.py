@@ -78,7 +78,7 @@ class Flow:
             await self._change()
 
     async def arrive(self) -> None:
-        """Return when nothing is in flight, or after a failure when no pending set can arrive any more."""
+        """Return when nothing is in flight, or after a failure when no pending set can arrive."""
         while self._flying:
             await self._change()
 

@@ -154,7 +154,7 @@ class GroupSync:
         places: Mapping[TopicPartition, tuple[TopicPartition, MirrorPlace]],
         without_place: Mapping[TopicPartition, str],
     ) -> Synced:
-        """Write the current offsets of groups; return what was written and skipped.
+        """Write the current offsets of groups; return the written and the skipped ones.
 
         `places`: the stored positions of partitions of the source, each with the partition of the target.
         `without_place`: why other mirrored partitions have none. Raises MirrorError, BrokerError and NetworkError.

@@ -204,7 +204,7 @@ class IdenticalCopier:
 
 
 class IdenticalMirror(Rounds):
-    """Copy topics with identical offsets and bytes, to a cluster of ours or into a local log directory."""
+    """Copy topics with identical offsets and bytes, to a magicbyte cluster or into a local log directory."""
 
     def __init__(self, source: Source, target: Client | LogTarget, choice: Choice) -> None:
         super().__init__(source)

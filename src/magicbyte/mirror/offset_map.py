@@ -89,7 +89,7 @@ class MirrorOffsetMap:
 class Track:
     """Follow the copying of a partition, and collect the runs for its map.
 
-    The first set always makes a run, because a mirror does not know what was stored before it started.
+    The first set always makes a run, because a mirror does not know the runs stored before its start.
     """
 
     def __init__(self) -> None:

@@ -89,7 +89,7 @@ class Choice:
     merge: bool = False
     """Whether topics of the target may already contain other records when mirroring begins."""
     identical: bool = False
-    """Whether the target, brokers of ours, gets the source's bytes with their offsets."""
+    """Whether the target, magicbyte brokers, gets the source's bytes with their offsets."""
     sync_groups: bool = False
     """Whether offsets of the source's consumer groups are synchronized."""
     append_time: bool = False

@@ -24,7 +24,7 @@ _VERSION: Final = 1
 
 
 class Lane(NamedTuple):
-    """A mirror's position in a partition of the target: what was sent before the position lies below the offset
+    """A mirror's position in a partition of the target: records sent before the position have offsets below
     `target`.
 
     `identity`: producer and sequence number of the next record.

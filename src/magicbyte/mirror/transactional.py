@@ -72,7 +72,7 @@ class TransactionalCopier:
             if partition not in lanes:  # of added partitions
                 lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1])
         place = replace(found.place, lanes=lanes)
-        # Before the first record: records at the target without a position belong to somebody else.
+        # Before the first record: records at the target without a position are not from this mirror.
         await self._keep(producer, place)
         await producer.commit()
         self.copied.lost += found.lost

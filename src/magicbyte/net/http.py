@@ -145,7 +145,7 @@ async def _head(stream: Stream) -> bytes:
 
 
 def _complain(task: asyncio.Task[None]) -> None:
-    """Log an unexpected error of the accepting task: a bug of ours."""
+    """Log an unexpected error of the accepting task: a bug."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("no further requests for pages are accepted, because of a bug", exc_info=error)
 

@@ -472,7 +472,7 @@ def discard(answer: Answer) -> None:
 
 
 def _complain(task: asyncio.Task[None]) -> None:
-    """Log an unexpected error of a connection's task: a bug of ours, which ends nothing else."""
+    """Log an unexpected error of a connection's task: a bug, which ends nothing else."""
     with contextlib.suppress(asyncio.CancelledError):
         if (error := task.exception()) is not None:
             log.error("a connection ended because of a bug", exc_info=error)

@@ -197,7 +197,7 @@ class SocketStream:
 
     def listen(self, arrived: Callable[[], None]) -> None:
         """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
-        assert self._reader is None, "nobody reads meanwhile"
+        assert self._reader is None, "no task is reading"
         self._loop.add_reader(self._socket, arrived)
         self._reading = True
 

@@ -1,4 +1,4 @@
-"""HTTP by urllib with a deadline for the whole response: urllib's own timeout begins anew with every byte."""
+"""HTTP by urllib with a deadline for the whole response: urllib's own timeout restarts with every byte."""
 
 from __future__ import annotations
 

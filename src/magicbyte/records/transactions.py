@@ -127,7 +127,7 @@ class CommittedFilter:
     If every `last_offset` is known, batches may be tested in any order and by many threads at once. With a fetch
     response they are unknown: batches must then be tested in offset order, because their markers end the transactions.
 
-    Records from the last stable offset on are withheld, whoever produced them, because they may still be aborted.
+    Records from the last stable offset on are withheld, of all producers, because they may still be aborted.
     """
 
     def __init__(self, aborted: Iterable[AbortedRange], last_stable_offset: int) -> None:

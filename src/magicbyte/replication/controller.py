@@ -111,7 +111,7 @@ class StopReplicas:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
-    """Remove a topic from the tree: no broker has a replica of it any more."""
+    """Remove a topic from the tree: no broker has a replica of it."""
 
     name: str
 
@@ -311,7 +311,7 @@ class Controller(_Cluster):
         known = {key: each for key, each in found.items() if key in self.replicas}
         self.states |= known
         orders, changes = self._orders(known), self._settle(known)
-        # A broker that came back was not told of a partition that was about to change; an order of the same leader
+        # A broker that returned did not learn of a partition that was about to change; an order of the same leader
         # epoch does nothing where it is known.
         due = (self._refused & known.keys()) - _changed(changes)
         self._refused -= due

@@ -362,7 +362,7 @@ class _Checker:
                 tagged = not field.tagged_versions.is_empty
                 if (tagged and (field.tagged_versions & versions).is_empty) or (field.type.struct and present.is_empty):
                     self._misplaced(
-                        Rule.NO_VERSION, field, way, expected=f'a version of what it stands in, "{versions}"',
+                        Rule.NO_VERSION, field, way, expected=f'a version of its structure, "{versions}"',
                         found=f'"{field.tagged_versions if tagged else field.versions}"',
                         mend="widen its versions, or remove it",
                     )  # fmt: skip

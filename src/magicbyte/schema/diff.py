@@ -260,7 +260,7 @@ class _Comparison:
             reason = f"{change}: a tagged field that has its default is not written, so peers read different values"
             self._note(way, ChangeKind.DEFAULT_CHANGED, tagged, reason, compatible=False)
         else:
-            reason = f"{change}: it is written wherever the version has it, and stands in only where it has not"
+            reason = f"{change}: it is written in versions that have the field, and assumed in those that have not"
             self._note(way, ChangeKind.DEFAULT_CHANGED, both, reason, compatible=True)
 
     def _type(self, before: FieldSchema, after: FieldSchema, both: list[int], way: str) -> bool:

@@ -58,7 +58,7 @@ class Rule(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class SchemaError:
-    """One broken rule: the rule, its place, the expected and found text, and how to mend it.
+    """One broken rule: the rule, its place, the expected and found text, and how to fix it.
 
     A `warning` is an imperfection that does no harm: the schema is valid.
 

@@ -151,7 +151,7 @@ def _introduction(messages: Sequence[MessageSchema]) -> Iterator[str]:
     elif first.name.endswith("Key"):
         topic = next(topic for start, topic in STORES.items() if first.name.startswith(start))
         numbers = _listed(map(str, first.valid_versions), "or")
-        yield f"* A record of `{topic}`; the int16 in front of its key is {numbers}"
+        yield f"* A record of `{topic}`; the int16 before its key is {numbers}"
 
 
 def _version_table(messages: Sequence[MessageSchema], history: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -224,7 +224,7 @@ def _news(messages: Sequence[MessageSchema], version: int) -> list[str]:
                 if version in nullable and version - 1 not in nullable:
                     changes.setdefault("may be null", []).append(_path(row))
                 if version not in nullable and version - 1 in nullable:
-                    changes.setdefault("not null any more", []).append(_path(row))
+                    changes.setdefault("no longer null", []).append(_path(row))
                 encoding = row.field.encoding_at(version)
                 if encoding != row.field.encoding_at(version - 1):
                     changes.setdefault(f"written as {encoding}", []).append(_path(row))

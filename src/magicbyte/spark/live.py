@@ -265,7 +265,7 @@ def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[Closed
                     start, _ = runner.run(bounds(client, piece.topic, piece.partition))
                     if options.fail_on_data_loss or start <= first:
                         raise
-                    _log.warning("%s; going on at %d", error, start)
+                    _log.warning("%s; continuing at %d", error, start)
                     first = start
         finally:
             runner.run(client.aclose())

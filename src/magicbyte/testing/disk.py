@@ -32,7 +32,7 @@ class _Inode:
         self.stable = content
         self.changes: list[tuple[int, bytes | None]] = []  # a position and written bytes, or a size and None
         self.modified_ms = modified_ms
-        self.failed = False  # a sync failed: unsynced data is never durable any more
+        self.failed = False  # a sync failed: unsynced data never becomes durable
 
     def write(self, position: int, data: bytes) -> None:
         _write(self.content, position, data)

@@ -32,7 +32,7 @@ _process: Final = contextvars.ContextVar["Process | None"]("process", default=No
 
 
 class StuckError(RuntimeError):
-    """A simulation does not end: nothing can happen any more, or it exceeds its time or turns."""
+    """A simulation does not end: no event is left, or it exceeds its time or turns."""
 
 
 class VirtualClock:
@@ -116,7 +116,7 @@ def current_process() -> Process | None:
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop under virtual time. `work_delay_s` returns the duration of the next thread work.
 
-    `run` raises StuckError when nothing can happen any more, when `most_virtual_s` have passed, and after `most_turns`
+    `run` raises StuckError when no event is left, when `most_virtual_s` have passed, and after `most_turns`
     of the loop; it lists the waiting tasks.
     """
 
@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.now_ns = START_NS
         self.turns = 0
         self.faults: list[str] = []
-        """Unhandled exceptions of callbacks, and of tasks that nobody awaited."""
+        """Unhandled exceptions of callbacks, and of tasks that were never awaited."""
         self.work_delay_s: Callable[[], float] = _at_once
         self._end_ns = START_NS + int(most_virtual_s * 1e9)
         self._most_turns = most_turns

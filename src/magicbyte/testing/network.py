@@ -92,7 +92,7 @@ class SimulatedNetwork:
         self.changed()
 
     def heal(self, one: str, other: str) -> None:
-        """Resume delivery between two hosts, including what was sent meanwhile."""
+        """Resume delivery between two hosts, including bytes sent meanwhile."""
         self._cut.pop(Direction(one, other), None)
         self._cut.pop(Direction(other, one), None)
         self._resume()
@@ -394,7 +394,7 @@ class SimulatedStream:
 
     def listen(self, arrived: Callable[[], None]) -> None:
         """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
-        assert self._reader is None, "nobody reads meanwhile"
+        assert self._reader is None, "no task is reading"
         self._listener = arrived, contextvars.copy_context()
         self._tell_reader()
 

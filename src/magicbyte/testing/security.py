@@ -75,7 +75,7 @@ class Security:
             metadata.transaction([change_of(metadata, name, kept)])
 
     def java(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:
-        """Return settings of Java clients, and of ours."""
+        """Return settings of Java clients, and of magicbyte's."""
         found = {"security.protocol": self.protocol}
         if self.authority is not None:
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}

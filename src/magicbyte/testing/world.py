@@ -317,7 +317,7 @@ class _Tree(SimulatedTree):
 
 
 class _Faults(logging.Handler):
-    """Collect logged bugs of ours that end nothing: in a history they are failures."""
+    """Collect logged bugs that end nothing: in a history they are failures."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__(logging.ERROR)

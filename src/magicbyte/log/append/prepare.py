@@ -43,7 +43,7 @@ def prepare(
     """Return the set that a leader writes for the produced set `records`, whose first record gets `next_offset`.
 
     `request_version` is that of the Produce request, or None for the broker's own records, which may contain control
-    batches. `dialect` is that of `records`. `is_ours`: `records` is in writable memory that nobody else uses: headers
+    batches. `dialect` is that of `records`. `is_ours`: `records` is in writable memory without another user: headers
     are changed in place, not in copies. Producer sequences are checked by ProducerChecks, not here. `has_room`: whether
     there is memory for a set that decompresses to the maximum of the rules.
 

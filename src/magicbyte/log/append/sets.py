@@ -118,7 +118,7 @@ def read_set(
     allowed.
 
     Raises AppendRefusedError, and RoomNeeded if it does not fit into the kept scratch memory and `has_room` is False.
-    Besides `records`, the parts refer to scratch memory that a later call reuses when nothing refers to it any more.
+    Besides `records`, the parts refer to scratch memory that a later call reuses when nothing refers to it.
     """
     reader = _Reader(rules, request, now_ms, dialect, has_room=has_room)
     outer = reader.outer(records)

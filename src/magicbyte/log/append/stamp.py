@@ -51,7 +51,7 @@ def stamp(
 ) -> RecordSet:
     """Return the set unchanged but for offsets from `next_offset` on and the timestamps of this append.
 
-    `is_ours`: the produced bytes are in writable memory of ours: headers are changed there if that is faster.
+    `is_ours`: the produced bytes are in writable memory of the broker: headers are changed there if that is faster.
     """
     stored = RecordSet([], 0, next_offset, next_offset - 1)
     append_time = rules.timestamp_type is _APPEND_TIME

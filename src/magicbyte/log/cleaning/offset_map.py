@@ -1,7 +1,7 @@
 """The offset map of compaction: for each key, identified by a 128-bit hash, the offset of its latest record.
 
 Memory: 24 bytes a slot, of which nine in ten may be used, so 27 bytes a key; Kafka's own map needs as much. The hash is
-keyed: without the secret nobody can construct two keys that collide. Besides the map there are two marks, a bit each,
+keyed: without the secret two colliding keys cannot be constructed. Besides the map there are two marks, a bit each,
 for each offset that was read, so that records just read need no look-up: docs/commands/compact.md. Source for the fill
 limit: Kafka's Cleaner and SkimpyOffsetMap.
 """

@@ -356,7 +356,7 @@ class OpenFiles:
     def _have(self, handle: OpenFile, file: WritableFile) -> WritableFile:
         """Set a handle's open file, unless it has one; return the one that it has."""
         file = self._open.setdefault(handle, file)
-        if handle.is_closed:  # closed at this moment: nobody would close this file any more
+        if handle.is_closed:  # closed at this moment: this file would never be closed
             self._open.pop(handle, None)
         return file
 

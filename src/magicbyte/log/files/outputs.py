@@ -283,7 +283,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=above))
     try:
         yield scratch
-        if is_there:  # it may be somebody's current folder, so it stays the same
+        if is_there:  # it may be the current folder of a process, so it stays the same
             for each in sorted(scratch.iterdir()):
                 each.rename(target / each.name)
             scratch.rmdir()
@@ -324,7 +324,7 @@ def _named_errors(path: str) -> Iterator[None]:
     """Name the output in OSErrors raised inside the block."""
     try:
         yield
-    except BrokenPipeError:  # the reader closed the pipe: not an error of ours
+    except BrokenPipeError:  # the reader closed the pipe: not an error of the command
         raise
     except OSError as error:
         raise OSError(error.errno, f"cannot write: {error.strerror}", path) from error

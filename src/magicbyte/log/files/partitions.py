@@ -112,7 +112,7 @@ def dialect_doubts(partition: PartitionDirectory, dialect: Dialect) -> list[str]
             for position, entry in walk:
                 if doubt := dialect_doubt(entry.buffer, dialect):
                     return [f"{segment.log.path}, position {position}: {doubt}"]
-        except CorruptRecordError:  # whoever reads the records will report it; here it may be another sign
+        except CorruptRecordError:  # readers of the records will report it; here it may be another sign
             if doubt := dialect_doubt(sample[walk.position :], dialect):
                 return [f"{segment.log.path}, position {walk.position}: {doubt}"]
     return []

@@ -139,7 +139,7 @@ def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Diale
             yield found
             return
         else:
-            assert not isinstance(found, Displaced), "what follows is not looked at"
+            assert not isinstance(found, Displaced), "the bytes after it are not examined"
             position = found.position if isinstance(found, Sound) else found.end
             first = found.first if isinstance(found, Sound) else found.last
             error = CorruptRecordError("offset", expected=f"> {last}", found=first, position=position)
@@ -197,7 +197,7 @@ class _Walk:
         self.last = self.main_last  # of the current row
 
     def run(self) -> Iterator[Sound | Outlier | Displaced | Gap]:
-        """Walk the whole file; no thread reads it any more when this ends."""
+        """Walk the whole file; no thread reads it when this ends."""
         try:
             yield from self._run()
         finally:

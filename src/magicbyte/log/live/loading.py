@@ -177,7 +177,7 @@ def _set_aside_what_is_no_file(
 ) -> None:
     """Move directories, pipes and dead links with the name of a log's file into the quarantine.
 
-    A log file that the log cannot do without is moved only if damage is mended; otherwise raises CorruptRecordError.
+    A log file that the log needs is moved only if damage is repaired; otherwise raises CorruptRecordError.
     """
     regular = {entry.name for entry in files.list(folder) if not entry.is_directory}
     for name in files.names(folder):

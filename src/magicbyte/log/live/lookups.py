@@ -47,9 +47,9 @@ def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[Aborte
 
 
 def aborted_in_slice(log: PartitionLog, first: int, upper: int, found: FileSlice) -> list[AbortedTransaction]:
-    """Return the aborted transactions with an offset in `first` to below `upper` and not behind a slice of the log.
+    """Return the aborted transactions with an offset in `first` to below `upper` and not after a slice of the log.
 
-    Its end is that of an index entry, so a few of what follows may be among them, as with Kafka.
+    Its end is that of an index entry, so a few later ones may be among them, as with Kafka.
     """
     end = log.log_end_offset
     for segment, following in pairwise((*log.segments, None)):

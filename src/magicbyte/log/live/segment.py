@@ -277,7 +277,7 @@ class Segment:
         if position < end:
             left, head = end - position, self.log.read_at(position, min(LOG_OVERHEAD, end - position))
             found = SIZE.read(memoryview(head)) if len(head) == LOG_OVERHEAD else left
-            expected = f"{V0_MINIMUM} to {left - LOG_OVERHEAD}, which is what is left of the file"
+            expected = f"{V0_MINIMUM} to {left - LOG_OVERHEAD}, the remaining size of the file"
             raise CorruptRecordError("entry size", expected=expected, found=found, position=position).locate(
                 path=self.log.path
             )
@@ -368,7 +368,7 @@ class Segment:
                 path=self.path(TIME_INDEX)
             )
 
-    # ---- cutting and mending
+    # ---- truncation and repair
 
     def truncate_to(self, offset: int) -> int:
         """Cut the segment before the first entry whose last offset is at least `offset`; return the bytes cut.

@@ -198,7 +198,7 @@ class MetadataResponseUnpacked(Message):
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0.
     brokers: Brokers that are alive, with the address each has on the listener that received the request.
-    cluster_id: Id of the cluster, made when it was first started; null if it is not told.
+    cluster_id: Id of the cluster, made when it was first started; null if unknown.
     controller_id: Broker to send administrative requests to; -1 if none is known. In KRaft mode it is some live
         broker, which forwards them.
     topics: One entry for each requested topic, or for every topic that the caller may describe.

@@ -228,8 +228,8 @@ class ApiVersionsResponse(Message):
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
         held this response back for that long; from version 2 on it answers at once and the client does the waiting.
     supported_features: Features that this broker could run, each with a range of levels.
-    finalized_features_epoch: Grows with every change of the finalized features, so that the newer of two answers can
-        be told; -1 if not known.
+    finalized_features_epoch: Grows with every change of the finalized features, so that clients recognize the newer
+        of two responses; -1 if unknown.
     finalized_features: Features that are switched on in the whole cluster. Only to be trusted if the epoch is 0 or
         more.
     zk_migration_ready: Set by a KRaft controller that is ready to take over a cluster from ZooKeeper.

@@ -67,8 +67,8 @@ class ConsumerProtocolSubscription(Message):
     topics: Topics that the member wants to read, by name.
     user_data: Bytes for the assignor alone, such as the sticky assignor's memory; null if it needs none.
     owned_partitions: Partitions that the consumer has now and would keep if it may (cooperative rebalancing).
-    generation_id: Generation in which it got the owned partitions, so that old claims can be told from new ones; -1
-        if it has none.
+    generation_id: Generation in which it got the owned partitions, so that old claims can be distinguished from new
+        ones; -1 if it has none.
     rack_id: Rack or zone of the consumer (client.rack), for assignors that place readers near replicas; null if it
         has none.
     """

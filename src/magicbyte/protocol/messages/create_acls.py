@@ -41,7 +41,7 @@ class AclCreation:
         cluster.
     resource_pattern_type: 3 if the name is literal, 4 if it is a prefix of names. Version 0 knows literal rules
         only.
-    principal: Principal, such as User:alice; User:* is everybody.
+    principal: Principal, such as User:alice; User:* is every principal.
     host: Address that the caller must have; * is any.
     operation: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action, 10-11 describe and
         alter configs, 12 idempotent write, 13-14 create and describe tokens.

@@ -135,7 +135,7 @@ class CreateDelegationTokenRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class CreateDelegationTokenResponse(Message):
-    """The new token. Whoever has its id and its secret can log in with SCRAM as the owner.
+    """The new token. A client with its id and its secret can log in with SCRAM as the owner.
 
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     principal_type: Kind of the owner, such as User.

@@ -145,7 +145,7 @@ class DeleteAclsMatchingAcl:
     resource_type: Kind of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
     resource_name: Name, or beginning of names, that the rule was for; * stands for all.
     pattern_type: 3 if the name was literal, 4 if it was a prefix of names.
-    principal: Principal, such as User:alice; User:* is everybody.
+    principal: Principal, such as User:alice; User:* is every principal.
     host: Address that the caller had to have; * is any.
     operation: Operation: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe and so on, with the numbers
         of the request.

@@ -103,7 +103,7 @@ class DescribeAclsRequest(Message):
 class AclDescription:
     """The rules.
 
-    principal: Principal, such as User:alice; User:* is everybody.
+    principal: Principal, such as User:alice; User:* is every principal.
     host: Address that the caller must have; * is any.
     operation: Operation: 2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe and so on, with the numbers
         of the request.

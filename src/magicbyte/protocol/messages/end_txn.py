@@ -65,7 +65,7 @@ class EndTxnRequest(Message):
 
 @dataclass(slots=True, kw_only=True)
 class EndTxnResponse(Message):
-    """Whether the transaction's end is decided, and with which id and epoch the producer goes on.
+    """Whether the end of the transaction is decided, and the id and epoch with which the producer continues.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.

@@ -110,8 +110,8 @@ class FetchPartition:
         consumers.
     partition_max_bytes: Most bytes of records from this partition; up to version 2 a larger batch is cut off at this
         size.
-    replica_directory_id: Id of the log directory in which the follower keeps this replica; all zeros from everybody
-        else.
+    replica_directory_id: Id of the log directory in which the follower keeps this replica; all zeros from other
+        clients.
     high_watermark: High watermark that the follower knows, so that the leader answers at once when its own is
         higher; -1 if it knows none, the largest int64 if it does not say.
     """
@@ -417,8 +417,8 @@ class FetchRequest(Message):
     """Reads records: consumers from the leader or a nearby replica, followers from their leader. It waits until enough
     is there or its time is up.
 
-    cluster_id: Cluster to which the sender believes to belong; null when it does not matter. Only members of a KRaft
-        quorum set it, to guard against strangers.
+    cluster_id: Cluster of the sender; null: not checked. Only members of a KRaft quorum set it, to refuse nodes of
+        other clusters.
     replica_id: Broker id of the follower that fetches; -1 for a consumer, -2 for a debugging tool.
     replica_state: Identity of the follower, instead of the replica id of older versions; omitted by consumers.
     max_wait_ms: Longest time, in milliseconds, that the broker may wait for MinBytes to gather.

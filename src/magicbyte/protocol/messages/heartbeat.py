@@ -88,7 +88,7 @@ class HeartbeatResponse(Message):
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
         held this response back for that long; from version 2 on it answers at once and the client does the waiting.
-    error_code: Error; 0 means success. 27 asks to join the rebalance, 22 and 25 to join anew, 82 says that another
+    error_code: Error; 0 means success. 27 asks to join the rebalance, 22 and 25 to rejoin, 82 says that another
         instance took the static name.
     """
 

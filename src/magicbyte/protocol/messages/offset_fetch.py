@@ -130,8 +130,8 @@ class OffsetFetchRequestGroup:
     """Groups whose offsets are read.
 
     group_id: Group by its group.id, as its members are configured.
-    member_id: Id of the member that asks, in the new group protocol; null from everybody else.
-    member_epoch: Epoch of the member that asks, in the new group protocol; -1 from everybody else.
+    member_id: Id of the requesting member in the new group protocol; null in all other requests.
+    member_epoch: Epoch of the requesting member in the new group protocol; -1 in all other requests.
     topics: Topics to look up; null means all that the group has offsets for.
     """
 

@@ -277,7 +277,7 @@ class PartitionData:
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
-    error_code: Error of this partition; 0 means none. 121 says that a record was not in the member's hands any more.
+    error_code: Error of this partition; 0 means none. 121 says that the member no longer holds a record.
     error_message: Error message; null without an error, or if the broker sends none.
     current_leader: The present leader of the partition, if the asked broker is not.
     """

@@ -171,7 +171,7 @@ class ShareGroupHeartbeatResponse(Message):
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
-    error_code: Error; 0 means none. 25 and 110 ask to join anew with epoch 0.
+    error_code: Error; 0 means none. 25 and 110 ask the member to rejoin with epoch 0.
     error_message: Error message; null without an error, or if the broker sends none.
     member_id: Id of the member; null with an error.
     member_epoch: Epoch of the member, to be sent next time.

@@ -555,7 +555,7 @@ class Status:
 
     status_code: 0 old topology, 1 source topics missing, 2 topics wrongly partitioned, 3 internal topics missing, 4
         the application is to stop, 5 assignment delayed.
-    status_detail: The same in words for people to read.
+    status_detail: The status as a text.
     """
 
     status_code: int = 0  # int8, versions 0+
@@ -757,7 +757,8 @@ class StreamsGroupHeartbeatResponse(Message):
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
         0 means it is within it.
-    error_code: Error; 0 means none. 25 and 110 ask to join anew with epoch 0; 130 to 132 concern the topology.
+    error_code: Error; 0 means none. 25 and 110 ask the member to rejoin with epoch 0; 130 to 132 concern the
+        topology.
     error_message: Error message; null without an error, or if the broker sends none.
     member_id: Id of the member, the same for as long as it runs.
     member_epoch: Epoch of the member, to be sent next time.

@@ -74,7 +74,7 @@ class SyncGroupRequestAssignment:
 
 @dataclass(slots=True, kw_only=True)
 class SyncGroupRequest(Message):
-    """Ends a rebalance: the leader hands in everybody's assignment, and every member waits for its own.
+    """Ends a rebalance: the leader sends the assignments of all members, and each member waits for its own.
 
     group_id: Group of the member.
     generation_id: Generation that JoinGroup returned.

@@ -55,7 +55,7 @@ class ConsumerGroupRegularExpressionKey(Message):
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionValue(Message):
-    """Value in __consumer_offsets: topics that match a pattern; null if no member uses it any more.
+    """Value in __consumer_offsets: topics that match a pattern; null if no member uses it.
 
     topics: Names of the topics that fit.
     version: Offset in the metadata log at which that was found out.

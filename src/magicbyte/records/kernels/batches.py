@@ -240,7 +240,7 @@ def decode_batches(
     # learns the layout of the first bytes from one record and tests it on the next with a single comparison: `mask`
     # selects, in the first eight bytes as one word, the continuation bits and the bits that must be 0 (the signs of the
     # length and of the offset delta), and `wanted` is their value. If they match, length, timestamp delta and offset
-    # delta are shifts of that word. If not, the layout is learned anew from this record; with varints above two bytes
+    # delta are shifts of that word. If not, the layout is learned again from this record; with varints above two bytes
     # the second comparison fails as well, and `find_fields` takes over. docs/internals/varints.md has the layout and
     # measurements. The initial values match no record, because bit 0 of the mask is clear and that of `wanted` is set.
     mask, wanted, after_size, long_size = 0, 1, 1, 0

@@ -134,7 +134,7 @@ def run(
     started = SystemClock().now_ms()
     if context is None:
         _check_master(master)
-    units = find(pipeline, started)  # before the sink is created, so that a missing source leaves none behind
+    units = find(pipeline, started)  # before the sink is created, so that a missing source does not leave an empty one
     with _held(pipeline, resume=resume) as sink:
         now = pipeline.now_ms
         if now is None:
