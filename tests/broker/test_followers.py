@@ -21,7 +21,7 @@ from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from magicbyte.replication.fetcher import Truncate
+from magicbyte.replication.fetcher import Answered, Append, FetchFrom, Truncate
 
 LEADER_ONLY = ProduceOptions(acks=1)
 
@@ -76,6 +76,31 @@ def test_a_bug_in_a_fetch_does_not_end_replication(folder: Path, monkeypatch: py
             await until(lambda: bool(failures))
             await send(client, "t", 0, records(1), LEADER_ONLY)
             await until(lambda: partition.log.log_end_offset == 1)
+
+    run(work())
+
+
+def test_a_high_watermark_is_learned_even_if_the_response_that_had_it_was_ignored(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition is followed in a new epoch when the response comes; the fetch session does not repeat it."""
+
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, partition = await followed(members)
+            rules = fetchers._by_key[TopicPartition("t", 0)]._fetcher
+            real, ignored = rules.fetched, list[Answered]()
+
+            def of_an_earlier_epoch(asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
+                if answer.high_watermark < 1 or ignored:
+                    return real(asked, answer, now_ms)
+                ignored.append(answer)
+                return None
+
+            monkeypatch.setattr(rules, "fetched", of_an_earlier_epoch)
+            await send(client, "t", 0, records(1))
+            await until(lambda: bool(ignored) and partition.log.high_watermark == 1)
 
     run(work())
 

@@ -17,7 +17,17 @@ from magicbyte.ports import TopicPartition
 from magicbyte.replication import controller
 from magicbyte.replication.controller import Controller, Effect, KnownState
 from magicbyte.replication.election import ElectionType
-from magicbyte.replication.fetcher import Answered, Append, AskEpochs, AskOffsets, Fetch, Fetcher, FetchFrom, Truncate
+from magicbyte.replication.fetcher import (
+    NO_EPOCH,
+    Answered,
+    Append,
+    AskEpochs,
+    AskOffsets,
+    Fetch,
+    Fetcher,
+    FetchFrom,
+    Truncate,
+)
 from magicbyte.replication.leader import IsrChange, LeaderPartition
 from magicbyte.replication.state import NO_LEADER, PartitionState
 from magicbyte.replication.truncation import EpochEnd
@@ -260,12 +270,13 @@ class History:
             self._show(broker)
             return
         broker.leader, broker.isr_write, broker.waits = None, None, []
-        self._unfollow(broker)
+        before, followed_epoch = broker.follows, self._unfollow(broker)
         broker.follows = state.leader
         if state.leader != NO_LEADER:
             new = Fetcher(asks_epochs=self.asks_epochs, compares_epochs=self.compares_epochs)
             fetcher = broker.fetchers.setdefault(state.leader, new)
-            for each in fetcher.follow(KEY, broker.log, state.leader_epoch):
+            since = followed_epoch if before == state.leader else NO_EPOCH
+            for each in fetcher.follow(KEY, broker.log, state.leader_epoch, followed_epoch=since):
                 self._truncate(broker, each)
             fetcher.was_cut(KEY, state.leader_epoch)
 
@@ -276,10 +287,10 @@ class History:
         else:
             broker.log.truncate(change.offset)
 
-    def _unfollow(self, broker: Broker) -> None:
-        if broker.fetcher is not None:
-            broker.fetcher.forget(KEY)
+    def _unfollow(self, broker: Broker) -> int:
+        followed_epoch = NO_EPOCH if broker.fetcher is None else broker.fetcher.forget(KEY)
         broker.follows = NO_LEADER
+        return followed_epoch
 
     def _produce(self, broker_id: int) -> None:
         broker = self.brokers[broker_id]

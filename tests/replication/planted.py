@@ -186,8 +186,10 @@ def truncation_a_record_too_late(answer: EpochEnd, own_end_of: Callable[[int], E
     return replace(found, offset=min(found.offset + 1, ends["log_end_offset"]))
 
 
-def fetches_before_it_cuts(self: Fetcher, partition: TopicPartition, log: Any, epoch: int) -> list[Truncate]:
-    FOLLOW(self, partition, log, epoch)
+def fetches_before_it_cuts(
+    self: Fetcher, partition: TopicPartition, log: Any, epoch: int, **more: Any
+) -> list[Truncate]:
+    FOLLOW(self, partition, log, epoch, **more)
     self._followed[partition].is_truncating = False
     return []
 

@@ -45,6 +45,19 @@ def test_before_leader_epochs_a_follower_cuts_at_its_high_watermark_and_fetches(
     assert fetcher.next(0) == Fetch((FetchFrom(A, 4, 7, 0, 3),))
 
 
+def test_before_leader_epochs_a_log_is_kept_while_its_leader_stays() -> None:
+    """Kafka's Partition.makeFollower changes nothing then: what one replica lacks, the next leader must not lose."""
+    fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=9)
+    assert fetcher.follow(A, log, 4) == []
+    log.high_watermark = 7
+    assert fetcher.follow(A, log, 5, followed_epoch=fetcher.forget(A)) == []
+    assert fetcher.next(0) == Fetch((FetchFrom(A, 5, 9, 0, 3),))
+    assert fetcher.follow(A, log, 7, followed_epoch=fetcher.forget(A)) == [Truncate(A, 7)]  # another may have led in 6
+    assert fetcher.follow(A, log, 8, followed_epoch=fetcher.forget(A)) == [Truncate(A, 7)]  # it was not truncated yet
+    fetcher.forget(A)
+    assert fetcher.follow(A, log, 9, followed_epoch=fetcher.forget(A)) == [Truncate(A, 7)]  # nobody was followed
+
+
 def test_nothing_is_fetched_from_an_end_that_is_still_to_be_cut() -> None:
     """The leader would take it for in sync with records that it is about to lose."""
     fetcher, log = Fetcher(asks_epochs=False), log_of(9, high_watermark=7)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.partition import ServedPartition
-from magicbyte.broker.replica_fetchers import ReplicaFetchers
+from magicbyte.broker.replica_fetchers import FollowedLeader, ReplicaFetchers
 from magicbyte.broker.replicas import Replicas
 from magicbyte.errors import (
     BadVersionError,
@@ -163,15 +163,14 @@ class ClusterReplicas(Replicas):
             codes[order.key] = ErrorCode.NONE
             is_led = order.state.leader == self._runtime.node_id
             (led if is_led else followed).append((partition, order))
-        for _, order in (*led, *followed):
-            self._fetchers.forget(order.key)
+        leaders = {order.key: self._fetchers.forget(order.key) for _, order in (*led, *followed)}
         for partition, order in led:
             try:
                 await self._lead(partition, order)
             except MagicbyteError as error:
                 codes[order.key] = self._refusal(order, addresses, error)
         for partition, order in followed:
-            await self._follow(partition, order, addresses.get(order.state.leader))
+            await self._follow(partition, order, addresses.get(order.state.leader), leaders[order.key])
         await self._fetchers.close_idle()
         return codes
 
@@ -238,7 +237,13 @@ class ClusterReplicas(Replicas):
         if (coordinator := self._coordinator_of(partition.topic)) is not None:
             coordinator.elected(partition.index, state.leader_epoch)
 
-    async def _follow(self, partition: ServedPartition, order: Order, address: tuple[str, int] | None) -> None:
+    async def _follow(
+        self,
+        partition: ServedPartition,
+        order: Order,
+        address: tuple[str, int] | None,
+        before: FollowedLeader | None,
+    ) -> None:
         state = order.state
         async with partition.lock:
             partition.follow(state.leader, state.leader_epoch)
@@ -250,7 +255,7 @@ class ClusterReplicas(Replicas):
             return
         logs.info("%s: follows broker %d from offset %d on in epoch %d",
                  partition, state.leader, partition.log.log_end_offset, state.leader_epoch)  # fmt: skip
-        await self._fetchers.follow(partition, address)
+        await self._fetchers.follow(partition, address, before)
 
     # ---- StopReplica
 

@@ -120,6 +120,13 @@ class FollowedLog:
         return EpochEnd(*log.epochs.end_offset_of(epoch, log.log_end_offset))
 
 
+class FollowedLeader(NamedTuple):
+    """The leader that a partition followed, and its epoch."""
+
+    broker_id: int
+    leader_epoch: int
+
+
 class ReplicaFetchers:
     """All partitions for which this broker follows a leader."""
 
@@ -133,14 +140,15 @@ class ReplicaFetchers:
         """The partitions that are followed."""
         return self._by_key.keys()
 
-    def forget(self, key: TopicPartition) -> None:
-        """Stop fetching a partition. Pending responses for it are ignored."""
+    def forget(self, key: TopicPartition) -> FollowedLeader | None:
+        """Stop fetching a partition; return its leader until now. Pending responses for it are ignored."""
         fetcher = self._by_key.pop(key, None)
-        if fetcher is not None:
-            fetcher.forget(key)
+        return None if fetcher is None else fetcher.forget(key)
 
-    async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
-        """Fetch a partition from its leader at the inter-broker `address` from now on."""
+    async def follow(
+        self, partition: ServedPartition, address: tuple[str, int], before: FollowedLeader | None = None
+    ) -> None:
+        """Fetch a partition from its leader at the inter-broker `address` from now on. `before`: from `forget`."""
         key = TopicPartition(partition.topic, partition.index)
         number = zlib.crc32(str(key).encode()) % self._runtime.config.num_replica_fetchers
         where = partition.leader_id, number
@@ -150,7 +158,8 @@ class ReplicaFetchers:
                 self._runtime, self._links, self._throttle, partition.leader_id, number
             )
         self._by_key[key] = fetcher
-        await fetcher.follow(partition, address)
+        has_same = before is not None and before.broker_id == partition.leader_id
+        await fetcher.follow(partition, address, before.leader_epoch if before is not None and has_same else NO_EPOCH)
 
     async def close_idle(self) -> None:
         """End the fetchers without partitions."""
@@ -198,18 +207,19 @@ class _LeaderFetcher:
         """The partitions to fetch."""
         return self._partitions.keys()
 
-    async def follow(self, partition: ServedPartition, address: tuple[str, int]) -> None:
-        """Add a partition. The leader's address may have changed."""
+    async def follow(self, partition: ServedPartition, address: tuple[str, int], followed_epoch: int) -> None:
+        """Add a partition. The leader's address may have changed. `followed_epoch`: see `Fetcher.follow`."""
         if self._address != address:
             self._address = address
             await self._disconnect()
         key = TopicPartition(partition.topic, partition.index)
         self._partitions[key] = partition
-        await self._begin(key, partition)
+        await self._begin(key, partition, followed_epoch)
 
-    async def _begin(self, key: TopicPartition, partition: ServedPartition) -> None:
+    async def _begin(self, key: TopicPartition, partition: ServedPartition, followed_epoch: int = NO_EPOCH) -> None:
         epoch = partition.leader_epoch
-        await self._truncate_all(self._fetcher.follow(key, FollowedLog(partition), epoch))
+        cuts = self._fetcher.follow(key, FollowedLog(partition), epoch, followed_epoch=followed_epoch)
+        await self._truncate_all(cuts)
         self._fetcher.was_cut(key, epoch)
         self._changed.set()
 
@@ -220,10 +230,10 @@ class _LeaderFetcher:
         if partition is not None and partition.leader_epoch == epoch and key not in self._fetcher.partitions:
             await self._begin(key, partition)
 
-    def forget(self, key: TopicPartition) -> None:
-        """Stop fetching a partition."""
-        self._fetcher.forget(key)
+    def forget(self, key: TopicPartition) -> FollowedLeader:
+        """Stop fetching a partition; return this leader, and the epoch in which it was followed."""
         self._partitions.pop(key, None)
+        return FollowedLeader(self._leader_id, self._fetcher.forget(key))
 
     async def aclose(self) -> None:
         """End the task, and close the connection."""
@@ -319,6 +329,8 @@ class _LeaderFetcher:
         if isinstance(done, Truncate):
             await self._truncate_all([done])
         if not isinstance(done, Append) or partition is None:
+            if not error:
+                self._ignored()
             return []
         records = memoryview(b"") if data.records is None else data.records
         assert isinstance(records, memoryview | bytes), "records are a view into the frame"
@@ -441,6 +453,8 @@ class _LeaderFetcher:
             for each in ordered:
                 await locks.enter_async_context(each.partition.lock)
             current = [each for each in ordered if self._is_current(each)]
+            if len(current) < len(ordered):
+                self._ignored()
             slowest = max((each.partition for each in current), key=lambda each: each.is_slow, default=None)
             if slowest is None:
                 return
@@ -452,6 +466,10 @@ class _LeaderFetcher:
                 runtime.logs_lock.release_shared()
             for each, outcome in zip(current, outcomes, strict=True):
                 self._appended(each, outcome)
+
+    def _ignored(self) -> None:
+        """Handle a response that was not applied: an incremental session tells a high watermark only once."""
+        self._session.reset()
 
     def _is_current(self, fetched: _Fetched) -> bool:
         """Return whether records still fit the log: roles may have changed while the lock was awaited."""
@@ -475,6 +493,8 @@ class _LeaderFetcher:
                     "%s: records were not appended because of a bug; they are fetched again", key, exc_info=outcome
                 )
             self._fetcher.not_appended(key, self._now_ms())
+            if not fetched.records:
+                self._ignored()
             return
         if outcome.size:
             partition.appended(outcome.first_offset, outcome.size, outcome.magic)

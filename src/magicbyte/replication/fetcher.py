@@ -203,15 +203,20 @@ class Fetcher:
         """The partitions that are followed."""
         return frozenset(self._followed)
 
-    def follow(self, partition: TopicPartition, log: FollowerLog, leader_epoch: int) -> list[Truncate]:
+    def follow(
+        self, partition: TopicPartition, log: FollowerLog, leader_epoch: int, *, followed_epoch: int = NO_EPOCH
+    ) -> list[Truncate]:
         """Follow the leader of a partition from now on; return how to truncate the log before any request.
 
-        If it must be truncated, nothing is sent until `was_cut`: a leader takes the offset of a fetch as this replica's
-        log end.
+        `followed_epoch` is the leader epoch in which this leader was followed until now, as returned by `forget`. No
+        other replica led between that and the next epoch, so a log without epochs is not truncated then. If it must be
+        truncated, nothing is sent until `was_cut`: a leader takes the offset of a fetch as this replica's log end.
         """
         by_epoch = self._asks_epochs and log.latest_epoch != NO_EPOCH
         self._followed[partition] = _Followed(log, leader_epoch, by_epoch and not self._compares_epochs)
-        cuts = [] if by_epoch else self._cut(partition, by_high_watermark(log.high_watermark, log.log_end_offset))
+        is_same_leader = followed_epoch != NO_EPOCH and leader_epoch - followed_epoch <= 1
+        high_watermark = by_high_watermark(log.high_watermark, log.log_end_offset)
+        cuts = [] if by_epoch or is_same_leader else self._cut(partition, high_watermark)
         self._followed[partition].is_to_be_cut = bool(cuts)
         return cuts
 
@@ -220,9 +225,13 @@ class Fetcher:
         if (followed := self._current(partition, leader_epoch)) is not None:
             followed.is_to_be_cut = False
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Stop following: responses to pending requests are ignored for this partition."""
-        self._followed.pop(partition, None)
+    def forget(self, partition: TopicPartition) -> int:
+        """Stop following: responses to pending requests are ignored for this partition.
+
+        Return the leader epoch in which it was followed; NO_EPOCH if it was not, or if its log had to be truncated.
+        """
+        followed = self._followed.pop(partition, None)
+        return NO_EPOCH if followed is None or followed.is_to_be_cut else followed.leader_epoch
 
     def next(self, now_ms: int, is_held_back: Callable[[TopicPartition], bool] = lambda _: False) -> Step:
         """Return the next step. Questions come before fetches, as they make more partitions ready.
