@@ -194,11 +194,11 @@ class MigrationHistory(History):
     async def _elsewhere(self, broker: SimulatedBroker, led: list[TopicPartition]) -> None:
         """Wait until others lead what a broker led: what is removed from it is then in sync elsewhere."""
 
-        def are_led() -> bool:
-            states = [load_state("", self._state(each)) for each in led]
-            return all(each.leader not in (broker.id, -1) for each in states)
+        def not_led() -> list[str]:
+            states = {each: load_state("", self._state(each)) for each in led}
+            return [f"{key}: {state}" for key, state in states.items() if state.leader in (broker.id, -1)]
 
-        await self._until(are_led, "others lead")
+        await self._until(not_led)
 
     def _remove(self, broker: SimulatedBroker, led: list[TopicPartition]) -> None:
         for place in led:
@@ -237,27 +237,31 @@ class MigrationHistory(History):
         for partition, offset in self.acknowledged:
             wanted[partition] = max(wanted[partition], offset + 1)
 
-        def know_it() -> bool:
-            logs = [
-                (broker.served.replicas.partitions[TOPIC, partition].log, end)
-                for broker in self.brokers
-                if broker.is_running
-                for partition, end in wanted.items()
-                if (TOPIC, partition) in broker.served.replicas.partitions
-            ]
-            is_whole = len(logs) == len(self.brokers) * len(self.partitions) and self._are_in_sync()
-            return is_whole and all(min(log.log_end_offset, log.high_watermark) >= end for log, end in logs)
+        def missing() -> list[str]:
+            found = [] if self._are_in_sync() else ["not all replicas are in sync"]
+            for broker in self.brokers:
+                replicas = broker.served.replicas.partitions if broker.is_running else {}
+                for partition, end in wanted.items():
+                    replica = replicas.get((TOPIC, partition))
+                    if replica is None:
+                        found.append(f"{broker.name} has no replica of {TOPIC}-{partition}")
+                    elif min(replica.log.log_end_offset, replica.log.high_watermark) < end:
+                        found.append(
+                            f"{broker.name}, {TOPIC}-{partition}: log end {replica.log.log_end_offset}, high watermark "
+                            f"{replica.log.high_watermark}, acknowledged up to {end}"
+                        )
+            return found
 
-        await self._until(know_it, "all replicas are in sync and know what is committed")
+        await self._until(missing)
 
     async def _for_a_while(self, most_s: float = 8) -> None:
         await super()._for_a_while(most_s)
 
-    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+    async def _until(self, missing: Callable[[], list[str]]) -> None:
         end = self.world.virtual_s + IN_SYNC_WITHIN_S
-        while not condition():
+        while wrong := missing():
             if self.world.virtual_s > end:
-                raise UnsoundError(f"after {IN_SYNC_WITHIN_S} virtual seconds: {what}")
+                raise UnsoundError(f"after {IN_SYNC_WITHIN_S} virtual seconds: {'; '.join(wrong)}")
             await asyncio.sleep(0.5)
 
     def _state(self, place: TopicPartition) -> bytes:

@@ -31,6 +31,15 @@ def test_every_reader_reads_where_a_fetch_names_the_last_epoch(seed: int) -> Non
     assert len(history.acknowledged) > 20
 
 
+def test_a_history_is_the_same_whatever_ran_before_it_in_the_process() -> None:
+    digests = []
+    for seed in (1, 2, 1):
+        history = MigrationHistory(seed, sends=20)
+        history.run()
+        digests.append((history.world.digest(), history.world.loop.turns, history.steps_taken))
+    assert digests[0] == digests[2] != digests[1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_more_of_them(seed: int) -> None:
