@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -106,6 +107,16 @@ def test_a_folder_of_request_logs_is_read_whole(tmp_path: Path) -> None:
     assert (done.exit_code, finding["subject"]) == (1, "orders-service (127.0.0.1)")
     assert [(each["api"], each["version"], each["requests"]) for each in finding["refused"]] == [("Fetch", 1, 1)]
     assert run("migrate", "check", "--request-log", tmp_path / "kafka-request.log").exit_code == 0
+
+
+@pytest.mark.parametrize("option", ["--request-log", "--capture"])
+def test_a_fifo_is_refused_instead_of_waited_for(option: str, tmp_path: Path) -> None:
+    fifo = tmp_path / "kafka-request.log"
+    os.mkfifo(fifo)
+    for path in (fifo, tmp_path) if option == "--request-log" else (fifo,):
+        done = run("migrate", "check", option, path)
+        assert done.exit_code == 2
+        assert f"{fifo}: expected a regular file, found a FIFO: copy its content to a file first" in done.stderr
 
 
 def test_clients_that_have_gone_can_be_left_out(tmp_path: Path) -> None:

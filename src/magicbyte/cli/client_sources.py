@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -71,8 +70,19 @@ class ClientSources:
         access = click.get_current_context().meta.get(_ACCESS_KEY, {})
         return [*self.request_logs, *self.captures, *access.values()]
 
-    async def look(self, into: Sightings, own: Iterable[str]) -> list[str]:
-        """Add the requests in the sources. Return notes on sources without any.
+    def read_files(self, into: Sightings) -> list[str]:
+        """Add the requests in request logs and captures. Return notes on files without any.
+
+        Called without an event loop: Ctrl-C and SIGTERM end it, which they would not in a thread.
+        """
+        from magicbyte.migration import look
+
+        notes = [look.look_at_request_log(path, into) for path in look.request_logs(self.request_logs)]
+        notes += [look.look_at_capture(path, into) for path in self.captures]
+        return [each for each in notes if each is not None]
+
+    async def look_at_pages(self, into: Sightings, own: Iterable[str]) -> list[str]:
+        """Add the requests counted on metrics pages. Return notes on pages without any.
 
         `own`: pages named by brokers; no token is sent to them.
         """
@@ -80,9 +90,6 @@ class ClientSources:
 
         pages = dict.fromkeys(own) | dict.fromkeys(self.pages, page_access())
         notes = [await look.look_at_numbers(page, into, access) for page, access in pages.items()]
-        logs = look.request_logs(self.request_logs)
-        notes += [await asyncio.to_thread(look.look_at_request_log, path, into) for path in logs]
-        notes += [await asyncio.to_thread(look.look_at_capture, path, into) for path in self.captures]
         return [each for each in notes if each is not None]
 
 

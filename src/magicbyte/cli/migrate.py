@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.client_sources import ClientSources, clients_options
 from magicbyte.cli.options import FormatName, OutputPath, format_option
 from magicbyte.cli.output import bad, complain, doubtful, good, say, say_json
-from magicbyte.cli.plan import PlanOptions, made_plan, plan_text
+from magicbyte.cli.plan import PlanOptions, made_plan, plan_text, stored_facts
 from magicbyte.cli.render import table_lines
 from magicbyte.clock import SystemClock
 from magicbyte.public.sources import explained
@@ -25,9 +25,10 @@ from magicbyte.public.sources import explained
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.migration.check import Check, UpgradeFinding
-    from magicbyte.migration.planner import MigrationPlan
+    from magicbyte.migration.planner import MigrationPlan, TopicFacts
     from magicbyte.migration.procedure import Instruction
     from magicbyte.migration.rollback import RollBack
+    from magicbyte.migration.sightings import Sightings
     from magicbyte.migration.status import BrokerFacts, ClusterStage, OldClient
     from magicbyte.records.encode import Format
     from magicbyte.releases import Release
@@ -67,13 +68,16 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
     """
     from magicbyte.log.files.outputs import put_whole, refuse_overlap
     from magicbyte.migration.check_page import html_page
+    from magicbyte.migration.sightings import Sightings
 
     asked = _Asked(release=_release(target), **given)
     if not (asked.bootstrap or asked.sources):
         raise click.UsageError("expected -b HOST:PORT, --request-log FILE, --capture FILE or --metrics URL")
     if html is not None:
         refuse_overlap(html, asked.sources.files)
-    found = asyncio.run(_check(asked))
+    sightings = Sightings()
+    notes = asked.sources.read_files(sightings)
+    found = asyncio.run(_check(asked, sightings, notes))
     if html is not None:
         put_whole(html, html_page(found).encode())
     if form == "json":
@@ -107,7 +111,8 @@ def _release(text: str) -> Release:
     return release
 
 
-async def _check(asked: _Asked) -> Check:
+async def _check(asked: _Asked, sightings: Sightings, of_files: Sequence[str]) -> Check:
+    """Check the cluster and the clients. `sightings`, `of_files`: the requests in files, and notes on them."""
     from magicbyte.migration import look
     from magicbyte.migration.check import Facts, check
     from magicbyte.migration.sightings import CLIENT_ID
@@ -117,7 +122,8 @@ async def _check(asked: _Asked) -> Check:
         with explained("migrate check", "brokers from 0.8.2 on can be asked"):
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
                 facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
-    notes += await asked.sources.look(facts.sightings, pages)
+    facts.sightings = sightings
+    notes += [*await asked.sources.look_at_pages(sightings, pages), *of_files]
     if asked.days is not None:
         now_ms = SystemClock().now_ms()  # both are dates
         if count := facts.sightings.forget_before(now_ms - asked.days * _DAY_MS):
@@ -187,7 +193,7 @@ def status(form: str, sources: ClientSources, **given: Any) -> None:
 
     Exit status: 0 sound, 1 conflicting settings, 2 wrong use.
     """
-    found = asyncio.run(_status(PlanOptions(http=None, settings={}, **given), sources))
+    found = _status(PlanOptions(http=None, settings={}, **given), sources)
     if form == "json":
         say_json(found.to_json())
     else:
@@ -213,9 +219,24 @@ class _MigrationStatus:
         }
 
 
-async def _status(asked: PlanOptions, sources: ClientSources) -> _MigrationStatus:
+def _status(asked: PlanOptions, sources: ClientSources) -> _MigrationStatus:
+    from magicbyte.migration.sightings import Sightings
+
+    sightings = Sightings()
+    notes = sources.read_files(sightings)
+    return asyncio.run(_status_of_cluster(asked, sources, sightings, notes, stored_facts(asked)))
+
+
+async def _status_of_cluster(
+    asked: PlanOptions,
+    sources: ClientSources,
+    sightings: Sightings,
+    of_files: Sequence[str],
+    stored: Mapping[str, TopicFacts],
+) -> _MigrationStatus:
+    """Return the status. `sightings`, `of_files`: requests in files, and notes on them. `stored`: by `stored_facts`."""
     from magicbyte.migration import look, planner
-    from magicbyte.migration.sightings import CLIENT_ID, Sightings
+    from magicbyte.migration.sightings import CLIENT_ID
     from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
 
     assert asked.bootstrap is not None, "-b is required"
@@ -224,9 +245,8 @@ async def _status(asked: PlanOptions, sources: ClientSources) -> _MigrationStatu
             brokers = await look.look_at_brokers(client)
             notes = list[str]()
             own = [f"http://{each}/metrics" for each in await planner.metrics_addresses(client, notes)]
-    sightings = Sightings()
-    notes += await sources.look(sightings, own)
-    plan = await made_plan(asked)
+    notes += [*await sources.look_at_pages(sightings, own), *of_files]
+    plan = await made_plan(asked, stored)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, asked.target)
     return _MigrationStatus(
@@ -281,7 +301,7 @@ def next_step(wait: float | None, form: str, sources: ClientSources, **given: An
     from magicbyte.migration.procedure import procedure
 
     asked = PlanOptions(http=None, settings={}, **given)
-    found = asyncio.run(_status(asked, sources))
+    found = _status(asked, sources)
     topics = {each.facts.name: each.stage for each in found.plan.topics}
     steps = procedure(found.stage, found.brokers, topics, asked.bootstrap or "")
     printed: dict[str, Any] = {**found.stage.to_json(), "steps": [each.to_json() for each in steps]}
@@ -313,7 +333,7 @@ def _waited(
     if not progress.is_done:
         complain(f"not done after {seconds:g} s: {progress.text}")
         return False, waited
-    now = asyncio.run(_status(asked, sources)).stage
+    now = _status(asked, sources).stage
     if form == "text":
         say(f"done; {_stage_text(now)}", *(f"DANGER {each}" for each in now.dangers))
     return not now.dangers, {**waited, "then": now.to_json()}
@@ -331,7 +351,7 @@ def apply(bootstrap: str, sources: ClientSources, target: Format, topics: tuple[
     Exit status: 0 done, 1 refused or not applied by the brokers, 2 wrong use.
     """
     asked = PlanOptions(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {})
-    found = asyncio.run(_status(asked, sources))
+    found = _status(asked, sources)
     against = _against(found, topics, target)
     for objection in against:
         complain(f"{'overridden' if force else 'refused'}: {objection}")

@@ -60,7 +60,7 @@ def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
     asked = PlanOptions(settings=key_values(settings), **given)
     if not (asked.bootstrap or asked.directories):
         raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
-    found = asyncio.run(made_plan(asked))
+    found = asyncio.run(made_plan(asked, stored_facts(asked)))
     if form == "json":
         say_json(found.to_json())
     else:
@@ -82,12 +82,11 @@ class PlanOptions:
     settings: Mapping[str, str]
 
 
-async def made_plan(asked: PlanOptions) -> MigrationPlan:
-    """Return the plan for a command line. Raises NetworkError, BrokerError."""
+async def made_plan(asked: PlanOptions, stored: Mapping[str, TopicFacts]) -> MigrationPlan:
+    """Return the plan for a command line. `stored`: by `stored_facts`. Raises NetworkError, BrokerError."""
     from magicbyte.migration import planner
     from magicbyte.migration.sightings import CLIENT_ID
 
-    stored = await asyncio.to_thread(_stored, asked) if asked.directories else {}
     cluster_facts: dict[str, TopicFacts] = {}
     notes: list[str] = []
     pages, used = [asked.http] if asked.http is not None else [], None
@@ -111,8 +110,13 @@ async def made_plan(asked: PlanOptions) -> MigrationPlan:
     )
 
 
-def _stored(asked: PlanOptions) -> dict[str, TopicFacts]:
-    """Return the facts about the directories; internal topics only if they are named."""
+def stored_facts(asked: PlanOptions) -> dict[str, TopicFacts]:
+    """Return the facts about the directories; internal topics only if they are named.
+
+    Called without an event loop: Ctrl-C and SIGTERM end it, which they would not in a thread.
+    """
+    if not asked.directories:
+        return {}
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.partitions import choose, in_use
     from magicbyte.migration.planner import look_at_directories

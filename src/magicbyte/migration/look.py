@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.client.admin import ConfigResource, SettingInForce, describe_configs
 from magicbyte.client.topic_report import report_partitions
 from magicbyte.errors import BrokerError, InvalidRequestError, NetworkError, UnsupportedVersionError
+from magicbyte.log.files.filesystem import open_regular
 from magicbyte.migration import planner
 from magicbyte.migration.canary import BrokerRates, rates_between
 from magicbyte.migration.capture import read_capture
@@ -82,16 +83,19 @@ def request_logs(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def look_at_request_log(path: Path, into: Sightings) -> str | None:
-    """Add the requests in a request log. Return a note if there are none. Raises OSError."""
-    with path.open("rb") as file:
+    """Add the requests in a request log. Return a note if there are none. Raises OSError, LogDirectoryError."""
+    with open_regular(path) as file:
         if read_request_log(lines_of(file), into):
             return None
     return f"{path}: no requests in it: kafka.request.logger writes them at level DEBUG"
 
 
 def look_at_capture(path: Path, into: Sightings) -> str | None:
-    """Add the requests in a packet capture. Return a note on missing content. Raises OSError, InvalidRequestError."""
-    with path.open("rb") as file:
+    """Add the requests in a packet capture. Return a note on missing content.
+
+    Raises OSError, LogDirectoryError, InvalidRequestError.
+    """
+    with open_regular(path) as file:
         try:
             note = read_capture(file, into).note
         except InvalidRequestError as error:

@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.extras import require
@@ -52,6 +52,12 @@ def _opened(path: str, flags: int) -> tuple[int, int]:
     if (kind := _special(status.st_mode)) is not None:
         raise _not_regular(path, kind)
     raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file to be read from its beginning. Raises LogDirectoryError or IsADirectoryError for others."""
+    descriptor, _ = _opened(str(path), os.O_RDONLY)
+    return os.fdopen(descriptor, "rb")
 
 
 class LocalFile:
