@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files import indexes
 from magicbyte.log.files.indexes import AbortedTransaction, EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
 
 OFFSETS = bytes.fromhex("00000003000000000000001400001068")
@@ -167,23 +168,39 @@ def test_aborted_transactions_are_those_that_touch_the_range() -> None:
     assert index.aborted(91, 1000) == []
 
 
-def test_a_search_for_aborted_transactions_finds_the_same_and_looks_at_those_in_question_alone() -> None:
-    """Each noted the first offset that was open when it ended: what ends later has begun there or after it."""
+@pytest.mark.parametrize("block", [2, 16, 128])
+def test_a_search_for_aborted_transactions_finds_the_same_and_reads_the_relevant_entries_only(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Each entry has the first offset that was open when it ended: transactions that end later begin there or after."""
+    monkeypatch.setattr(indexes, "_BLOCK", block)
     entries = [(at % 3, at * 10, at * 10 + 15, (at + 1) * 10) for at in range(50)]
+    total = list[int]()
+
+    def search(content: bytes, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        def read(position: int, length: int) -> bytes:
+            total.append(length)
+            return content[position : position + length]
+
+        total.clear()
+        return TransactionIndex.search(read, len(content), first, end)
+
     content = aborted_index(*entries)
     index = TransactionIndex.parse(content)
     for first in range(0, 520, 7):
         for end in range(first, 530, 11):
-            found, is_complete = TransactionIndex.search(content, first, end)
+            found, is_complete = search(content, first, end)
+            most = len(index.aborted(first, end)) + 2 * block + 8
+            assert sum(total) <= most * index.ENTRY_SIZE
             assert found == index.aborted(first, end)
             assert is_complete == any(
                 each.last_stable_offset >= end and each.last_offset >= first for each in index.entries
             )
     damaged = bytearray(content)
     damaged[45 * index.ENTRY_SIZE] ^= 1  # the version of one
-    assert TransactionIndex.search(bytes(damaged), 100, 130) == (index.aborted(100, 130), True)
+    assert search(bytes(damaged), 100, 130) == (index.aborted(100, 130), True)
     with pytest.raises(CorruptRecordError, match="transaction index version"):
-        TransactionIndex.search(bytes(damaged), 440, 470)
+        search(bytes(damaged), 440, 470)
 
 
 def test_the_enriched_index_holds_offset_timestamp_and_position() -> None:

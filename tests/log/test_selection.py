@@ -5,7 +5,7 @@ from magicbyte.log.files.reader import Isolation, Selection, select_rows
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.layout import TRANSACTIONAL_BIT
 from magicbyte.records.scan import scan
-from magicbyte.records.transactions import AbortedRange, CommittedFilter
+from magicbyte.records.transactions import AbortedRange, CommittedFilter, table_facts
 
 PRODUCER = 7
 
@@ -36,4 +36,4 @@ def test_a_marker_older_than_what_is_wanted_ends_its_transaction() -> None:
     selection = Selection(since=80, isolation=Isolation.READ_COMMITTED)
     for last in (-1, 1):
         committed = CommittedFilter([AbortedRange(PRODUCER, 0, last)], 6)
-        assert select_rows(table, selection, committed) == ([2], True)
+        assert select_rows(table, selection, committed.delivered(table_facts(table))) == ([2], True)

@@ -7,19 +7,21 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.committed import CommittedChunk
 from magicbyte.log.files.reader import (
     CHUNK_BYTES,
     Buffers,
     Chunk,
     DamageHandler,
+    Isolation,
     ScanRules,
     SegmentReader,
     Selection,
     Window,
+    chosen_rows,
     decode_chunk,
     held_bytes,
     select_records,
-    select_rows,
     walk_range,
 )
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
@@ -114,22 +116,33 @@ def read_records(
     if threads < 2:
         yield from reader.records(selection, options, on_damage=on_damage, progress=progress)
         return
-    selection, committed = reader.narrowed(selection, options, on_damage)
+    reader.expect_decoding(selection.first)
+
+    def decoded(
+        step: Chunk | CommittedChunk | CorruptRecordError,
+    ) -> Iterator[RecordColumns | CorruptRecordError | _Walked]:
+        if isinstance(step, CorruptRecordError):
+            yield step
+            return
+        chunk, rows, more = chosen_rows(step, selection)
+        if rows:
+            yield from _decoded(chunk, rows, options)
+        yield _Walked(chunk.table.end, more)
 
     def work(block: Block) -> Iterator[RecordColumns | CorruptRecordError | _Walked]:
         for step in block.walk():
-            if isinstance(step, CorruptRecordError):
-                yield step
-                continue
-            rows, more = select_rows(step.table, selection, committed)
-            if rows:
-                yield from _decoded(step, rows, options)
-            yield _Walked(step.table.end, more)
-            if not more:
-                return
+            for made in decoded(step):
+                yield made
+                if isinstance(made, _Walked) and not made.more:
+                    return
 
     blocks = blocks_of(reader, threads, first=selection.first, merge=True, limit=options.limit)
-    for step in in_order(blocks, work, threads, size=held_bytes):
+    if selection.isolation is Isolation.READ_COMMITTED:
+        walked = in_order(blocks, lambda block: iter(block.walk()), threads)
+        steps = in_order(reader.released(walked, selection, options.limit), decoded, threads, size=held_bytes)
+    else:
+        steps = in_order(blocks, work, threads, size=held_bytes)
+    for step in steps:
         if isinstance(step, CorruptRecordError):
             on_damage(step)
         elif isinstance(step, _Walked):

@@ -3,15 +3,30 @@
 Source: Kafka's CompletedFetch (the consumer's side), ProducerAppendInfo and ProducerStateManager (the broker's side).
 """
 
-import bisect
-from collections.abc import Iterable
-from typing import NamedTuple
+from __future__ import annotations
 
+import bisect
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple
+
+from magicbyte.errors import CorruptRecordError
 from magicbyte.records.batch import RecordBatch
-from magicbyte.records.control import ControlType, marker_of
-from magicbyte.records.enriched import EnrichedMessage
-from magicbyte.records.layout import NO_PRODUCER_ID
-from magicbyte.records.message import MessageView
+from magicbyte.records.control import ControlType, marker_of, marker_types
+from magicbyte.records.layout import (
+    CONTROL_BIT,
+    LAST_OFFSET_DELTA,
+    NO_PRODUCER_ID,
+    PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    Dialect,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from magicbyte.records.enriched import EnrichedMessage
+    from magicbyte.records.message import MessageView
+    from magicbyte.records.scan import BatchTable
 
 
 class BatchFacts(NamedTuple):
@@ -47,6 +62,54 @@ def batch_facts(entry: RecordBatch | MessageView | EnrichedMessage) -> BatchFact
         )
     last = entry.offset if entry.last_offset is None else entry.last_offset
     return BatchFacts(NO_PRODUCER_ID, entry.offset, last, False, entry.is_control, None)
+
+
+def table_facts(
+    table: BatchTable, on_damage: Callable[[CorruptRecordError], object] = lambda _: None
+) -> list[BatchFacts | None]:
+    """Return the facts of each row of a scan; None for a row that is in no transaction and no control batch.
+
+    An invalid marker is passed to `on_damage`, with its position in the buffer, and has no type.
+    """
+    found: list[BatchFacts | None] = [None] * len(table)
+    if table.dialect is Dialect.ENRICHED:
+        return found
+    bits = TRANSACTIONAL_BIT | CONTROL_BIT
+    if isinstance(table.position, list):
+        for row in range(len(table)):
+            if table.magic[row] == 2 and table.attributes[row] & bits:
+                found[row] = _row_facts(table, row, on_damage)
+        return found
+    import numpy as np
+
+    attributes = np.asarray(table.attributes)
+    rows = np.flatnonzero((np.asarray(table.magic) == 2) & ((attributes & bits) != 0))
+    if not len(rows):
+        return found
+    bases, is_control = np.asarray(table.offset)[rows], (attributes[rows] & CONTROL_BIT) != 0
+    lasts = bases + table.gather(LAST_OFFSET_DELTA, rows)
+    is_transactional = (attributes[rows] & TRANSACTIONAL_BIT) != 0
+    columns = (table.gather(PRODUCER_ID, rows), bases, lasts, is_transactional, is_control)
+    numbers = rows.tolist()
+    for row, facts in zip(numbers, map(BatchFacts, *(each.tolist() for each in columns), repeat(None)), strict=False):
+        found[row] = facts
+    controls = rows[is_control]
+    for row, kind in zip(controls.tolist(), marker_types(table, controls), strict=True):
+        facts = found[row]
+        assert facts is not None
+        found[row] = _row_facts(table, row, on_damage) if kind is None else facts._replace(marker=kind)
+    return found
+
+
+def _row_facts(table: BatchTable, row: int, on_damage: Callable[[CorruptRecordError], object]) -> BatchFacts:
+    batch = RecordBatch.parse(table.buffer[int(table.position[row]) :])
+    assert batch is not None, "the scan found it whole"
+    try:
+        return batch_facts(batch)
+    except CorruptRecordError as error:
+        error.position = int(table.position[row])
+        on_damage(error)
+        return BatchFacts(batch.producer_id, batch.base_offset, batch.last_offset, batch.is_transactional, True, None)
 
 
 class AbortedRange(NamedTuple):
@@ -144,6 +207,10 @@ class CommittedFilter:
                 firsts.append(each.first_offset)
                 lasts.append(max([each.last_offset, *lasts[-1:]]))
         self._waiting.reverse()
+
+    def delivered(self, table: Sequence[BatchFacts | None]) -> list[bool]:
+        """Return for each row of `table_facts` whether to deliver its records."""
+        return [batch is None or self.delivers(batch) for batch in table]
 
     def delivers(self, batch: BatchFacts) -> bool:
         """Return whether to deliver the records of `batch` to the application."""

@@ -21,7 +21,7 @@ from magicbyte.log.files.reader import (
 )
 from magicbyte.printable import logger
 from magicbyte.records.decode import DecodeOptions
-from magicbyte.records.transactions import CommittedFilter
+from magicbyte.records.transactions import CommittedFilter, table_facts
 from magicbyte.spark.options import SourceOptions
 from magicbyte.spark.plan import SegmentSlice, SparkTask, TopicSlice
 from magicbyte.spark.shallow import rows_within, shallow_batch
@@ -87,7 +87,8 @@ class _TaskReader:
             limit=self.options.max_batch_bytes,
         )
         for chunk, committed, selection in self._chunks(piece):
-            rows, more = select_rows(chunk.table, selection, committed)
+            delivered = None if committed is None else committed.delivered(table_facts(chunk.table))
+            rows, more = select_rows(chunk.table, selection, delivered)
             for columns in decode_chunk(chunk, rows, options, self._on_damage):
                 chosen = select_records(columns, selection)
                 if len(chosen):

@@ -10,11 +10,14 @@ from __future__ import annotations
 import bisect
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from magicbyte.errors import CorruptRecordError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import numpy.typing as npt
 
@@ -25,6 +28,7 @@ TIME_ENTRY = [("timestamp", ">i8"), ("relative_offset", ">i4")]
 ENRICHED_ENTRY = [("relative_offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")]
 TRANSACTION_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first, last and last stable offset
 TRANSACTION_VERSION = 0
+_BLOCK = 128  # entries of aborted transactions that are read together
 
 
 def _entries(data: bytes, layout: list[tuple[str, str]]) -> np.ndarray:
@@ -220,6 +224,10 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
+def _last_offset(data: bytes, row: int) -> int:
+    return int(TRANSACTION_ENTRY.unpack_from(data, row * TRANSACTION_ENTRY.size)[3])
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionIndex:
     """A `.txnindex` file: the aborted transactions whose marker lies in the segment, in the order of their markers."""
@@ -277,20 +285,38 @@ class TransactionIndex:
         return index.aborted(first, end)
 
     @classmethod
-    def search(cls, data: bytes, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return the result of `aborted` from the bytes of a file, and whether later segments have no more of them.
+    def search(
+        cls, read: Callable[[int, int], bytes], file_size: int, first: int, end: int
+    ) -> tuple[list[AbortedTransaction], bool]:
+        """Return the result of `aborted` from a file, and whether later segments have no more.
 
-        Only the relevant entries are parsed. Raises CorruptRecordError for damage in these entries.
+        `read` returns bytes of the file, from a position on. Only the relevant entries and a block before them are
+        read. Raises CorruptRecordError for damage in these entries.
         """
-        size = cls.ENTRY_SIZE
-        places = range(len(data) // size)
-        at = bisect.bisect_left(places, first, key=lambda place: TRANSACTION_ENTRY.unpack_from(data, place * size)[3])
-        until, is_complete = at, False
-        for until in places[at:]:
-            is_complete = TRANSACTION_ENTRY.unpack_from(data, until * size)[4] >= end
-            if is_complete:  # later entries begin at its last stable offset or after it
+        size, low, high = cls.ENTRY_SIZE, 0, file_size // cls.ENTRY_SIZE
+        while high - low > _BLOCK:
+            middle = (low + high) // 2
+            entry = read(middle * size, size)
+            if len(entry) == size and TRANSACTION_ENTRY.unpack(entry)[3] < first:
+                low = middle + 1
+            else:  # the file may have been truncated meanwhile
+                high = middle
+        relevant, is_complete = bytearray(), False
+        for start in range(low * size, file_size, _BLOCK * size):
+            data = read(start, min(_BLOCK * size, file_size - start))
+            whole = range(len(data) // size)
+            if not relevant:  # transactions that end before `first` are skipped
+                whole = whole[bisect.bisect_left(whole, first, key=partial(_last_offset, data)) :]
+            for row in whole:
+                entry = data[row * size : (row + 1) * size]
+                relevant += entry
+                is_complete = TRANSACTION_ENTRY.unpack(entry)[4] >= end
+                if is_complete:  # later entries begin at its last stable offset or after it
+                    break
+            if is_complete:
                 break
-        index = cls.parse(data[at * size : (until + 1) * size])
+            relevant += data[len(data) - len(data) % size :]
+        index = cls.parse(bytes(relevant))
         index.verify()
         return index.aborted(first, end), is_complete
 

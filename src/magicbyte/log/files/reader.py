@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
-from magicbyte.records.batch import RecordBatch
+from magicbyte.log.files.committed import CommittedChunk, CommittedChunks
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions, decode_rows
 from magicbyte.records.header import extent_of
 from magicbyte.records.layout import (
-    CONTROL_BIT,
     HEADER_TO_MAGIC,
-    TRANSACTIONAL_BIT,
+    NO_PRODUCER_ID,
     Dialect,
 )
 from magicbyte.records.scan import BatchTable, entry_end, scan
-from magicbyte.records.transactions import BatchFacts, CommittedFilter, TransactionScan, batch_facts, scan_transactions
+from magicbyte.records.transactions import BatchFacts, TransactionScan, scan_transactions, table_facts
 
 if TYPE_CHECKING:
     from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
@@ -291,17 +290,44 @@ class SegmentReader:
         on_damage: DamageHandler = stop_at_damage,
     ) -> Iterator[Chunk]:
         """Yield the entries of all segments, from the one that may hold offset `first` on."""
+        for step in self.steps(first=first, merge=merge, limit=limit):
+            if isinstance(step, Chunk):
+                yield step
+            else:
+                on_damage(step)
+            del step  # so that its buffer can be used again
+
+    def steps(
+        self, *, first: int = 0, merge: bool = False, limit: int = DEFAULT_MAX_BATCH_BYTES
+    ) -> Iterator[Chunk | CorruptRecordError]:
+        """Yield chunks as `chunks` does, and the damage between them."""
         for segment in self.segments_from(first):
-            with self.partition.files.open(segment.log.path) as file:
-                start = self.start_position(segment, first)
-                yield from read_chunks(
-                    file,
-                    start=start,
-                    dialect=self.dialect or self.partition.dialect,
-                    merge=merge,
-                    limit=limit,
-                    on_damage=on_damage,
-                )
+            yield from self._walk(segment, self.start_position(segment, first), None, limit, merge=merge)
+
+    def steps_before(self, first: int, limit: int) -> Iterator[Chunk | CorruptRecordError]:
+        """Yield the entries of the log before those of `steps`, and the damage between them."""
+        *earlier, last = self.partition.segments[: len(self.partition.segments) - len(self.segments_from(first)) + 1]
+        for segment in earlier:
+            yield from self._walk(segment, 0, None, limit)
+        yield from self._walk(last, 0, self.start_position(last, first), limit)
+
+    def steps_after(self, chunk: Chunk, limit: int) -> Iterator[Chunk | CorruptRecordError]:
+        """Yield the entries of the log after a chunk, and the damage between them."""
+        start = chunk.position + chunk.table.end
+        for segment in self.partition.segments[self._index_of(chunk) :]:
+            yield from self._walk(segment, start, None, limit)
+            start = 0
+
+    def _index_of(self, chunk: Chunk) -> int:
+        return next(at for at, segment in enumerate(self.partition.segments) if segment.log.path == chunk.path)
+
+    def _walk(
+        self, segment: SegmentFiles, start: int, end: int | None, limit: int, *, merge: bool = False
+    ) -> Iterator[Chunk | CorruptRecordError]:
+        rules = ScanRules(self.dialect or self.partition.dialect, limit, merge)
+        with self.partition.files.open(segment.log.path) as file:
+            stop = file.size if end is None else min(end, file.size)
+            yield from walk_range(Window(file, Buffers()), start, stop, rules, sliced=end is not None)
 
     def segments_from(self, first: int) -> list[SegmentFiles]:
         """Return the segments that may hold offset `first` or later ones."""
@@ -327,20 +353,18 @@ class SegmentReader:
         return scan_transactions(self._facts(limit, stop_at_damage, first), first)
 
     def _facts(self, limit: int, on_damage: DamageHandler, first: int = 0) -> Iterator[BatchFacts]:
-        damaged: list[CorruptRecordError] = []  # reading the records will report it
-        for chunk in self.chunks(first=first, limit=limit, on_damage=damaged.append):
-            table = chunk.table
-            bits = TRANSACTIONAL_BIT | CONTROL_BIT
-            for row in range(len(table)):
-                if table.magic[row] == 2 and (table.attributes[row] & bits or row == len(table) - 1):
-                    try:
-                        yield batch_facts(_batch(table, row))
-                    except CorruptRecordError as error:
-                        error.position = int(table.position[row])
-                        on_damage(error.locate(path=chunk.path, shift=chunk.position))
-                elif table.magic[row] < 2 and row == len(table) - 1:
-                    offset = int(table.offset[row])
-                    yield BatchFacts(-1, offset, offset, False, False, None)
+        for step in self.steps(first=first, limit=limit):
+            if isinstance(step, CorruptRecordError):
+                continue  # reading the records will report it
+            table = step.table
+            damage = list[CorruptRecordError]()
+            facts = table_facts(table, damage.append)
+            for error in damage:
+                on_damage(error.locate(path=step.path, shift=step.position))
+            yield from filter(None, facts)
+            if facts[-1] is None:
+                offset, last, _ = extent_of(table.buffer, int(table.position[-1]))
+                yield BatchFacts(NO_PRODUCER_ID, offset, last, False, False, None)
 
     def records(
         self,
@@ -351,9 +375,14 @@ class SegmentReader:
         progress: Callable[[int], None] = lambda _: None,
     ) -> Iterator[RecordColumns]:
         """Yield the selected records in offset order. `progress` is called with the bytes of each chunk."""
-        selection, committed = self.narrowed(selection, options, on_damage)
-        for chunk in self.chunks(first=selection.first, merge=True, limit=options.limit, on_damage=on_damage):
-            rows, more = select_rows(chunk.table, selection, committed)
+        self.expect_decoding(selection.first)
+        for step in self.released(
+            self.steps(first=selection.first, merge=True, limit=options.limit), selection, options.limit
+        ):
+            if isinstance(step, CorruptRecordError):
+                on_damage(step)
+                continue
+            chunk, rows, more = chosen_rows(step, selection)
             for columns in decode_chunk(chunk, rows, options, on_damage):
                 chosen = select_records(columns, selection)
                 if len(chosen):
@@ -362,16 +391,17 @@ class SegmentReader:
             if not more:
                 return
 
-    def narrowed(
-        self, selection: Selection, options: DecodeOptions, on_damage: DamageHandler
-    ) -> tuple[Selection, CommittedFilter | None]:
-        """Return the part of `selection` to read, and which of its rows are committed (None: all)."""
-        kernel.expect(sum(segment.log.size for segment in self.segments_from(selection.first)))
-        if selection.isolation is not Isolation.READ_COMMITTED:
-            return selection, None
-        found = scan_transactions(self._facts(options.limit, on_damage))
-        end = min(selection.end, found.last_stable_offset)
-        return replace(selection, end=end), CommittedFilter(found.aborted, found.last_stable_offset)
+    def released(
+        self, steps: Iterator[Chunk | CorruptRecordError], selection: Selection, limit: int
+    ) -> Iterator[Chunk | CommittedChunk | CorruptRecordError]:
+        """Return `steps`, for `read_committed` each as soon as it is known what is committed."""
+        if selection.isolation is Isolation.READ_COMMITTED:
+            return CommittedChunks(self, limit).released(steps, selection.first)
+        return steps
+
+    def expect_decoding(self, first: int) -> None:
+        """Prepare the kernels for the bytes from offset `first` on."""
+        kernel.expect(sum(segment.log.size for segment in self.segments_from(first)))
 
 
 def held_bytes(step: object) -> int:
@@ -383,29 +413,28 @@ def held_bytes(step: object) -> int:
     return sum(len(memoryview(cells.data)) for cells in (step.key, step.value) if cells is not None)
 
 
-def _batch(table: BatchTable, row: int) -> RecordBatch:
-    batch = RecordBatch.parse(table.buffer[int(table.position[row]) :])
-    assert batch is not None, "the scan found it whole"
-    return batch
-
-
-def _delivers(committed: CommittedFilter, batch: RecordBatch) -> bool:
-    try:
-        return committed.delivers(batch_facts(batch))
-    except CorruptRecordError:  # an invalid marker, which the walk for transactions reports
-        return False
+def chosen_rows(step: Chunk | CommittedChunk, selection: Selection) -> tuple[Chunk, Sequence[int], bool]:
+    """Return the chunk with the result of `select_rows`."""
+    if isinstance(step, Chunk):
+        return step, *select_rows(step.table, selection)
+    stable = replace(selection, end=min(selection.end, step.end))
+    return step.chunk, *select_rows(step.chunk.table, stable, step.delivered)
 
 
 def select_rows(
-    table: BatchTable, selection: Selection, committed: CommittedFilter | None
+    table: BatchTable, selection: Selection, delivered: Sequence[bool] | None = None
 ) -> tuple[Sequence[int], bool]:
     """Return the rows that may hold selected records, and whether later entries may, too.
 
-    By header fields only: v2 batches by offsets and largest timestamp, v0 and v1 entries by their offset.
+    By header fields only: v2 batches by offsets and largest timestamp, v0 and v1 entries by their offset. `delivered`:
+    of each row, for `read_committed`.
     """
-    everything = selection == EVERYTHING and committed is None
-    if everything or table.dialect is Dialect.ENRICHED:
+    if selection == EVERYTHING or table.dialect is Dialect.ENRICHED:
         return range(len(table)), True
+    if selection.first <= 0 and selection.since is None and delivered is not None:
+        offsets: Any = table.offset
+        if (max(offsets) if isinstance(offsets, list) else int(offsets.max())) < selection.end:
+            return [row for row, is_delivered in enumerate(delivered) if is_delivered], True
     rows: list[int] = []
     for row in range(len(table)):
         offset = int(table.offset[row])
@@ -415,11 +444,10 @@ def select_rows(
             _, last, latest = extent_of(table.buffer, int(table.position[row]))
             if last < selection.first > 0:
                 continue
-            transactional = table.attributes[row] & (TRANSACTIONAL_BIT | CONTROL_BIT)
-            if committed is not None and transactional and not _delivers(committed, _batch(table, row)):
+            if delivered is not None and not delivered[row]:
                 continue
             if selection.since is not None and latest < selection.since:
-                continue  # not earlier: the marker of an aborted transaction counts regardless of its age
+                continue
         elif table.count[row] < 2:
             if table.count[row] == 1 and offset >= selection.end < _MAX_OFFSET:
                 return rows, False

@@ -5,9 +5,8 @@ Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and their use in L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files.directory import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from magicbyte.log.live.config import LogConfig
     from magicbyte.log.live.segment_names import SegmentNames
 
-T = TypeVar("T")
 BEHIND, LATER = "index position", "index offset"  # beyond the end of the log
 _OFFSET_COLUMN = {OFFSET_INDEX: 0, TIME_INDEX: 1, ENRICHED_INDEX: 0}
 _POSITION_COLUMN = {OFFSET_INDEX: 1, ENRICHED_INDEX: 2}
@@ -73,6 +71,7 @@ class LiveIndexes:
                 ).locate(path=path)  # fmt: skip
         if names.has(TRANSACTION_INDEX):
             self.transactions(0, 0)  # raises an error for a damaged file
+            self._opened_transactions()
 
     def _take(self, kind: str, file: OpenFile) -> IndexFile:
         index = self.by_kind[kind] = IndexFile(file, self.kinds[kind], self._config.segment_index_bytes)
@@ -114,6 +113,9 @@ class LiveIndexes:
         files, path = self._names.files, self._names.path(kind)
         if kind in self.by_kind:
             self.by_kind.pop(kind).file.close()
+        elif kind == TRANSACTION_INDEX and self._transactions is not None:
+            self._transactions.close()
+            self._transactions = None
         if not content and kind == TRANSACTION_INDEX:
             if self._names.has(kind):
                 files.delete(path)
@@ -256,18 +258,25 @@ class LiveIndexes:
         """Return the aborted transactions with an offset in `first` to below `end` whose markers are in this
         segment.
         """
-        return self._of_transactions(partial(TransactionIndex.all_in, first=first, end=end))
-
-    def aborted(self, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return the result of `transactions`, from the relevant entries, and whether later segments have no more."""
-        return self._of_transactions(partial(TransactionIndex.search, first=first, end=end))
-
-    def _of_transactions(self, search: Callable[[bytes], T]) -> T:
         path = self._names.path(TRANSACTION_INDEX)
+        content = read_whole(self._names.files, path) if self._names.has(TRANSACTION_INDEX) else b""
         try:
-            return search(read_whole(self._names.files, path) if self._names.has(TRANSACTION_INDEX) else b"")
+            return TransactionIndex.all_in(content, first, end)
         except CorruptRecordError as error:
             raise error.locate(path=path) from None
+
+    def aborted(self, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        """Return the result of `transactions`, from the relevant entries, and whether later segments have no more.
+
+        Any thread may call it.
+        """
+        file = self._transactions
+        if file is None:
+            return [], False
+        try:
+            return TransactionIndex.search(file.read_at, file.size, first, end)
+        except CorruptRecordError as error:
+            raise error.locate(path=file.path) from None
 
     def _opened_transactions(self) -> OpenFile:
         """Return the file of aborted transactions, created if needed."""

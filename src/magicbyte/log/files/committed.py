@@ -1,0 +1,137 @@
+"""Read a log as a `read_committed` consumer does, in one pass: chunks wait until their transactions have ended.
+
+Only the marker behind a transaction shows whether it was aborted. A chunk is released once the last stable offset so
+far is behind it, which is soon unless a transaction is long. Where the waiting chunks reach HELD_BYTES the rest of the
+log is walked ahead by its headers; it is read twice then, and in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.errors import CorruptRecordError
+from magicbyte.records.header import extent_of
+from magicbyte.records.transactions import (
+    AbortedRange,
+    BatchFacts,
+    CommittedFilter,
+    OpenTransactions,
+    table_facts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from magicbyte.log.files.reader import Chunk, SegmentReader
+
+HELD_BYTES: Final = 64 << 20
+"""The size of the waiting chunks above which the rest of the log is walked ahead."""
+_NO_END: Final = (1 << 63) - 1
+
+
+class CommittedChunk(NamedTuple):
+    """A chunk, whether each of its rows is delivered, and the offset from which nothing of the log is."""
+
+    chunk: Chunk
+    delivered: list[bool]
+    end: int
+
+
+class _Waiting(NamedTuple):
+    chunk: Chunk
+    facts: list[BatchFacts | None]
+    first_offset: int
+    last_offset: int
+
+
+class CommittedChunks:
+    """Takes the chunks of a log in order, and releases them with what is committed in them."""
+
+    def __init__(self, reader: SegmentReader, limit: int) -> None:
+        self._reader, self._limit = reader, limit
+        self._open = OpenTransactions()
+        self._aborted: list[AbortedRange] = []
+        self._waiting: deque[_Waiting | CorruptRecordError] = deque()
+        self._held_bytes = 0
+        self._end: int | None = None  # the last stable offset, once it is final
+        self._final: CommittedFilter | None = None  # of the whole log, then
+
+    def released(
+        self, steps: Iterable[Chunk | CorruptRecordError], first: int
+    ) -> Iterator[CommittedChunk | CorruptRecordError]:
+        """Yield `steps` as soon as they are known, in order; an invalid marker is damage before its chunk.
+
+        `steps`: from the first entry that may hold offset `first` on.
+        """
+        for before in self._reader.steps_before(first, self._limit):
+            if not isinstance(before, CorruptRecordError):
+                self._pass(table_facts(before.table))
+        self._aborted.clear()
+        for step in steps:
+            if isinstance(step, CorruptRecordError):
+                self._waiting.append(step)
+            else:
+                self._add(step)
+            del step  # so that its buffer can be used again
+            yield from self._known(self._stable())
+            if self._held_bytes >= HELD_BYTES and self._end is None:
+                self._look_ahead()
+                yield from self._known(self._stable())
+        yield from self._known(self._stable(), at_end=True)
+
+    def _add(self, chunk: Chunk) -> None:
+        def report(error: CorruptRecordError) -> None:
+            self._waiting.append(error.locate(path=chunk.path, shift=chunk.position))
+
+        facts = table_facts(chunk.table, report)
+        if self._end is None:
+            self._pass(facts)
+        table = chunk.table
+        first, _, _ = extent_of(table.buffer, int(table.position[0]))
+        _, last, _ = extent_of(table.buffer, int(table.position[-1]))
+        self._waiting.append(_Waiting(chunk, facts, first, last))
+        self._held_bytes += len(chunk.table.buffer)
+
+    def _pass(self, table: list[BatchFacts | None]) -> None:
+        """Advance past the rows of a chunk."""
+        for facts in table:
+            if facts is not None and (aborted := self._open.append(facts)) is not None:
+                self._aborted.append(aborted)
+
+    def _stable(self) -> int:
+        return self._open.last_stable_offset(_NO_END) if self._end is None else self._end
+
+    def _known(self, stable: int, *, at_end: bool = False) -> Iterator[CommittedChunk | CorruptRecordError]:
+        """Yield what waits and lies below the last stable offset; all of it once that is final."""
+        committed = self._final
+        while self._waiting:
+            step = self._waiting[0]
+            if isinstance(step, CorruptRecordError):
+                yield step
+            elif step.last_offset < stable or at_end or self._final is not None:
+                if committed is None:
+                    committed = CommittedFilter(self._aborted, stable)
+                yield CommittedChunk(step.chunk, committed.delivered(step.facts), stable)
+                self._held_bytes -= len(step.chunk.table.buffer)
+            else:
+                break
+            del step  # so that its buffer can be used again
+            self._waiting.popleft()
+        if self._final is None:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget the aborted transactions that end before all that waits."""
+        first = min((each.first_offset for each in self._waiting if isinstance(each, _Waiting)), default=_NO_END)
+        self._aborted = [each for each in self._aborted if each.last_offset >= first]
+
+    def _look_ahead(self) -> None:
+        """Walk the rest of the log. Its damage is reported when it is read."""
+        last = self._waiting[-1]
+        assert isinstance(last, _Waiting)
+        for step in self._reader.steps_after(last.chunk, self._limit):
+            if not isinstance(step, CorruptRecordError):
+                self._pass(table_facts(step.table))
+        self._end = self._open.last_stable_offset(_NO_END)
+        self._final = CommittedFilter(self._aborted, self._end)
