@@ -38,7 +38,7 @@ class CommittedChunk(NamedTuple):
     end: int
 
 
-class _Waiting(NamedTuple):
+class _HeldChunk(NamedTuple):
     chunk: Chunk
     facts: list[BatchFacts | None]
     first_offset: int
@@ -52,7 +52,7 @@ class CommittedChunks:
         self._reader, self._limit = reader, limit
         self._open = OpenTransactions()
         self._aborted: list[AbortedRange] = []
-        self._waiting: deque[_Waiting | CorruptRecordError] = deque()
+        self._held: deque[_HeldChunk | CorruptRecordError] = deque()
         self._held_bytes = 0
         self._end: int | None = None  # the last stable offset, once it is final
         self._final: CommittedFilter | None = None  # of the whole log, then
@@ -70,7 +70,7 @@ class CommittedChunks:
         self._aborted.clear()
         for step in steps:
             if isinstance(step, CorruptRecordError):
-                self._waiting.append(step)
+                self._held.append(step)
             else:
                 self._add(step)
             del step  # so that its buffer can be used again
@@ -82,7 +82,7 @@ class CommittedChunks:
 
     def _add(self, chunk: Chunk) -> None:
         def report(error: CorruptRecordError) -> None:
-            self._waiting.append(error.locate(path=chunk.path, shift=chunk.position))
+            self._held.append(error.locate(path=chunk.path, shift=chunk.position))
 
         facts = table_facts(chunk.table, report)
         if self._end is None:
@@ -90,7 +90,7 @@ class CommittedChunks:
         table = chunk.table
         first, _, _ = extent_of(table.buffer, int(table.position[0]))
         _, last, _ = extent_of(table.buffer, int(table.position[-1]))
-        self._waiting.append(_Waiting(chunk, facts, first, last))
+        self._held.append(_HeldChunk(chunk, facts, first, last))
         self._held_bytes += len(chunk.table.buffer)
 
     def _pass(self, table: list[BatchFacts | None]) -> None:
@@ -105,8 +105,8 @@ class CommittedChunks:
     def _known(self, stable: int, *, at_end: bool = False) -> Iterator[CommittedChunk | CorruptRecordError]:
         """Yield what waits and lies below the last stable offset; all of it once that is final."""
         committed = self._final
-        while self._waiting:
-            step = self._waiting[0]
+        while self._held:
+            step = self._held[0]
             if isinstance(step, CorruptRecordError):
                 yield step
             elif step.last_offset < stable or at_end or self._final is not None:
@@ -117,19 +117,19 @@ class CommittedChunks:
             else:
                 break
             del step  # so that its buffer can be used again
-            self._waiting.popleft()
+            self._held.popleft()
         if self._final is None:
             self._forget()
 
     def _forget(self) -> None:
         """Forget the aborted transactions that end before all that waits."""
-        first = min((each.first_offset for each in self._waiting if isinstance(each, _Waiting)), default=_NO_END)
+        first = min((each.first_offset for each in self._held if isinstance(each, _HeldChunk)), default=_NO_END)
         self._aborted = [each for each in self._aborted if each.last_offset >= first]
 
     def _look_ahead(self) -> None:
         """Walk the rest of the log. Its damage is reported when it is read."""
-        last = self._waiting[-1]
-        assert isinstance(last, _Waiting)
+        last = self._held[-1]
+        assert isinstance(last, _HeldChunk)
         for step in self._reader.steps_after(last.chunk, self._limit):
             if not isinstance(step, CorruptRecordError):
                 self._pass(table_facts(step.table))
