@@ -15,16 +15,11 @@ from magicbyte.archive import blocks as archive_blocks
 from magicbyte.archive.blocks import Block, blocks_of, read_blocks
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files import entry_search, reader, resync
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.filesystem import LocalFile
-from magicbyte.log.files.reader import (
-    Buffers,
-    Chunk,
-    ScanRules,
-    SegmentReader,
-    read_chunks,
-)
+from magicbyte.log.files.reader import Buffers, ScanRules, SegmentReader, read_chunks
 from magicbyte.log.files.resync import Sound, walk
 from magicbyte.records.layout import Dialect
 from magicbyte.records.scan import scan

@@ -12,6 +12,7 @@ from magicbyte.archive import blocks
 from magicbyte.archive.blocks import read_records
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files import committed, reader
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
 from magicbyte.records.control import ControlType, build_marker
@@ -114,7 +115,7 @@ def test_no_chunk_waits_without_an_open_transaction(tmp_path: Path, monkeypatch:
 
     def counted(window: reader.Window, position: int, stop: int, rules: reader.ScanRules, *, sliced: bool) -> object:
         for step in walk(window, position, stop, rules, sliced=sliced):
-            assert isinstance(step, reader.Chunk)
+            assert isinstance(step, Chunk)
             walked.append(step.table.end)
             yield step
 

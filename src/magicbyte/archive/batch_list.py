@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from magicbyte.codecs import Codec, Lz4Header, decompress
 from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files.reader import Chunk, DamageHandler, stop_at_damage
+from magicbyte.log.files.chunk import Chunk
+from magicbyte.log.files.reader import DamageHandler, stop_at_damage
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows

@@ -7,11 +7,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.committed import CommittedChunk
 from magicbyte.log.files.reader import (
     CHUNK_BYTES,
     Buffers,
-    Chunk,
     DamageHandler,
     Isolation,
     ScanRules,

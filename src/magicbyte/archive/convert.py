@@ -29,12 +29,13 @@ from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter, give_n
 from magicbyte.codecs import Codec
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.filesystem import make_directory, replace_file
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import choose, in_use, log_start_offset, meta_properties
-from magicbyte.log.files.reader import Chunk, read_chunks
+from magicbyte.log.files.reader import read_chunks
 from magicbyte.ports import TopicPartition
 from magicbyte.records.convert import ConversionReport, convert
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES

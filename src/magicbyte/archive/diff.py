@@ -17,10 +17,10 @@ import numpy as np
 
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.files.reader import (
-    Chunk,
     DamageHandler,
     SegmentReader,
     decode_chunk,

@@ -21,9 +21,10 @@ from magicbyte.archive.writer import LogDirectoryWriter, PartitionWriter
 from magicbyte.codecs import Codec
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
-from magicbyte.log.files.reader import Chunk, read_chunks
+from magicbyte.log.files.reader import read_chunks
 from magicbyte.records.batch import HEADER
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_entries
 from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, RowWriter

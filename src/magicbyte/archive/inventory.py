@@ -17,15 +17,10 @@ from magicbyte.archive.tally import FormatCount, Holes, OpenTransaction, RecordF
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.headers import Headers, headers_of, read_headers
 from magicbyte.log.files.partitions import log_start_offset
-from magicbyte.log.files.reader import (
-    Chunk,
-    DamageHandler,
-    SegmentReader,
-    decode_chunk,
-    stop_at_damage,
-)
+from magicbyte.log.files.reader import DamageHandler, SegmentReader, decode_chunk, stop_at_damage
 from magicbyte.records import layout
 from magicbyte.records import survey_kernels as survey
 from magicbyte.records.batch import RecordBatch

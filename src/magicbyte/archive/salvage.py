@@ -20,12 +20,13 @@ import numpy as np
 from magicbyte.archive.writer import LogDirectoryWriter, temporary_name
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.entry_search import Limits, limits_of
 from magicbyte.log.files.heads import entry_heads
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_into
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
-from magicbyte.log.files.reader import CHUNK_BYTES, Chunk, decode_chunk, read_chunks
+from magicbyte.log.files.reader import CHUNK_BYTES, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of

@@ -36,11 +36,12 @@ from magicbyte.codecs.lz4 import HEADER as LZ4_HEADER
 from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files import checkpoints
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import OFFSET_INDEX, TIME_INDEX, log_directories
 from magicbyte.log.files.entry_search import limits_of
 from magicbyte.log.files.filesystem import read_whole
 from magicbyte.log.files.producer_state import LeaderEpochs
-from magicbyte.log.files.reader import Buffers, Chunk, decode_chunk, read_chunks
+from magicbyte.log.files.reader import Buffers, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
 from magicbyte.ports import TopicPartition
 from magicbyte.records.arrays import at_each_byte

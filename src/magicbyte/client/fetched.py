@@ -14,9 +14,9 @@ from magicbyte.client.offsets import LATEST, bounds, list_offset
 from magicbyte.client.settings import client_arguments
 from magicbyte.compiled.kernel import expect
 from magicbyte.errors import UnknownTopicError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.reader import (
     EVERYTHING,
-    Chunk,
     DamageHandler,
     Isolation,
     Selection,

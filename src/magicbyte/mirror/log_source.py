@@ -16,9 +16,10 @@ from magicbyte.client.offsets import EARLIEST, LATEST
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import CorruptRecordError, ErrorCode, MirrorError, TruncatedLogError
 from magicbyte.log.files.checkpoints import parse_meta_properties
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
-from magicbyte.log.files.reader import Chunk, SegmentReader
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol import Message
 from magicbyte.protocol.messages.fetch import (

@@ -13,7 +13,8 @@ from magicbyte.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
 from magicbyte.errors import OffsetOutOfRangeError
-from magicbyte.log.files.reader import Chunk, Isolation, Selection
+from magicbyte.log.files.chunk import Chunk
+from magicbyte.log.files.reader import Isolation, Selection
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.records.layout import Dialect

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql.datasource import InputPartition
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.filesystem import file_system
 from magicbyte.log.files.reader import (
-    Chunk,
     Isolation,
     Selection,
     decode_chunk,

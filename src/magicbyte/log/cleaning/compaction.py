@@ -19,10 +19,11 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.log.cleaning.cleaned_transactions import CleanedTransactions, SegmentTransactions
 from magicbyte.log.cleaning.compaction_sets import Dropped, Piece, Rules, SetFilter, may_be_mixed
 from magicbyte.log.cleaning.offset_map import OffsetMap
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import LOG
 from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer
 from magicbyte.log.files.producer_snapshot import ProducerEntry
-from magicbyte.log.files.reader import Chunk, read_chunks
+from magicbyte.log.files.reader import read_chunks
 from magicbyte.log.live.lookups import aborted_transactions
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows

@@ -21,9 +21,9 @@ from magicbyte.records.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from magicbyte.log.files.reader import Chunk, SegmentReader
+    from magicbyte.log.files.chunk import Chunk
 
 HELD_BYTES: Final = 64 << 20
 """The size of the waiting chunks above which the rest of the log is walked ahead."""
@@ -46,10 +46,13 @@ class _HeldChunk(NamedTuple):
 
 
 class CommittedChunks:
-    """Takes the chunks of a log in order, and releases them with what is committed in them."""
+    """Takes the chunks of a log in order, and releases them with what is committed in them.
 
-    def __init__(self, reader: SegmentReader, limit: int) -> None:
-        self._reader, self._limit = reader, limit
+    `steps_after` walks the rest of the log after a chunk.
+    """
+
+    def __init__(self, steps_after: Callable[[Chunk], Iterable[Chunk | CorruptRecordError]]) -> None:
+        self._steps_after = steps_after
         self._open = OpenTransactions()
         self._aborted: list[AbortedRange] = []
         self._held: deque[_HeldChunk | CorruptRecordError] = deque()
@@ -58,15 +61,15 @@ class CommittedChunks:
         self._final: CommittedFilter | None = None  # of the whole log, then
 
     def released(
-        self, steps: Iterable[Chunk | CorruptRecordError], first: int
+        self, steps: Iterable[Chunk | CorruptRecordError], before: Iterable[Chunk | CorruptRecordError]
     ) -> Iterator[CommittedChunk | CorruptRecordError]:
         """Yield `steps` as soon as they are known, in order; an invalid marker is damage before its chunk.
 
-        `steps`: from the first entry that may hold offset `first` on.
+        `before`: the entries of the log before those of `steps`.
         """
-        for before in self._reader.steps_before(first, self._limit):
-            if not isinstance(before, CorruptRecordError):
-                self._pass(table_facts(before.table))
+        for step in before:
+            if not isinstance(step, CorruptRecordError):
+                self._pass(table_facts(step.table))
         self._aborted.clear()
         for step in steps:
             if isinstance(step, CorruptRecordError):
@@ -130,7 +133,7 @@ class CommittedChunks:
         """Walk the rest of the log. Its damage is reported when it is read."""
         last = self._held[-1]
         assert isinstance(last, _HeldChunk)
-        for step in self._reader.steps_after(last.chunk, self._limit):
+        for step in self._steps_after(last.chunk):
             if not isinstance(step, CorruptRecordError):
                 self._pass(table_facts(step.table))
         self._end = self._open.last_stable_offset(_NO_END)

@@ -12,9 +12,10 @@ import numpy as np
 
 from magicbyte.compiled import kernel
 from magicbyte.log.files import heads
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.filesystem import LocalFile
 from magicbyte.log.files.heads import HEAD, Readable, entry_heads
-from magicbyte.log.files.reader import Chunk, DamageHandler, read_chunks
+from magicbyte.log.files.reader import DamageHandler, read_chunks
 from magicbyte.records import layout
 from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.layout import Dialect, Field

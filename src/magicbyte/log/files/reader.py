@@ -7,10 +7,12 @@ import enum
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.committed import CommittedChunk, CommittedChunks
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions, decode_rows
 from magicbyte.records.header import extent_of
@@ -45,15 +47,6 @@ DamageHandler = Callable[[CorruptRecordError], None]
 def stop_at_damage(error: CorruptRecordError) -> None:
     """The DamageHandler that stops at the first damage."""
     raise error
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Whole entries of one file. `position` is the position of the table's buffer in the file, in bytes."""
-
-    path: str
-    position: int
-    table: BatchTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +389,8 @@ class SegmentReader:
     ) -> Iterator[Chunk | CommittedChunk | CorruptRecordError]:
         """Return `steps`, for `read_committed` each as soon as it is known what is committed."""
         if selection.isolation is Isolation.READ_COMMITTED:
-            return CommittedChunks(self, limit).released(steps, selection.first)
+            before = self.steps_before(selection.first, limit)
+            return CommittedChunks(partial(self.steps_after, limit=limit)).released(steps, before)
         return steps
 
     def expect_decoding(self, first: int) -> None:
