@@ -689,8 +689,7 @@ def check_log_directory(directory: DirectoryFiles, ends: dict[TopicPartition, in
             yield _of_error(error, "a broker starts without it, and checks more", error.path or directory.path)
     for name, offsets in known.items():
         for partition, offset in offsets.items():
-            end = ends.get(partition)
-            if end is not None and offset > end:
+            if (end := ends.get(partition)) is not None and offset > end:
                 what = f"offset of {partition}"
                 yield _beyond(directory.texts[name].path, what, end, offset, "records may be missing at the log's end")
     starts, marks = known.get(checkpoints.LOG_START, {}), known.get(checkpoints.HIGH_WATERMARK, {})

@@ -24,7 +24,8 @@ from magicbyte.wire.reader import Reader
 
 if TYPE_CHECKING:
     from magicbyte.cli.dump_decoders import Decoder
-    from magicbyte.log.files.reader import Chunk, DamageHandler
+    from magicbyte.log.files.chunk import Chunk
+    from magicbyte.log.files.reader import DamageHandler
     from magicbyte.ports import ReadableFile
 
 Fields = dict[str, Any]
