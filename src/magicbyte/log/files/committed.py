@@ -1,8 +1,8 @@
 """Read a log as a `read_committed` consumer does, in one pass: chunks wait until their transactions have ended.
 
-Only the marker behind a transaction shows whether it was aborted. A chunk is released once the last stable offset so
-far is behind it, which is soon unless a transaction is long. Where the waiting chunks reach HELD_BYTES the rest of the
-log is walked ahead by its headers; it is read twice then, and in bounded memory.
+Only the marker after a transaction shows whether it was aborted. A chunk is released once it lies below the last stable
+offset, which is soon unless a transaction is long. When the waiting chunks reach HELD_BYTES, the rest of the log is
+walked ahead by its headers: it is read twice then, in bounded memory.
 """
 
 from __future__ import annotations
