@@ -63,7 +63,7 @@ def _pages(_context: click.Context, _option: click.Parameter, given: tuple[str, 
 def canary(
     bootstrap: str, broker: int | None, max_leaders: float, watch: float | None, pages: dict[int, str], form: str
 ) -> None:
-    """Choose the broker to try a format on; with --watch, judge it. Nothing is changed.
+    """Choose a canary, the broker that first stores a new format; with --watch, evaluate it. Nothing is changed.
 
     Exit status: 0 a suitable canary, or one that keeps its format; 1 a canary that leads too many partitions, should
     roll back, or had no traffic; 2 wrong use or no answer.

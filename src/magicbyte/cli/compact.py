@@ -74,9 +74,9 @@ def compact(
 ) -> None:
     """Keep only the latest record of each key of a stopped broker's logs: in new ones, or --in-place.
 
-    Records without a key are removed; from a log that was never compacted only with --drop-unkeyed. Of a log directory,
-    the partitions are compacted that its cleaner has compacted before, or that --topic names; a partition folder
-    always. Offsets do not change, and the last segment is not compacted. The log directory is locked meanwhile.
+    Records without a key are removed; from a log that was never compacted only with --drop-unkeyed. In a log directory,
+    only partitions that its cleaner has compacted before, or that --topic names, are compacted; a partition folder
+    always is. Offsets do not change, and the last segment is not compacted. The log directory is locked.
 
     Exit status: 0 done, 1 a log is damaged and was not changed, 2 wrong use, or the broker runs or was killed.
     """

@@ -48,7 +48,7 @@ GROUPS = {
         "compact": "Keep the latest record of each key of a stopped broker's logs.",
         "retain": "Remove old records from a stopped broker's logs.",
     },
-    "A running cluster, of any age": {
+    "A running cluster, of any version": {
         "topics": "List, describe, create and delete topics.",
         "consume": "Print the records of a cluster's topic.",
         "produce": "Write lines to a cluster's topic.",
@@ -60,7 +60,7 @@ GROUPS = {
         "migrate": "Check an upgrade; migrate a message format step by step.",
     },
     "A broker, or a cluster of them": {
-        "serve": "Run a broker for Kafka clients of every era.",
+        "serve": "Run a broker for Kafka clients of every version.",
         "cluster": "Start, show and stop a cluster of brokers.",
         "metadata": "Copy a log directory's metadata to a ZooKeeper, or back.",
     },
@@ -293,7 +293,7 @@ def _text_of_stdout(encoding: str, errors: str, *, line_buffering: bool) -> io.T
 )
 @click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
 def main() -> None:
-    """Every Kafka message format, read from real logs.
+    """Read, verify, convert, compact, mirror and serve every Kafka message format.
 
     A PATH is a .log file, a partition folder, a log directory (Kafka's log.dir) or a folder of log directories, on
     this machine or as a URL that fsspec knows (s3://, hdfs://, memory:// and others).

@@ -39,7 +39,7 @@ def _both(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def metadata() -> None:
-    """Move the metadata of a stopped broker to a ZooKeeper, or back, so that the other kind of broker takes over."""
+    """Copy a stopped broker's metadata to a ZooKeeper, or back, so that a broker of the other kind takes over."""
 
 
 @metadata.command("export", examples=("magicbyte metadata export --dir data --zookeeper localhost:2181",))

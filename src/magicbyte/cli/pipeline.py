@@ -92,7 +92,7 @@ def run(context: click.Context, file: Path, master: str, dry_run: bool, resume: 
 @click.argument("url")
 @click.option("--to", type=OutputPath(folder=True), required=True, metavar="DIR")
 def materialize(url: str, to: Path) -> None:
-    """Download what a pipeline committed to URL, in an object store, as a log directory DIR.
+    """Download the output of a pipeline from URL, in an object store, as a log directory DIR.
 
     Each file is compared with the manifest by SHA-256. Kafka opens the directory as its own. After a crash the same
     command continues.

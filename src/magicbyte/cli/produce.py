@@ -90,14 +90,14 @@ class Shape:
 @bootstrap_option
 @click.option("-t", "--topic", required=True, help="The topic to write to.")
 @click.option("-p", "--partition", type=click.IntRange(0), metavar="N", help="Write to this partition.  "
-              "[default: that of the key, as Java producers have it; in turn without one]")  # fmt: skip
+              "[default: by the hash of the key, as Java producers do; without a key, round-robin]")  # fmt: skip
 @click.option("-K", "--key-delimiter", "delimiter", callback=parsed(unescape), metavar="DELIMITER",
-              help=r"A message is key, this, value; \t is a tab.")  # fmt: skip
+              help=r"The delimiter between key and value in a line; \t is a tab.")  # fmt: skip
 @click.option("-k", "--key", callback=parsed(unescape), metavar="KEY", help="The key of messages without one.")
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE",
               help="A header of all records. Can be given several times.")  # fmt: skip
 @click.option("-D", "--delimiter", "end", callback=parsed(unescape), default=r"\n", show_default=True,
-              metavar="DELIMITER", help="What separates messages.")  # fmt: skip
+              metavar="DELIMITER", help="The delimiter between messages.")  # fmt: skip
 @click.option("-Z", "--null", "empty_is_null", is_flag=True, help="An empty key or value is null.")
 @click.option("-z", "--codec", type=click.Choice(CODECS), default="none", show_default=True)
 @click.option("--magic", type=FormatName(), help="The message format to send.  "
@@ -105,7 +105,7 @@ class Shape:
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="As a producer's acks.")
 @click.option("--create", is_flag=True, help="Create the topic if it does not exist, with the brokers' defaults.")
 @click.option("--transactional-id", metavar="ID", help="Write in a transaction: readers of committed records see all "
-              "of the input, or nothing. The producer before that had this id is fenced.")  # fmt: skip
+              "of the input, or nothing. An earlier producer with this id is fenced.")  # fmt: skip
 @click.option("--transaction-records", type=click.IntRange(1), metavar="N",
               help="Commit every N records.  [default: at the end]")  # fmt: skip
 @click.option("--transaction-timeout", "timeout", type=click.IntRange(1), metavar="SECONDS", default=60,

@@ -68,14 +68,14 @@ def rescue(
     max_batch_bytes: int,
     threads: int,
 ) -> None:
-    """Bring old logs back: BACKUP into a running cluster, or into a new log directory, in one step.
+    """Restore old logs from BACKUP into a running cluster or a new log directory, in one step.
 
     BACKUP is a folder of logs, at any depth, or an archive of one: .tar, .tar.gz, .tar.zst, .zip, .log.gz. It may be
-    damaged, of a broker that was killed, and hold several replicas of a partition, of which the most complete is used.
+    damaged, come from a killed broker, and hold several replicas of a partition; the most complete one is used.
     Sound batches are salvaged, converted to magic 2 and written, with the offsets of consumer groups. BACKUP is not
     changed. After an interruption the same command continues, and nothing is written twice.
 
-    Exit status: 0 everything was sound and is at the target, 1 something is lost, and is reported, 2 wrong use or a
+    Exit status: 0 everything was sound and is at the target, 1 records were lost, as reported, 2 wrong use or a
     failure to write.
     """
     from magicbyte.rescue.rescue import ClusterTarget, RescueOptions, rescue_into

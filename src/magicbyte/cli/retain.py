@@ -74,7 +74,7 @@ def retain(
     """Remove old records from a stopped broker's logs, as its retention would: in new ones, or --in-place.
 
     Whole segments are removed, from the first on, while every record in them is beyond a limit; ages are those of the
-    records' timestamps. Records above the high watermark are kept. The log directory is locked meanwhile.
+    records' timestamps. Records above the high watermark are kept. The log directory is locked.
 
     Exit status: 0 done, 1 a log is damaged, 2 wrong use, or the broker runs or was killed.
     """

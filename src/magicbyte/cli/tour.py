@@ -92,10 +92,10 @@ CHAPTERS = {
     "migration": "what the next release would break, and the next step",
     "records": "records as text and as JSON",
     "batches": "a log with several formats, in the lines of Kafka's dump tool",
-    "transactions": "what consumers see of transactions",
+    "transactions": "transactions at both isolation levels",
     "groups": "the offsets that consumer groups committed",
-    "enriched": "a format that was proposed, and that Kafka did not take",
-    "convert": "an old log as Kafka writes it today",
+    "enriched": "a proposed format that Kafka did not adopt",
+    "convert": "an old log, converted to the current format",
     "parquet": "all records in a Parquet file",
     "pipeline": "a whole archive through a pipeline on Spark",
     "spark": "the logs as a DataFrame",
@@ -380,7 +380,7 @@ class Tour:
             return
         self.stage.heading("The enriched dialect")
         self.stage.say(
-            "A proposal for magic 1 that Kafka did not take: tags in each message. Bytes cannot tell the two apart, so "
+            "A proposal for magic 1 that Kafka did not adopt: tags in each message. Its bytes look like v1, so "
             "a file in the folder says which it is, or --dialect does."
         )
         self.stage.run("cat", _shown(chosen.partition.path), "-n", "4")

@@ -53,7 +53,7 @@ def verify(
     Checks sizes, checksums and offsets of all batches, their headers, and whether indexes, snapshots, leader epochs and
     checkpoints match them. After damage the check continues with the next sound batch. Nothing is written.
 
-    Exit status: 0 sound (with notes at most), 1 something is wrong, 2 wrong use.
+    Exit status: 0 sound (with notes at most), 1 a fault was found, 2 wrong use.
     """
     from magicbyte.archive.findings import Depth, Severity
     from magicbyte.archive.verify import verify as check
