@@ -23,8 +23,10 @@ import secrets
 import socket
 import ssl
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +43,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+import data
 import harness
 from broker import OURS, Peer, Server, Turns, consume, first_records, free_port, kafka, ours, produce, producer, values
+from magicbyte.errors import MagicbyteError
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -54,6 +58,10 @@ from magicbyte.records.layout import TimestampType
 from magicbyte.security.scram import ScramClient
 from magicbyte.testing.certificates import Authority
 
+sys.path.append(str(data.HERE.parent / "tests"))
+
+from handshakes import client_hello
+
 RIVAL = "Kafka 3.9.1"
 CIPHER = "TLS_AES_256_GCM_SHA384"
 MECHANISM = "SCRAM-SHA-512"
@@ -64,6 +72,7 @@ PARTITIONS, OTHERS = 100, 300
 HALF_OPEN = 10_000
 REQUESTS, REQUEST_ROUNDS = 60, 12
 MODULE = "org.apache.kafka.common.security"
+WAIT_SECONDS = 60
 PLAIN = f'{MODULE}.plain.PlainLoginModule required user_admin="{PASSWORD}";'
 
 
@@ -173,6 +182,28 @@ def log_in(server: Server, ca: Path) -> None:
             challenge = bytes(told.auth_bytes)
 
 
+def is_known(server: Server, ca: Path) -> bool:
+    """Return whether a login succeeds."""
+    try:
+        log_in(server, ca)
+    except (AssertionError, MagicbyteError):
+        return False
+    return True
+
+
+def descriptors(server: Server) -> int:
+    """Return the number of a broker's open descriptors."""
+    return sum(1 for _ in Path(f"/proc/{server.pid}/fd").iterdir())
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for something."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
 def add_user(server: Server) -> None:
     """Let the user log in by SCRAM."""
     change = UserScramCredentialUpsertion(
@@ -189,7 +220,8 @@ def connections(folder: Path) -> dict[str, Any]:
             add_user(server)
         times: dict[str, list[float]] = {name: [] for name in brokers.login}
         cpu: dict[str, list[float]] = {name: [] for name in brokers.login}
-        time.sleep(2)  # Kafka reads the user from its ZooKeeper
+        for server in brokers.login.values():  # Kafka reads the user from its ZooKeeper
+            until(partial(is_known, server, brokers.ca), "a login")
         for number in range(LOGIN_ROUNDS + 4):  # compilers of the JVM need the first ones
             for name, server in brokers.login.items():
                 used = server.cpu()
@@ -305,15 +337,6 @@ def produce_request(
     return ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics)
 
 
-def client_hello() -> bytes:
-    """Return the first bytes of a TLS handshake."""
-    outgoing = ssl.MemoryBIO()
-    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        client.do_handshake()
-    return outgoing.read()
-
-
 def first_of_scram() -> bytes:
     """Return a handshake of SASL and the first message of SCRAM."""
     first = ScramClient(MECHANISM, USER, PASSWORD, "nonce").respond(None)
@@ -341,7 +364,7 @@ def half_open(folder: Path, kind: str) -> dict[str, Any]:
         log_in(secured_server, brokers.ca)
         peer, request = Peer(server), produce_request(["first"], records=1000, partitions=1, each=1200)
         peer.ask(request, 7, ProduceResponse)
-        before, most = server.resident(), 0
+        before, most, descriptors_before = server.resident(), 0, descriptors(server)
         times: dict[str, list[float]] = {"login": [], "produce": []}
         with contextlib.ExitStack() as opened:
             for number in range(HALF_OPEN):
@@ -357,7 +380,7 @@ def half_open(folder: Path, kind: str) -> dict[str, Any]:
                 peer.ask(request, 7, ProduceResponse)
                 times["login"].append(between - begun)
                 times["produce"].append(time.perf_counter() - between)
-        time.sleep(2)
+        until(lambda: descriptors(server) <= descriptors_before, "the end of the half-open connections")
         log_in(secured_server, brokers.ca)
         return {
             "connections": HALF_OPEN,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from broker.serving import Peer, Running
 from broker.test_rights import GROUP, NO_CLUSTER, NO_TOPIC, give, serving
 from broker.test_security import PLAIN, USERS, proved, run, secured
 from builders import run as run_bounded
+from handshakes import client_hello
 from magicbyte.broker.broker import Broker as Served
 from magicbyte.broker.scram_users import change_of
 from magicbyte.client import Client, admin
@@ -275,14 +275,6 @@ def test_85_half_open_connections_make_way_for_new_ones_and_other_listeners_serv
             stream.close()
 
     run(work, secured(protocol))
-
-
-def client_hello() -> bytes:
-    outgoing = ssl.MemoryBIO()
-    client = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
-    with contextlib.suppress(ssl.SSLWantReadError):
-        client.do_handshake()
-    return outgoing.read()
 
 
 def test_67_without_an_authorizer_everybody_may_do_everything_and_is_told_so(tmp_path: Path) -> None:

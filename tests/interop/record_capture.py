@@ -5,16 +5,20 @@
 Needs tcpdump and the right to capture on the loopback interface. From 3.9.1 on brokers keep their log elsewhere.
 """
 
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from interop import client_programs, kafka_oracle, matrix
 from interop.client_programs import ClientProcess
 from ports import free_port
 
+PCAP_HEADER_BYTES, WAIT_SECONDS = 24, 60
 CAPTURES = Path(__file__).parents[1] / "migration/captures"
 CLIENTS = {
     "java-0.9.0.1": lambda: client_programs.java("0.9.0.1"),
@@ -37,6 +41,22 @@ def work(command: list[str], bootstrap: str, folder: Path, topic: str) -> None:
     process.close()
 
 
+def marked(port: int) -> bytes:
+    """Connect to the port, which nobody serves any more; return the ports as in the header of these packets."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        probe.connect_ex(("127.0.0.1", port))
+        return struct.pack(">HH", probe.getsockname()[1], port)
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for something."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
 def main(release: str) -> None:
     kafka_oracle.LOG4J1_CONFIG += REQUEST_LOG
     with tempfile.TemporaryDirectory() as name:
@@ -44,14 +64,15 @@ def main(release: str) -> None:
         pcap = folder / "traffic.pcap"
         dump = ["tcpdump", "-i", "lo", "-s", "0", "-U", "-w", str(pcap), "tcp", "port", str(port)]
         dumping = subprocess.Popen(dump, stderr=subprocess.DEVNULL)
-        time.sleep(2)
+        until(lambda: pcap.exists() and pcap.stat().st_size >= PCAP_HEADER_BYTES, "the start of tcpdump")
         state = kafka_oracle.start(release, folder, port, free_port(), 0, None, {"num.partitions": "1"}, 120)
         try:
             for client, command in CLIENTS.items():
                 work(command(), state["bootstrap"], folder, f"topic-{client}")
         finally:
             kafka_oracle.stop(folder, kill=False)
-            time.sleep(1)
+            marker = marked(port)
+            until(lambda: marker in pcap.read_bytes(), "the last packets")
             dumping.terminate()
             dumping.wait()
         completed = [line for line in (folder / "broker.log").read_text().splitlines() if "Completed request:" in line]
