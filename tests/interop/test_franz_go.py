@@ -1,4 +1,4 @@
-"""franz-go's own test of transactions, unchanged: consume, transform, produce, while members of the groups come and go.
+"""franz-go's own tests of transactions and of SCRAM, unchanged: consume, transform, produce, while members come and go.
 
 TestTxnEtl of its package kgo chains three consumers in transactions by each balancer, and judges keys, order and
 duplicates. It is built from the module that the clients in Go are built with.
@@ -17,6 +17,8 @@ import pytest
 from interop import client_programs
 from interop.bounced import running
 from interop.processes import DIES_WITH_US
+from interop.secured import PASSWORD, USER, Stores
+from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -24,6 +26,7 @@ GO = client_programs.HERE / "go"
 MODULE, TEST = "github.com/twmb/franz-go", "TestTxnEtl"
 RUNS = int(os.environ.get("FRANZ_GO_RUNS", "3"))
 RECORDS, SECONDS = 20_000, 180
+SCRAM_TESTS = ("TestSCRAMAuth", "TestSCRAMAuthBadCredentials")
 BALANCERS = ("range", "cooperative-sticky", "cooperative-sticky/static")
 
 
@@ -67,3 +70,30 @@ def test_records_go_through_three_consumers_in_transactions_once_and_in_order(
             assert done.returncode == 0, f"run {number}: {done.stdout[-3000:]}"
             for balancer in BALANCERS:
                 assert f"--- PASS: {TEST}/{balancer} (" in done.stdout
+
+
+@pytest.mark.parametrize("bits", ["256", "512"])
+def test_its_tests_of_logins_by_scram_pass(program: tuple[Path, Path], bits: str, tmp_path: Path) -> None:
+    binary, folder = program
+    listeners = {"PLAINTEXT": "127.0.0.1:0", "SASL_PLAINTEXT": "127.0.0.1:0"}
+    settings = {
+        "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+    }
+    with Broker(settings) as broker:
+        Stores(tmp_path).add_user(broker.served.metadata)
+        told = {
+            "KGO_SEEDS": broker.address("PLAINTEXT"),
+            "KGO_TEST_RF": "1",
+            "KGO_TEST_SCRAM": f"{USER}:{PASSWORD}:{bits}",
+            "KGO_TEST_SCRAM_SEEDS": broker.address("SASL_PLAINTEXT"),
+        }
+        done = subprocess.run(
+            [*DIES_WITH_US, str(binary), "-test.v", f"-test.run=^({'|'.join(SCRAM_TESTS)})$"],
+            cwd=folder, env={**os.environ, **told}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=SECONDS,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+    for name in SCRAM_TESTS:
+        assert f"--- PASS: {name} (" in done.stdout
+    assert PASSWORD not in done.stdout

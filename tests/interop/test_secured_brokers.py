@@ -11,8 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from interop.secured import MECHANISMS, PASSWORD, WRONG, Stores, properties, real_broker
+from interop.test_spark_live import Followed
 from magicbyte.cli.main import main
+from magicbyte.spark.pipeline import driver, load
 from magicbyte.testing import Broker
+from spark.in_process import InProcess
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -62,6 +65,7 @@ def test_commands_reach_a_real_secured_broker_by_each_login(version: str, tmp_pa
         planned = json.loads(said("plan", "--format", "json", "-b", address, "--config", settings["SCRAM-SHA-512"]))
         assert {each["topic"] for each in planned["topics"]} >= set(MECHANISMS)
         mirrored(address, stores, tmp_path)
+        piped(address, stores, tmp_path)
         refused(address, stores, tmp_path)
 
 
@@ -80,6 +84,34 @@ def mirrored(address: str, stores: Stores, folder: Path) -> None:
         said(*run_mirror, "--until-caught-up", "--yes")
         path = properties(folder / "ours", login)
         assert said("consume", "-b", to, "--config", path, "-t", "PLAIN", "-e") == "one\ntwo\n"
+
+
+def piped(address: str, stores: Stores, folder: Path) -> None:
+    """Read a topic by Spark's source, and take it through pipelines into a log directory and back as another topic."""
+    login = stores.java("SASL_SSL") | stores.login("Java", "SCRAM-SHA-512")
+    secured = {f"kafka.{name}": value for name, value in login.items()}
+    followed = Followed(**secured, **{"kafka.bootstrap.servers": address, "subscribe": "PLAIN"})
+    followed.catch_up()
+    followed.close()
+    assert [row[1] for row in followed.rows] == [b"one", b"two"]
+    steps = {
+        "copy": f'[source]\nbootstrap = "{address}"\ntopics = ["PLAIN"]\n[sink]\npath = "copied"\n',
+        "back": f'[source]\npath = "renamed"\n[sink]\nbootstrap = "{address}"\n',
+    }
+    for name, text in steps.items():
+        path = folder / f"{name}.toml"
+        path.write_text(text)
+        sides = {"source_client": login} if name == "copy" else {"target_client": login}
+        done = driver.run(load(path, **sides), context=InProcess())
+        assert done.status == 0, done.units
+        if name == "copy":
+            (folder / "renamed").mkdir()
+            (folder / "copied/PLAIN-0").rename(folder / "renamed/piped-0")
+    written = [each for each in (folder / "copied").rglob("*") if each.is_file()]
+    assert written
+    assert not any(PASSWORD.encode() in each.read_bytes() for each in written)
+    path = properties(folder / "piped", login)
+    assert said("consume", "-b", address, "--config", path, "-t", "piped", "-e") == "one\ntwo\n"
 
 
 def refused(address: str, stores: Stores, folder: Path) -> None:

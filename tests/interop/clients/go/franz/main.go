@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"slices"
@@ -59,20 +57,9 @@ func security() ([]kgo.Opt, error) {
 	if retries, err := strconv.Atoi(told["retries"]); err == nil {
 		options = append(options, kgo.RequestRetries(retries))
 	}
-	if path := told["ssl.ca.location"]; path != "" {
-		trusted, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		config := &tls.Config{RootCAs: x509.NewCertPool()}
-		config.RootCAs.AppendCertsFromPEM(trusted)
-		if path := told["ssl.certificate.location"]; path != "" {
-			own, err := tls.LoadX509KeyPair(path, told["ssl.key.location"])
-			if err != nil {
-				return nil, err
-			}
-			config.Certificates = []tls.Certificate{own}
-		}
+	if config, err := contract.TLS(); err != nil {
+		return nil, err
+	} else if config != nil {
 		options = append(options, kgo.DialTLSConfig(config))
 	}
 	user, password := told["sasl.username"], told["sasl.password"]

@@ -5,12 +5,56 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"clients/contract"
 
 	"github.com/IBM/sarama"
+	"github.com/xdg-go/scram"
 )
+
+// scramming is a login by SCRAM, for which sarama has only the frame.
+type scramming struct {
+	hash         scram.HashGeneratorFcn
+	conversation *scram.ClientConversation
+}
+
+func (s *scramming) Begin(user, password, authorized string) error {
+	client, err := s.hash.NewClient(user, password, authorized)
+	if err == nil {
+		s.conversation = client.NewConversation()
+	}
+	return err
+}
+
+func (s *scramming) Step(challenge string) (string, error) { return s.conversation.Step(challenge) }
+
+func (s *scramming) Done() bool { return s.conversation.Done() }
+
+var hashes = map[string]scram.HashGeneratorFcn{"SCRAM-SHA-256": scram.SHA256, "SCRAM-SHA-512": scram.SHA512}
+
+// secure puts the settings into a configuration: TLS, and who logs in.
+func secure(config *sarama.Config) error {
+	told := contract.Settings
+	if retries, err := strconv.Atoi(told["retries"]); err == nil {
+		config.Metadata.Retry.Max, config.Producer.Retry.Max = retries, retries
+	}
+	trusting, err := contract.TLS()
+	if err != nil {
+		return err
+	}
+	config.Net.TLS.Enable, config.Net.TLS.Config = trusting != nil, trusting
+	if mechanism := told["sasl.mechanism"]; mechanism != "" {
+		config.Net.SASL.Enable = true
+		config.Net.SASL.Mechanism = sarama.SASLMechanism(mechanism)
+		config.Net.SASL.User, config.Net.SASL.Password = told["sasl.username"], told["sasl.password"]
+		if hash, is := hashes[mechanism]; is {
+			config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramming{hash: hash} }
+		}
+	}
+	return nil
+}
 
 type client struct{ bootstrap []string }
 
@@ -23,7 +67,7 @@ var codecs = map[string]sarama.CompressionCodec{
 }
 
 // config asks for the requests of the release that was told, or those of 2.1, the first with all codecs.
-func config() *sarama.Config {
+func config() (*sarama.Config, error) {
 	config := sarama.NewConfig()
 	config.Version = sarama.V2_1_0_0
 	if told, err := sarama.ParseKafkaVersion(contract.Release); err == nil {
@@ -40,7 +84,7 @@ func config() *sarama.Config {
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
 	config.Consumer.Group.Session.Timeout = 6 * time.Second
 	config.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
-	return config
+	return config, secure(config)
 }
 
 // encoded keeps apart what is empty and what is null.
@@ -52,7 +96,10 @@ func encoded(bytes []byte) sarama.Encoder {
 }
 
 func (c client) Produce(topic, codec string, idempotent bool, entries []contract.Entry) ([]int64, error) {
-	settings := config()
+	settings, err := config()
+	if err != nil {
+		return nil, err
+	}
 	settings.Producer.Compression = codecs[codec]
 	if idempotent {
 		settings.Producer.Idempotent = true
@@ -92,7 +139,10 @@ func entry(message *sarama.ConsumerMessage) contract.Entry {
 }
 
 func (c client) Consume(topic string, count int) ([]contract.Entry, error) {
-	settings := config()
+	settings, err := config()
+	if err != nil {
+		return nil, err
+	}
 	settings.Consumer.Return.Errors = true
 	consumer, err := sarama.NewConsumer(c.bootstrap, settings)
 	if err != nil {
@@ -160,7 +210,11 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 }
 
 func (c client) join(group, topic string, enough int, patience time.Duration) (*member, error) {
-	consumers, err := sarama.NewConsumerGroup(c.bootstrap, group, config())
+	settings, err := config()
+	if err != nil {
+		return nil, err
+	}
+	consumers, err := sarama.NewConsumerGroup(c.bootstrap, group, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +259,11 @@ func (c client) Resume(group, topic string, first, count int) ([][]int64, error)
 }
 
 func (c client) Admin(topic, name, value string) (partitions int, found string, gone bool, err error) {
-	admin, err := sarama.NewClusterAdmin(c.bootstrap, config())
+	settings, err := config()
+	if err != nil {
+		return
+	}
+	admin, err := sarama.NewClusterAdmin(c.bootstrap, settings)
 	if err != nil {
 		return
 	}
