@@ -188,8 +188,8 @@ def test_status_shows_brokers_old_clients_and_topics_and_the_next_step() -> None
         assert (client["clientId"], client["is"], client["requestVersion"]) == ("old-app", "consumer", 2)
         assert [each["topic"] for each in found["plan"]["topics"]] == ["orders"]
         text = run(*asked).stdout
-        assert text.startswith("to format 2: phase 1; next: raise inter.broker.protocol.version")
-        assert "  old-app (magicbyte 0.1, 127.0.0.1) reads up to 1, Fetch v2" in text.splitlines()
+        assert text.startswith("to format v2: phase 1; next: raise inter.broker.protocol.version")
+        assert "  old-app (magicbyte 0.1, 127.0.0.1) reads up to v1, Fetch v2" in text.splitlines()
 
 
 def test_apply_refuses_what_costs_old_consumers_something_and_does_it_with_force() -> None:
@@ -211,7 +211,7 @@ def test_apply_refuses_what_costs_old_consumers_something_and_does_it_with_force
         asked = ["migrate", "apply", "-b", server, "--metrics", address, "--to", "2", "--topic", "orders"]
         done = run(*asked)
         assert (done.exit_code, done.stdout, configured()) == (1, "", before)
-        assert "refused: old-app (magicbyte 0.1, 127.0.0.1) reads up to 1, Fetch v2" in done.stderr
+        assert "refused: old-app (magicbyte 0.1, 127.0.0.1) reads up to v1, Fetch v2" in done.stderr
         done = run(*asked, "--force")
         assert (done.exit_code, configured() != before) == (0, True)
         assert "overridden: old-app" in done.stderr
@@ -224,7 +224,7 @@ def test_next_prints_what_apply_then_does() -> None:
         assert run("topics", "create", "-b", server, "orders").exit_code == 0
         asked = ["migrate", "next", "-b", server, "--to", "2", "--rehearse", "0"]
         text = run(*asked).stdout
-        assert "1. orders: store new records in format 2" in text
+        assert "1. orders: store new records in format v2" in text
         (command,) = [line.split() for line in text.splitlines() if "migrate apply" in line]
         assert run(*command[1:]).exit_code == 0
         steps = json.loads(run(*asked, "--format", "json").stdout)
@@ -254,7 +254,7 @@ def test_next_waits_until_every_broker_has_taken_the_step() -> None:
             waiting.kill()
         assert waiting.returncode == 0, complaints
         assert "every broker has taken the step" in complaints
-        assert "\ndone; to format 2: " in said
+        assert "\ndone; to format v2: " in said
         done = run(*asked, "60")
         assert done.exit_code == 0
         assert "there is nothing to wait for" in done.stderr

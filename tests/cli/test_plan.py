@@ -57,9 +57,9 @@ def test_the_table_has_a_line_for_each_topic(logs: Path) -> None:
     done = run("plan", "--dir", logs, "cleanup.policy=compact")
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["topic", "format", "stored", "phase", "next", "step", "old", "format", "leaves"]
-    assert lines[1].split()[:2] == ["events", "2"]
+    assert lines[1].split()[:2] == ["events", "v2"]
     assert lines[1].endswith("convert what is stored  never")
-    assert "note: who reads and writes which format is not known" in lines[-1]
+    assert "note: it is unknown which clients use which format" in lines[-1]
 
 
 def test_a_target_can_be_chosen(logs: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_broker_of_ours_tells_who_sends_what() -> None:
         (client,) = topic["clients"]
         assert (client["is"], client["format"], topic["next"]) == ("producer", "2", "set message.format.version")
         text = run("plan", "-b", broker.bootstrap_servers, "--http", address, "--rehearse", "0").stdout
-        assert "sends 2, Produce v" in text
+        assert "sends v2, Produce v" in text
         assert "the broker used" in text
 
 

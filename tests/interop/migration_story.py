@@ -628,7 +628,7 @@ class Story:
         for cell in sorted(wanted):
             does = "converted" if cell.source != cell.target else "zero-copy" if cell.direction == "fetch" else "kept"
             kind = "new" if cell.is_new else "old"
-            self.tell(f"- {kind} {cell.who}, {cell.direction}: format {cell.source} to {cell.target}, {does}")
+            self.tell(f"- {kind} {cell.who}, {cell.direction}: format v{cell.source} to v{cell.target}, {does}")
         zero = self._zero_copy(after) - self._zero_copy(before)
         assert bool(zero) == any(each.direction == "fetch" and each.source == each.target for each in grown)
         if probed:

@@ -44,7 +44,7 @@ def stage(step: ClusterStep, *brokers: int, dangers: tuple[str, ...] = ()) -> Cl
             ClusterStep.JUDGE_CANARY,
             ["compare broker 0 with the others", "to keep it: log.message.format.version=0.10.0", "roll it back"],
         ),
-        (ClusterStep.TOPICS, ["orders: store new records in format 1"]),
+        (ClusterStep.TOPICS, ["orders: store new records in format v1"]),
         (ClusterStep.NOTHING, ["nothing"]),
     ],
 )
@@ -59,7 +59,7 @@ def test_each_step_has_its_procedure(step: ClusterStep, said: list[str]) -> None
 def test_dangers_come_first() -> None:
     found = procedure(stage(ClusterStep.TOPICS, dangers=("broker 1: something",)), [NEW], {"orders": READY}, "b")
     assert found[0].do == "first: broker 1: something"
-    assert found[1].command == "magicbyte migrate apply -b b --to 1 --topic orders"
+    assert found[1].command == "magicbyte migrate apply -b b --to v1 --topic orders"
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_nothing_is_said_against_a_format_that_everybody_knows() -> None:
     ("other", "said"),
     [
         (BrokerFacts(0, "", None, None), "broker 0 (does not answer): what it runs is not known"),
-        (broker(0, "0.9.0", "0.9.0", "0.9.0"), "does not know format 1"),
+        (broker(0, "0.9.0", "0.9.0", "0.9.0"), "does not know format v1"),
         (broker(0, "0.11.0", "0.9.0", "0.9.0"), "inter.broker.protocol.version 0.9.0, below the format"),
-        (broker(0, "3.9", "3.0", "2.8"), "stores format 2 whatever is set"),
-        (BrokerFacts(0, "", Release.of("4.1").answered(), {}), "stores format 2 whatever is set"),
+        (broker(0, "3.9", "3.0", "2.8"), "stores format v2 whatever is set"),
+        (BrokerFacts(0, "", Release.of("4.1").answered(), {}), "stores format v2 whatever is set"),
     ],
 )
 def test_a_format_that_a_broker_cannot_go_along_with_is_refused(other: BrokerFacts, said: str) -> None:
@@ -98,12 +98,12 @@ def test_old_consumers_are_an_objection_and_old_producers_are_none() -> None:
     consumer, producer = OLD, replace(OLD, is_consumer=False)
     found = objections([NEW], [consumer, producer], replace(READY, who=(USE,)), [], Format.V1)
     assert found == [
-        "old (library 1, 10.0.0.7) reads up to 0, Fetch v1: everything is converted for it",
+        "old (library 1, 10.0.0.7) reads up to v0, Fetch v1: everything is converted for it",
         "reader reads older formats alone",
     ]
 
 
 def test_what_is_stored_in_a_newer_format_is_an_objection_at_kafkas_brokers_alone() -> None:
     (objection,) = objections([NEW], [], READY, [Format.V1], Format.V0)
-    assert objection.startswith("format 1 stays stored")
+    assert objection.startswith("format v1 stays stored")
     assert objections([replace(NEW, is_ours=True)], [], READY, [Format.V1], Format.V0) == []

@@ -85,8 +85,8 @@ def test_clients_are_old_by_the_newest_version_that_they_were_seen_to_use() -> N
     ):  # fmt: skip
         sightings.add(SeenClient(name), key, version)
     assert [each.text for each in old_clients(sightings, Format.V2)] == [
-        "old reads up to 0, Fetch v1",
-        "sender sends 1, Produce v2",
+        "old reads up to v0, Fetch v1",
+        "sender sends v1, Produce v2",
     ]
     assert [each.caller.client_id for each in old_clients(sightings, Format.V1)] == ["old"]
 

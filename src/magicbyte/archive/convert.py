@@ -106,7 +106,7 @@ class ConvertOptions:
     @property
     def name(self) -> str:
         """The target's name: v0, v1, v2 or enriched."""
-        return "enriched" if self.target is Format.ENRICHED else f"v{self.target.value}"
+        return self.target.title
 
     def identity(self) -> dict[str, Any]:
         """Return the options that decide the output's bytes."""

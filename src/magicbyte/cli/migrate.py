@@ -17,7 +17,7 @@ from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.client_sources import ClientSources, clients_options
 from magicbyte.cli.options import FormatName, OutputPath, format_option
 from magicbyte.cli.output import bad, complain, doubtful, good, say, say_json
-from magicbyte.cli.plan import PlanOptions, made_plan, plan_text, stored_facts
+from magicbyte.cli.plan import PlanOptions, format_text, made_plan, plan_text, stored_facts
 from magicbyte.cli.render import table_lines
 from magicbyte.clock import SystemClock
 from magicbyte.public.sources import explained
@@ -262,7 +262,7 @@ def _status_text(found: _MigrationStatus) -> Iterator[str]:
     yield from table_lines([["broker", "address", "software", "knows", "protocol", "format"],
                             *(_broker_row(each) for each in found.brokers)], left={1, 2, 3, 4, 5})  # fmt: skip
     if found.clients:
-        yield from ("", f"clients before format {stage.target.value}:", *(f"  {each.text}" for each in found.clients))
+        yield from ("", f"clients before format {stage.target.title}:", *(f"  {each.text}" for each in found.clients))
     yield ""
     yield from plan_text(found.plan)
     yield from (f"note: {each}" for each in found.notes)
@@ -270,19 +270,18 @@ def _status_text(found: _MigrationStatus) -> Iterator[str]:
 
 def _stage_text(stage: ClusterStage) -> str:
     about = f" (brokers {', '.join(map(str, stage.brokers))})" if stage.brokers else ""
-    return f"to format {stage.target.value}: {stage.phase.value}; next: {stage.step.value}{about}"
+    return f"to format {stage.target.title}: {stage.phase.value}; next: {stage.step.value}{about}"
 
 
 def _broker_row(broker: BrokerFacts) -> list[str]:
-    facts = broker.to_json()
-    protocol = "none" if broker.has_no_protocol else facts["protocol"] or "-"
+    protocol = "none" if broker.has_no_protocol else broker.to_json()["protocol"] or "-"
     return [
         str(broker.id),
         broker.address,
         broker.software,
-        facts["knowsFormat"] or "-",
+        format_text(broker.knows),
         protocol,
-        facts["format"] or "-",
+        format_text(broker.format),
     ]
 
 
@@ -359,7 +358,7 @@ def apply(bootstrap: str, sources: ClientSources, target: Format, topics: tuple[
         complain("nothing was changed; --force overrides this")
     elif asyncio.run(_set_format(bootstrap, topics, target)):
         say(
-            f"new records of {', '.join(topics)} are stored in format v{target.value}; "
+            f"new records of {', '.join(topics)} are stored in format {target.title}; "
             "magicbyte migrate status shows the rest"
         )
         return

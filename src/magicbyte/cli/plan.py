@@ -137,9 +137,9 @@ def plan_text(found: MigrationPlan) -> list[str]:
     rows += [
         [
             each.facts.name,
-            _format_text(each.facts.configured),
+            format_text(each.facts.configured),
             _stored_text(each.facts),
-            "done" if each.stage.phase is Phase.DONE else f"{each.stage.phase.value} to {each.stage.target.value}",
+            "done" if each.stage.phase is Phase.DONE else f"{each.stage.phase.value} to {each.stage.target.title}",
             _step_text(each),
             _leaves_text(each),
         ]
@@ -162,15 +162,16 @@ def plan_text(found: MigrationPlan) -> list[str]:
     return lines + [f"note: {each}" for each in found.notes]
 
 
-def _format_text(form: Format | None) -> str:
-    return "-" if form is None else form.value
+def format_text(form: Format | None) -> str:
+    """Return the name of a format, `-` if it is not known."""
+    return "-" if form is None else form.title
 
 
 def _stored_text(facts: TopicFacts) -> str:
     total = sum(each.bytes for each in facts.stored.values())
     by_format: dict[str, int] = {}
     for (form, _), each in sorted(facts.stored.items(), key=lambda item: item[0][0].value):
-        by_format[form.value] = by_format.get(form.value, 0) + each.bytes
+        by_format[form.title] = by_format.get(form.title, 0) + each.bytes
     shares = ", ".join(f"{form}: {100 * size / total:.0f}%" for form, size in by_format.items())
     return shares + (" (samples)" if facts.shares and shares else "") or "-"
 
@@ -191,7 +192,7 @@ def _leaves_text(found: TopicPlan) -> str:
 def _details(found: TopicPlan) -> list[str]:
     lines = []
     for use in found.uses:
-        does = f"reads up to {use.format.value}, Fetch" if use.is_consumer else f"sends {use.format.value}, Produce"
+        does = f"reads up to {use.format.title}, Fetch" if use.is_consumer else f"sends {use.format.title}, Produce"
         software = f" ({use.software})" if use.software else ""
         converted = f", {use.converted / use.seconds:.1f} records/s converted" if use.converted else ""
         behind = "  <- before the next step" if use in found.stage.who else ""

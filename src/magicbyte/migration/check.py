@@ -235,8 +235,8 @@ def _setting(name: str, value: str, target: Release) -> tuple[Weight, str, str] 
 
 _SUCCESSORS: Final = {
     "inter.broker.protocol.version": "the features of the cluster (kafka-features.sh) decide, at least 3.3 before 4.0",
-    "log.message.format.version": "new records are stored in format 2",
-    "message.format.version": "new records are stored in format 2",
+    "log.message.format.version": "new records are stored in format v2",
+    "message.format.version": "new records are stored in format v2",
     "log.message.downconversion.enable": "nothing is converted for old consumers, which are refused",
     "message.downconversion.enable": "nothing is converted for old consumers, which are refused",
     "log.message.timestamp.difference.max.ms": "log.message.timestamp.before.max.ms and .after.max.ms replace it",
@@ -265,19 +265,19 @@ def _is_below(value: str, least: int) -> bool:
 
 
 def _topics(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
-    """Yield topics with formats that the release does not write. It serves formats 0 and 1 unconverted."""
+    """Yield topics with formats that the release does not write. It serves formats v0 and v1 unconverted."""
     for topic, formats in facts.stored.items():
         if Format.ENRICHED in formats:
-            do = f"convert it: magicbyte convert --to {Format.V2.value}"
+            do = f"convert it: magicbyte convert --to {Format.V2.title}"
             yield UpgradeFinding("topic", Weight.BREAKS, topic, "no Kafka reads the enriched format", do)
-        old = sorted(form.value for form in formats if form in (Format.V0, Format.V1))
+        old = sorted(form.title for form in formats if form in (Format.V0, Format.V1))
         if old and not target.converts_down:
             yield UpgradeFinding(
                 "topic",
                 Weight.CHANGES,
                 topic,
                 f"it holds format {' and '.join(old)}: Kafka {target.version} serves that as it is stored, and writes "
-                "format 2 where it compacts",
+                "format v2 where it compacts",
                 "keep consumers that read it, or wait for retention, or convert the logs of stopped brokers: "
-                "magicbyte convert --to 2",
+                "magicbyte convert --to v2",
             )

@@ -13,7 +13,7 @@ from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, protocol_name, re
 
 FORMAT: Final = "message.format.version"
 _FIXED_FROM: Final = (3, 0)
-"""From this protocol version on, Kafka's brokers store format 2 whatever the setting is (KIP-724)."""
+"""From this protocol version on, Kafka's brokers store format v2 whatever the setting is (KIP-724)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ def _topic(name: str, stage: TopicStage, bootstrap: str) -> Iterator[Instruction
         who = ", ".join(sorted({each.client_id or "without a client id" for each in stage.who}))
         yield Instruction(f"{name}: {stage.step.value}: {who}")
     elif stage.step is Step.SET_FORMAT:
-        command = f"magicbyte migrate apply -b {bootstrap} --to {stage.target.value} --topic {name}"
-        yield Instruction(f"{name}: store new records in format {stage.target.value}", command)
+        command = f"magicbyte migrate apply -b {bootstrap} --to {stage.target.title} --topic {name}"
+        yield Instruction(f"{name}: store new records in format {stage.target.title}", command)
     elif stage.step is Step.WAIT:
         yield Instruction(
             f"{name}: wait for retention to take what is older", f"magicbyte plan -b {bootstrap} --topic {name}"
         )
     elif stage.step is Step.CONVERT:
-        command = f"magicbyte convert --to {stage.target.value}"
+        command = f"magicbyte convert --to {stage.target.title}"
         yield Instruction(f"{name}: convert the logs of stopped brokers, or keep what is older", command)
 
 
@@ -138,15 +138,15 @@ def objections(
         if each.knows is None:
             found.append(f"{name}: what it runs is not known")
         elif each.knows.magic < target.magic:
-            found.append(f"{name} does not know format {target.value}: upgrade it before")
+            found.append(f"{name} does not know format {target.title}: upgrade it before")
         elif each.protocol is not None and each.protocol < needed:
             found.append(
                 f"{name} has inter.broker.protocol.version {protocol_name(each.protocol)}, below the format: raise it "
                 f"to {protocol_name(needed)} or later before"
             )
         elif each.has_no_protocol or (not each.is_ours and each.protocol is not None and each.protocol >= _FIXED_FROM):
-            found.append(f"{name} stores format 2 whatever is set")
-    newer = sorted(form.value for form in stored if form.magic > target.magic)
+            found.append(f"{name} stores format v2 whatever is set")
+    newer = sorted(form.title for form in stored if form.magic > target.magic)
     if newer and not all(each.is_ours for each in brokers):
         found.append(
             f"format {' and '.join(newer)} stays stored: Kafka's brokers, which go by the setting, give it as it is "

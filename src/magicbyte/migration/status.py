@@ -117,7 +117,7 @@ class OldClient:
     @property
     def text(self) -> str:
         """The use in one line."""
-        does = f"reads up to {self.format.value}, Fetch" if self.is_consumer else f"sends {self.format.value}, Produce"
+        does = f"reads up to {self.format.title}, Fetch" if self.is_consumer else f"sends {self.format.title}, Produce"
         return f"{caller_text(self.caller)} {does} v{self.version}"
 
     def to_json(self) -> dict[str, Any]:

@@ -68,6 +68,11 @@ class Format(enum.Enum):
         self.magic = 1 if value == "enriched" else int(value)
         self.dialect = Dialect.ENRICHED if value == "enriched" else Dialect.KAFKA
 
+    @property
+    def title(self) -> str:
+        """Its name in messages: v0, v1, v2 or enriched."""
+        return self.value if self is Format.ENRICHED else f"v{self.value}"
+
     def check_codec(self, codec: Codec) -> None:
         """Raise UnsupportedCompressionError for zstd in any format but V2."""
         if codec is Codec.ZSTD and self is not Format.V2:
