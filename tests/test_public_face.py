@@ -598,8 +598,8 @@ def log_with(tmp_path: Path) -> Path:
         (lambda _: magicbyte.inventory("kafka://h:1/x", deep=True), ValueError, "expected a log on disk"),
         (lambda _: magicbyte.diff("a", "b", ignore=["keys"]), ValueError, "ignore='keys': expected some of 'times"),
         (lambda _: magicbyte.convert("a", "s3://b", Format.V2), ValueError, "expected a local path"),
-        (lambda tmp: magicbyte.salvage(disks(tmp), tmp / "disks/new"), LogDirectoryError, "expected a place outside"),
-        (lambda tmp: magicbyte.convert(disks(tmp), tmp / "disks", Format.V2), LogDirectoryError, "a place outside"),
+        (lambda tmp: magicbyte.salvage(disks(tmp), tmp / "disks/new"), LogDirectoryError, "expected a path outside"),
+        (lambda tmp: magicbyte.convert(disks(tmp), tmp / "disks", Format.V2), LogDirectoryError, "a path outside"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_at_once(
