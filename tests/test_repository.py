@@ -161,6 +161,7 @@ def test_no_committed_text_names_a_place_on_somebodys_machine() -> None:
         "tools/check_wheel.sh",
         "tools/build.sh",
         "tools/check_builds.sh",
+        "tools/check_pythons.sh",
     ],
 )
 def test_a_script_is_executable_and_parses(name: str) -> None:

@@ -1,4 +1,6 @@
-"""Runs the command line inside the test's process, and sees to it that no command changes what it reads."""
+"""Runs the command line inside the test's process: no command may change what it reads, or print other JSON than
+docs/reference/json.md says.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
+from cli import json_members
 from magicbyte.cli.main import main
 from magicbyte.cli.options import OutputPath
 from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN
@@ -39,6 +42,7 @@ def run(*arguments: str | Path) -> Result:
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     for path, found in before.items():
         assert state(path) == found, f"{' '.join(given)}: changed {path}, which it was to read"
+    json_members.check(resolved(given)[0], given, result.exit_code, result.stdout)
     return result
 
 
@@ -59,15 +63,23 @@ def inputs(arguments: Sequence[str]) -> list[Path]:
     return [path for path in dict.fromkeys(_named(arguments)) if _exists(path) and not is_in_use(path)]
 
 
+def resolved(arguments: Sequence[str]) -> tuple[str, click.Command, list[str]]:
+    """Return the name of the command in a command line, the command, and its arguments."""
+    command: click.Command = main
+    name, rest = "", list(arguments)
+    while isinstance(command, click.Group) and rest:
+        found = command.get_command(click.Context(command), rest[0])
+        if found is None:
+            break
+        command, name, rest = found, f"{name} {rest[0]}".strip(), rest[1:]
+    return name, command, rest
+
+
 def _named(arguments: Sequence[str]) -> Iterator[Path]:
     """Yield the paths in a command line that are no outputs; none of one that click refuses."""
-    command, name, rest = main, "", list(arguments)
-    context = click.Context(command)
-    while isinstance(command, click.Group) and rest and (found := command.get_command(context, rest[0])) is not None:
-        command, name, rest = found, f"{name} {rest[0]}".strip(), rest[1:]
-        context = click.Context(command)
+    name, command, rest = resolved(arguments)
     try:
-        values, _, _ = command.make_parser(context).parse_args(rest)
+        values, _, _ = command.make_parser(click.Context(command)).parse_args(rest)
     except click.UsageError:
         return
     if any(values.get(flag) for flag in IN_PLACE):

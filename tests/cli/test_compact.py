@@ -88,7 +88,7 @@ def test_merged_sets_hold_the_same_records(tmp_path: Path) -> None:
     before = run("cat", folder, "--format", "jsonl").stdout
     sets = len(run("cat", folder, "--batches").stdout.splitlines())
     done = json.loads(run("compact", "--in-place", "--drop-unkeyed", folder, "--merge-sets", "--format", "json").stdout)
-    merged = done["partitions"][0]["rounds"][0]["dropped"]["sets_merged"]
+    merged = done["partitions"][0]["rounds"][0]["dropped"]["setsMerged"]
     assert run("cat", folder, "--format", "jsonl").stdout == before
     assert len(run("cat", folder, "--batches").stdout.splitlines()) == sets - merged
     assert merged > 5

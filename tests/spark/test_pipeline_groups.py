@@ -172,7 +172,7 @@ def test_a_log_of_transactions_over_many_groups_is_compacted_again_and_again_as_
     options += f'segment-bytes = 3000\nkafka = "{version}"\n'
     done = same(tmp_path, tmp_path / "logs", options, names=("one", "many"))
     dropped = done.units[0]["stages"][0]["dropped"][0]
-    assert min(dropped[name] for name in ("superseded", "without_key", "aborted", "sets_emptied")) > 0
+    assert min(dropped[name] for name in ("superseded", "withoutKey", "aborted", "setsEmptied")) > 0
     options += "from-start = true\n"
     same(tmp_path, tmp_path / "one", options, names=("one-2", "many-2"), now="2026-01-08T12:00:00Z")
     last = same(tmp_path, tmp_path / "one-2", options, names=("one-3", "many-3"), now="2026-01-30T00:00:00Z")

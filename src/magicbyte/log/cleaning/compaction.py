@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -196,7 +196,7 @@ class CompactionReport:
             "keys": self.keys,
             "bytesRead": self.bytes_read,
             "segments": self.groups,
-            "dropped": asdict(self.dropped),
+            "dropped": self.dropped.to_json(),
         }
 
     def add(self, other: CompactionReport) -> None:

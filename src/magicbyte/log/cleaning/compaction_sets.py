@@ -82,6 +82,21 @@ class Dropped:
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
+    def to_json(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return {
+            "superseded": self.superseded,
+            "tombstones": self.tombstones,
+            "withoutKey": self.without_key,
+            "aborted": self.aborted,
+            "markers": self.markers,
+            "setsCopied": self.sets_copied,
+            "setsRewritten": self.sets_rewritten,
+            "setsDropped": self.sets_dropped,
+            "setsEmptied": self.sets_emptied,
+            "setsMerged": self.sets_merged,
+        }
+
 
 class Piece(NamedTuple):
     """One set to write. `row`: the first row that it was made of; `last`: the last offset for the index."""
