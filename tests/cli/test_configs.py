@@ -150,7 +150,7 @@ def test_old_brokers_are_not_asked_again_and_again_who_the_controller_is(manner:
             await admin.describe_configs(client, admin.ConfigResource.TOPIC, "topic")
 
     broker = ScriptedBroker(manner)
-    with scripted(broker) as address, pytest.raises(BrokerError, match=r"before 0\.10 do not tell which of them it is"):
+    with scripted(broker) as address, pytest.raises(BrokerError, match=r"before 0\.10 do not report the controller"):
         asyncio.run(ask(address))
     assert len(broker.asked(MetadataRequest)) == 1
 
@@ -192,5 +192,5 @@ def test_a_secret_that_would_have_to_be_sent_again_is_an_error_before_anything_i
         changed = run("configs", "set", "-b", address, "--broker", "7", "log.retention.ms=5")
     assert shown[1].split() == ["broker", "7", "ssl.key.password", "(hidden)", "broker", "while", "it", "ran"]
     assert changed.exit_code == 2
-    assert "nobody is told the value of ssl.key.password" in changed.stderr
+    assert "brokers do not return the value of ssl.key.password" in changed.stderr
     assert not broker.asked(alter_configs.AlterConfigsRequest)
