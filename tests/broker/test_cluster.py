@@ -450,6 +450,26 @@ def test_a_controller_of_an_earlier_epoch_is_refused(folder: Path) -> None:
     run(work())
 
 
+def test_a_request_that_waits_while_the_broker_registers_anew_is_refused(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
+            await client.topics()
+            broker = members.brokers[1]
+            assert isinstance(broker.replicas, ClusterReplicas)
+            assert broker.membership is not None
+            before, turn = broker.replicas.controller, broker.replicas.turn
+            async with turn:
+                epoch = broker.membership.broker_epoch
+                request = UpdateMetadataRequest(controller_id=7, controller_epoch=50, broker_epoch=epoch)
+                asking = asyncio.create_task(client.ask_any(request, UpdateMetadataResponse))
+                await until(lambda: "waiters:1" in repr(turn))
+                broker.membership.broker_epoch += 1
+            assert (await asking).error_code == ErrorCode.STALE_BROKER_EPOCH
+            assert broker.replicas.controller == before
+
+    run(work())
+
+
 def test_a_connection_that_the_controller_has_given_up_is_closed(folder: Path) -> None:
     async def update(connection: Connection, epoch: int) -> None:
         request = UpdateMetadataRequest(controller_id=7, controller_epoch=epoch, broker_epoch=-1)

@@ -63,13 +63,13 @@ class ReplicaServices:
 class _ClusterState(NamedTuple):
     replicas: ClusterReplicas
     cache: MetadataCache
-    broker_epoch: int
+    membership: Membership
 
 
 def _cluster_of(services: ReplicaServices) -> _ClusterState | None:
     if services.membership is None or services.cache is None or not isinstance(services.replicas, ClusterReplicas):
         return None
-    return _ClusterState(services.replicas, services.cache, services.membership.broker_epoch)
+    return _ClusterState(services.replicas, services.cache, services.membership)
 
 
 def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
@@ -88,7 +88,7 @@ def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     if message.controller_epoch == epoch and request.connection.number < number:
         raise NetworkError(f"{request.connection.peer}: the controller has sent requests on a later connection")
-    if 0 <= message.broker_epoch < cluster.broker_epoch:
+    if 0 <= message.broker_epoch < cluster.membership.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
     cluster.replicas.controller = message.controller_epoch, request.connection.number
     return ErrorCode.NONE
