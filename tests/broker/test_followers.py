@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.builders import records
+from broker.builders import made, produce, records
 from broker.clusters import Members, cluster, make, until
 from broker.serving import Peer
 from builders import run
@@ -21,6 +21,7 @@ from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.records.encode import Format
 from magicbyte.replication.fetcher import Answered, Append, FetchFrom, Truncate
 
 LEADER_ONLY = ProduceOptions(acks=1)
@@ -156,6 +157,30 @@ def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
                 await send(client, "t", index, records(1), LEADER_ONLY)
             await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])
             assert len(failures) == 3
+
+    run(work())
+
+
+def test_a_topic_that_is_deleted_while_its_records_are_appended_is_refused_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await until(lambda: members.is_settled("t"))
+            leader = members.leader("t")
+            real = leader.appends.append_all
+
+            async def deleting(sets: Any) -> Any:
+                found = await real(sets)
+                leader.topics.forget("t")
+                return found
+
+            monkeypatch.setattr(leader.appends, "append_all", deleting)
+            peer = await Peer.of(leader)
+            found = await produce(peer, "t", made(records(1), Format.V2), Format.V2)
+            assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            peer.close()
 
     run(work())
 

@@ -15,6 +15,7 @@ from magicbyte.errors import (
     MagicbyteError,
     NotReplicatedError,
     RequestRefusedError,
+    UnknownTopicError,
 )
 from magicbyte.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -143,7 +144,11 @@ async def _replicate(
     waits: dict[int, Acknowledgement] = {}
     for at, (outcome, partition) in enumerate(zip(outcomes, partitions, strict=True)):
         if isinstance(outcome, Appended) and partition is not None and outcome.leader.followers:
-            least = services.topics.known(partition.topic).config.min_insync_replicas
+            try:
+                least = services.topics.known(partition.topic).config.min_insync_replicas
+            except UnknownTopicError as error:  # it was deleted meanwhile
+                outcomes[at] = error
+                continue
             waits[at] = Acknowledgement(partition, outcome, least)
     if not waits:
         return
