@@ -31,11 +31,13 @@ from magicbyte.client import Client
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.errors import MagicbyteError
+from magicbyte.errors import ErrorCode, MagicbyteError
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format
 
 CANARY, TOPIC = 1, "orders"
+PRODUCER = "producer"
+CLIENTS = (PRODUCER, "consumer-0", "consumer-1")
 WATCH_S, EVERY_S = 10, 0.01
 OLD, NEW = range(2), range(2, 3)
 SLOW = """
@@ -108,39 +110,46 @@ class Canaries(Cluster):
 
 @contextlib.contextmanager
 def load(bootstrap: str, fetches: range) -> Iterator[None]:
-    """Produce and consume while the block runs."""
-    ended, sending = threading.Event(), ProduceOptions(format=Format.V0)
+    """Produce and consume while the block runs. It begins once each client was answered about each partition."""
+    begun, ended, sending = threading.Event(), threading.Event(), ProduceOptions(format=Format.V0)
+    unanswered = {(name, partition) for name in CLIENTS for partition in range(len(BROKERS))}
     records = [Record(at, 1_700_000_000_000, 0, b"key", b"value" * 20) for at in range(10)]
 
-    async def produce(client: Client, partition: int) -> None:
+    def answered(name: str, partition: int) -> None:
+        unanswered.discard((name, partition))
+        if not unanswered:
+            begun.set()
+
+    async def produce(client: Client, name: str, partition: int) -> None:
         while not ended.is_set():
-            with contextlib.suppress(MagicbyteError):
+            code = ErrorCode.NONE
+            try:
                 await send(client, TOPIC, partition, records, sending)
+            except MagicbyteError as error:
+                code = error.code
+            if code in (ErrorCode.NONE, ErrorCode.MESSAGE_TOO_LARGE):  # the canary of `errors` refuses all sets
+                answered(name, partition)
             await asyncio.sleep(EVERY_S)
 
-    async def consume(client: Client, partition: int) -> None:
+    async def consume(client: Client, name: str, partition: int) -> None:
         _, offset = await bounds(client, TOPIC, partition)
         while not ended.is_set():
             with contextlib.suppress(MagicbyteError):
                 options = FetchOptions(versions=fetches, max_wait_ms=20)
                 offset = (await fetch_sets(client, TOPIC, partition, offset, options)).next_offset
+                answered(name, partition)
 
     async def work() -> None:
-        async with Client(bootstrap, client_id="producer") as producer:
-            consumers = [Client(bootstrap, client_id=f"consumer-{each}") for each in range(2)]
-            async with contextlib.AsyncExitStack() as opened:
-                for each in consumers:
-                    await opened.enter_async_context(each)
-                async with asyncio.TaskGroup() as tasks:
-                    for partition in range(len(BROKERS)):
-                        tasks.create_task(produce(producer, partition))
-                        for each in consumers:
-                            tasks.create_task(consume(each, partition))
+        async with contextlib.AsyncExitStack() as opened, asyncio.TaskGroup() as tasks:
+            for name in CLIENTS:
+                client = await opened.enter_async_context(Client(bootstrap, client_id=name))
+                for partition in range(len(BROKERS)):
+                    tasks.create_task((produce if name == PRODUCER else consume)(client, name, partition))
 
     thread = threading.Thread(target=lambda: asyncio.run(work()))
     thread.start()
     try:
-        time.sleep(2)
+        assert begun.wait(60), f"not answered yet: {sorted(unanswered)}"
         yield
     finally:
         ended.set()

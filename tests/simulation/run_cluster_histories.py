@@ -90,7 +90,13 @@ class Figures:
         for each in self.runs:
             if each["firstSeed"] <= last_seed and first_seed <= each["lastSeed"]:
                 raise ValueError(f"seeds {each['firstSeed']}-{each['lastSeed']} are recorded already")
-        run = {"commit": _commit(), "firstSeed": first_seed, "lastSeed": first_seed - 1, **settings, "cpuSeconds": 0.0}
+        run = {
+            "commit": running_commit(),
+            "firstSeed": first_seed,
+            "lastSeed": first_seed - 1,
+            **settings,
+            "cpuSeconds": 0.0,
+        }
         self.runs.append(run)
 
     def add(self, history: ClusterUnderFaults, cpu_s: float) -> None:
@@ -113,7 +119,7 @@ class Figures:
 
     def mend(self, seed: int) -> None:
         """Note that a history which failed is sound now."""
-        self.mended[str(seed)] = {"failed": self.failed.pop(str(seed)), "soundWith": _commit()}
+        self.mended[str(seed)] = {"failed": self.failed.pop(str(seed)), "soundWith": running_commit()}
 
     def to_json(self) -> dict[str, Any]:
         """Return what the file holds."""
@@ -142,7 +148,7 @@ _LEAST = ("leastOperations", "leastFaults")
 _SAVED_EVERY = 50  # histories
 
 
-def _commit() -> str:
+def running_commit() -> str:
     """Return the commit that runs; a plus stands for changes that are in none."""
     command = ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
     return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout.strip()
