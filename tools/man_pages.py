@@ -50,7 +50,8 @@ def head(name: str) -> str:
 
 def program(context: click.Context) -> Iterator[str]:
     """Yield the page of the program: what it is for, and its commands in groups."""
-    yield from [".SH NAME", "magicbyte \\- every Kafka message format, read from real logs", ".SH SYNOPSIS"]
+    summary = "read, verify, convert, compact, mirror and serve every Kafka message format"
+    yield from [".SH NAME", f"magicbyte \\- {summary}", ".SH SYNOPSIS"]
     yield from [".B magicbyte", escaped("[OPTIONS] COMMAND [ARGS]..."), ".SH DESCRIPTION"]
     yield from paragraphs(context.command.help or "")
     yield ".SH OPTIONS"

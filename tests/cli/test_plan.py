@@ -58,7 +58,7 @@ def test_the_table_has_a_line_for_each_topic(logs: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["topic", "format", "stored", "phase", "next", "step", "old", "format", "leaves"]
     assert lines[1].split()[:2] == ["events", "v2"]
-    assert lines[1].endswith("convert what is stored  never")
+    assert lines[1].endswith("convert the stored records  never")
     assert "note: it is unknown which clients use which format" in lines[-1]
 
 

@@ -73,4 +73,4 @@ def test_a_topic_whose_format_was_changed_is_in_phase_2(tmp_path: Path) -> None:
         assert {each["format"] for each in topic["stored"]} == {"1", "2"}
         assert (topic["format"], topic["phase"]) == ("2", "phase 2")
     assert sum(each["entries"] for each in exact["stored"]) % 3 == 0
-    assert exact["next"] == "convert what is stored"  # retention.ms is -1
+    assert exact["next"] == "convert the stored records"  # retention.ms is -1

@@ -110,7 +110,7 @@ def test_a_sync_that_fails_when_a_file_is_closed_for_another_takes_the_directory
                 fill(directory[key], 1, NOW)
     (line,) = caplog.messages
     assert line.startswith("log directory /logs is offline: Input/output error (EIO), at /logs/topic-")
-    assert "What to do: look at the disk" in line
+    assert "What to do: check the disk" in line
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS])

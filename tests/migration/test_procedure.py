@@ -66,7 +66,7 @@ def test_dangers_come_first() -> None:
     ("step", "said"),
     [
         (Step.UPGRADE_CONSUMERS, "t: upgrade consumers: reader"),
-        (Step.WAIT, "t: wait for retention"),
+        (Step.WAIT, "t: wait until retention"),
         (Step.CONVERT, "t: convert the logs"),
     ],
 )
@@ -82,7 +82,7 @@ def test_nothing_is_said_against_a_format_that_everybody_knows() -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (BrokerFacts(0, "", None, None), "broker 0 (does not answer): what it runs is not known"),
+        (BrokerFacts(0, "", None, None), "broker 0 (does not answer): its software is unknown"),
         (broker(0, "0.9.0", "0.9.0", "0.9.0"), "does not know format v1"),
         (broker(0, "0.11.0", "0.9.0", "0.9.0"), "inter.broker.protocol.version 0.9.0, below the format"),
         (broker(0, "3.9", "3.0", "2.8"), "stores format v2 whatever is set"),

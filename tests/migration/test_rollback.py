@@ -34,7 +34,7 @@ def test_the_data_that_it_led_is_removed_between_its_stop_and_its_start() -> Non
         "stop broker 1, and wait until other brokers lead its partitions",
         "remove these folders from its log.dirs",
         "in its server.properties",
-        "start it; it replicates what was removed",
+        "start it; it replicates the removed data",
         "wait until every replica is in sync",
         "see that it stores the old format",
     ]

@@ -361,8 +361,8 @@ def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connec
             late[2].close()
 
     run(work())
-    assert [each for each in caplog.messages if "no connections are taken" in each] == [
-        "no connections are taken until some of the 21 end: the descriptors that are left are for files"
+    assert [each for each in caplog.messages if "no connections are accepted" in each] == [
+        "no connections are accepted until some of the 21 end: the descriptors that are left are for files"
     ]
 
 

@@ -108,7 +108,7 @@ REFUSED = {
     "retention without a limit": (SOURCE + SINK + '[[stage]]\ndo = "retain"\n', 6, "a limit: older-than"),
     "a filter without a limit": (SOURCE + SINK + '[[stage]]\ndo = "filter"\n', 6, "a limit: since"),
     "a codec that the format does not know": (
-        SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v0"\ncodec = "zstd"\n', 6, "what the format"
+        SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v0"\ncodec = "zstd"\n', 6, "a codec that the format"
     ),
     "a Kafka that does not know the format": (
         SOURCE + SINK + '[[stage]]\ndo = "convert"\nformat = "v2"\nkafka = "0.10.2.2"\n', 6, "expected 0.11 or later"

@@ -252,7 +252,7 @@ def test_a_topic_of_others_is_not_written_into(tmp_path: Path) -> None:
     [
         ('[source]\npath = "logs"\nbootstrap = "a:1"\n[sink]\npath = "s"\n', "a path or a bootstrap: one of both"),
         ('[source]\ntopics = ["a"]\n[sink]\npath = "s"\n', "a path or a bootstrap: one of both, found none"),
-        ('[source]\nbootstrap = "a:1"\n[[stage]]\ndo = "digest"\n', "for what is fetched from a cluster"),
+        ('[source]\nbootstrap = "a:1"\n[[stage]]\ndo = "digest"\n', "for the records of a cluster"),
         ('[source]\npath = "l"\n[sink]\npath = "s"\ngroup = "g"\n', "a bootstrap with it"),
         ('[source]\npath = "l"\n[sink]\npath = "s"\ntransactional-id = "t"\n', "a bootstrap with it"),
         ('[source]\npath = "l"\n[sink]\nbootstrap = "a:1"\nscratch = "g"\n', "none with a cluster"),

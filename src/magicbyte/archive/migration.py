@@ -170,7 +170,7 @@ class Step(enum.Enum):
     SET_FORMAT = "set message.format.version"
     UPGRADE_PRODUCERS = "upgrade producers"
     WAIT = "wait for retention"
-    CONVERT = "convert what is stored"
+    CONVERT = "convert the stored records"
     NOTHING = "nothing"
 
 

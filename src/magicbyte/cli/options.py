@@ -177,7 +177,7 @@ def dialect_option(command: F) -> F:
         type=click.Choice([each.value for each in Dialect]),
         callback=dialect_name,
         help="How to read magic byte 1: Kafka's own format, or the enriched one. "
-        "[default: what a message.dialect file in the folder says, else kafka]",
+        "[default: that of a message.dialect file in the folder, else kafka]",
     )(command)
 
 

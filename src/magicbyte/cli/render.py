@@ -65,8 +65,8 @@ CELLS: dict[str, Cells] = {"utf8": _utf8, "json": _json, "base64": _base64, "hex
 
 values_option = click.option(
     "--values", type=click.Choice(list(CELLS)), default=None,
-    help="How JSON and CSV show bytes: utf8 escapes what is no UTF-8, json embeds JSON documents, base64 and hex keep "
-    "every byte.  [default: utf8]",
+    help="How JSON and CSV show bytes: utf8 escapes bytes that are not UTF-8, json embeds JSON documents, base64 "
+    "and hex keep every byte.  [default: utf8]",
 )  # fmt: skip
 DEFAULT_VALUES = "utf8"
 

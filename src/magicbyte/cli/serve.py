@@ -47,7 +47,7 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 @click.option("--as-version", metavar="RELEASE",
               help="Behave as this Kafka release does, 0.8.2 to 4.1: as.version.")  # fmt: skip
 @click.option("--repair", is_flag=True,
-              help="Also open damaged logs: what cannot be kept goes to DIR/quarantine.")  # fmt: skip
+              help="Also open damaged logs; bytes that cannot be kept are moved to DIR/quarantine.")  # fmt: skip
 @click.option("--adopt", is_flag=True,
               help="Take over a directory that no magicbyte broker has served.")  # fmt: skip
 @click.option("--overlay", type=OutputPath(folder=True), metavar="DIR",

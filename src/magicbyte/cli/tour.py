@@ -85,7 +85,7 @@ path = "archive"
 """
 
 CHAPTERS = {
-    "inventory": "what is in the logs",
+    "inventory": "formats, codecs, offsets and times of the logs",
     "bytes": "one batch of the oldest and of the newest format, byte by byte",
     "damage": "a damaged log, salvaged, and compared record by record",
     "serve": "a log of Kafka 0.8, served to a current client and mirrored",
@@ -394,8 +394,8 @@ class Tour:
             self.stage.run("inventory", "--deep", *self.paths, rows=14)
             return
         self.stage.say(
-            "No header shows it; decoding does. Each damage has a file, a position, and what was expected and found. "
-            "Everything else in the log is read."
+            "Decoding finds it, headers do not show it. Each damage has a file, a position, the expected and the found "
+            "value. Everything else in the log is read."
         )
         chosen = damaged[0]
         self.stage.run("inventory", "--deep", _shown(chosen.partition.path), rows=12, wrap=True)

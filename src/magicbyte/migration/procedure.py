@@ -40,7 +40,7 @@ def procedure(
     status = Instruction("at the end, see that the step is done", f"magicbyte migrate status -b {bootstrap}")
     match stage.step:
         case ClusterStep.BRING_BACK:
-            found.append(Instruction(f"start the brokers {about}: what they run and speak is not known"))
+            found.append(Instruction(f"start the brokers {about}: their software and protocol are unknown"))
         case ClusterStep.UPGRADE_BROKERS:
             protocol, form = _protocol_of_oldest(brokers), _oldest_format(brokers)
             found += [
@@ -101,11 +101,11 @@ def _topic(name: str, stage: TopicStage, bootstrap: str) -> Iterator[Instruction
         yield Instruction(f"{name}: store new records in format {stage.target.title}", command)
     elif stage.step is Step.WAIT:
         yield Instruction(
-            f"{name}: wait for retention to take what is older", f"magicbyte plan -b {bootstrap} --topic {name}"
+            f"{name}: wait until retention has deleted older records", f"magicbyte plan -b {bootstrap} --topic {name}"
         )
     elif stage.step is Step.CONVERT:
         command = f"magicbyte convert --to {stage.target.title}"
-        yield Instruction(f"{name}: convert the logs of stopped brokers, or keep what is older", command)
+        yield Instruction(f"{name}: convert the logs of stopped brokers, or keep the older records", command)
 
 
 def _protocol_of_oldest(brokers: Iterable[BrokerFacts]) -> str:
@@ -136,7 +136,7 @@ def objections(
     for each in brokers:
         name = f"broker {each.id} ({each.software})"
         if each.knows is None:
-            found.append(f"{name}: what it runs is not known")
+            found.append(f"{name}: its software is unknown")
         elif each.knows.magic < target.magic:
             found.append(f"{name} does not know format {target.title}: upgrade it before")
         elif each.protocol is not None and each.protocol < needed:

@@ -74,7 +74,7 @@ def roll_back(
         steps.append(Instruction(f"remove these folders from its log.dirs: {' '.join(removed)}"))
     steps += [
         Instruction(f"in its server.properties: {setting}"),
-        Instruction("start it; it replicates what was removed"),
+        Instruction("start it; it replicates the removed data"),
         Instruction("wait until every replica is in sync", f"magicbyte cluster status -b {bootstrap}"),
         status,
     ]

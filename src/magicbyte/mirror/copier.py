@@ -53,7 +53,7 @@ SAVE_SECONDS: Final = 5.0
 
 @dataclass(slots=True)
 class Copied:
-    """Counts of what was copied: bytes of closed sets and of decompressed ones; records of each.
+    """Counts of copied data: bytes of closed sets and of decompressed ones; records of each.
 
     `records` is the count of headers, without those in closed wrappers of magic 0 and 1. `lost`: offsets that the
     source had deleted before they were copied. `lag`: offsets still to copy at the last request. `parked`: sets, or

@@ -7,7 +7,7 @@
     True
 
 `messages` has a module for each API, `stored` one for each record of the internal topics; `APIS` lists the APIs by
-their keys. All of it is imported when it is used. docs/protocol tells what the messages hold.
+their keys. All of it is imported when it is used. docs/protocol describes the messages.
 """
 
 from importlib import import_module

@@ -267,7 +267,7 @@ def records(
     on_damage: DamageHandler | None = None,
     client_settings: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
-    """Return an iterator over the records at `path`: `open_log(path).records(...)`, which say what the arguments are.
+    """Return an iterator over the records at `path`: `open_log(path).records(...)`, which describes the arguments.
 
     for record in magicbyte.records("logs/orders-0", since="2016-11-01"):
         print(record.offset, record.key, record.value)

@@ -35,7 +35,7 @@ _LOOK_SECONDS: Final = 0.2  # between two reports of progress
 
 
 async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
-    """Return a line per topic on what a rescue would do. Nothing is written.
+    """Return the plan of a rescue, a line per topic. Nothing is written.
 
     Raises MirrorError for a topic whose number of partitions at the target differs, BrokerError, NetworkError.
     """

@@ -128,7 +128,7 @@ class _Checker:
         type_ = self.keys.text("type")
         if type_ is None or type_ in MESSAGE_TYPES:
             return type_
-        mend = did_you_mean(type_, MESSAGE_TYPES) or 'take "data" for what is neither request nor response'
+        mend = did_you_mean(type_, MESSAGE_TYPES) or 'take "data" for a structure that is neither request nor response'
         self._wrong(Rule.MESSAGE_TYPE, "type", expected=", ".join(MESSAGE_TYPES), found=quoted(type_), mend=mend)
         return None
 

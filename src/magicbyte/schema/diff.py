@@ -96,7 +96,7 @@ class _Comparison:
         asked = {old.type, new.type} & {"request", "response", "header"}
         for what, before, after in (("apiKey", old.api_key, new.api_key), ("type", old.type, new.type)):
             if before != after:
-                why = "old peers take it for another message" if asked else "what is only stored does not hold it"
+                why = "old peers take it for another message" if asked else "a stored record does not contain it"
                 reason = f"{what} was {before} and is {after}: {why}"
                 self._note(old.name, ChangeKind.MESSAGE_CHANGED, self.shared, reason, compatible=not asked)
         if old.name != new.name:

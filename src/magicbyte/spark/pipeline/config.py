@@ -388,7 +388,7 @@ class _File:
         told = self.options((), {name: given[name] for name in top if name in given}, top)
         report = None if told["report"] is None else self.home / told["report"]
         if told["on-damage"] == "salvage" and "sink" not in given:
-            self.refuse(("on-damage",), "a [sink] for what is salvaged", "none")
+            self.refuse(("on-damage",), "a [sink] for the salvaged log", "none")
         self.check(stages, folder if target is None else target.bootstrap)
         self.check_clusters(sources, stages, target)
         if target is not None and not any(stage.do == "mirror" for stage in stages):
@@ -479,7 +479,7 @@ class _File:
         for at, stage in enumerate(stages):
             key = ("stage", at, "do")
             if sink is None and stage.do in WRITERS | {"records"}:
-                self.refuse(key, "a [sink] for what it writes", "none")
+                self.refuse(key, "a [sink] for its output", "none")
             if stage.do == "compare" and stage.options["with"] is None and removed is not None:
                 self.refuse(key, f"a path to compare `with`, for {removed} removes records", "none")
             if stage.do == "records" and at < len(stages) - 1:
@@ -495,7 +495,7 @@ class _File:
         """Refuse combinations that do not work with clusters."""
         is_live = any(source.bootstrap is not None for source in sources)
         if is_live and "sink" not in self.given:
-            self.refuse(("source",), "a [sink] for what is fetched from a cluster", "none")
+            self.refuse(("source",), "a [sink] for the records of a cluster", "none")
         for at, stage in enumerate(stages):
             if is_live and stage.do == "compare" and stage.options["with"] is None:
                 self.refuse(("stage", at, "do"), "a path to compare `with`, as a cluster is not read twice", "none")

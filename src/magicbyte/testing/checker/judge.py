@@ -403,7 +403,7 @@ class _Order:
             kind, is_allowed, offsets = AnomalyKind.INT_SEND_SKIP, True, (before, *missed, at)
         if kind is not None:
             values = tuple(partition.log[each].value for each in offsets)
-            message = f"{who} wrote {_named(sent.value)} at offset {at}, and what it sent before at offset {before}"
+            message = f"{who} wrote {_named(sent.value)} at offset {at}, and an earlier value at offset {before}"
             operations = (number,) if is_internal else (first, number)
             self._report.add(Anomaly(kind, key, offsets, values, operations, message, is_allowed))
 
