@@ -12,6 +12,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from time_left import TimeLeft
+
 # The same examples in every run; `./test --hypothesis-profile=explore` looks for new ones. The first call of a kernel
 # compiles, hence no deadline.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -63,6 +65,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         (with_spark if group == "spark" else others).append(item)
     # `./test` keeps this order. The longest group comes first: at the end, the other processes would wait for it.
     items[:] = with_spark + others
+
+
+@pytest.hookimpl(trylast=True)  # behind the terminal's reporter
+def pytest_configure(config: pytest.Config) -> None:
+    """Show how far a run is, where ./test asks for it and this is not one of its processes."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if "TESTS_TIME_LEFT" in os.environ and reporter is not None and not hasattr(config, "workerinput"):
+
+        def say(line: str) -> None:
+            reporter.write(f"\n{line}\n")
+
+        config.pluginmanager.register(TimeLeft(say))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

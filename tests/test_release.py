@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,7 +16,9 @@ from types import ModuleType
 
 import click
 import pytest
+from kafka import KafkaProducer
 
+import magicbyte
 from magicbyte.cli.base import Command, CommandGroup
 from magicbyte.cli.main import COMMANDS
 from magicbyte.cli.mirror_translate import translate
@@ -132,9 +133,37 @@ def test_with_an_address_every_link_leads_there(
 
 def test_the_container_is_not_root_and_compiles_nothing() -> None:
     last = RECIPE.rpartition("\nFROM ")[2]
-    assert re.search(r"^USER [1-9]\d+$", last, re.MULTILINE)
+    (user,) = re.findall(r"^USER (.+)$", last, re.MULTILINE)
+    assert user.isdecimal()  # a name cannot be checked by an orchestrator that wants no root
+    assert int(user) > 0
+    assert not re.search(r"^(RUN|COPY|ADD) ", last.partition(f"USER {user}")[2], re.MULTILINE)
+    assert f"--uid {user} " in last
     assert "--only-binary=:all:" in RECIPE
     assert "--require-hashes" in RECIPE
+
+
+def test_the_container_gets_signals_itself_and_keeps_its_logs_in_a_volume() -> None:
+    """A command in the form of a shell would be the shell's child, which SIGTERM does not reach."""
+    last = RECIPE.rpartition("\nFROM ")[2]
+    for word in ("ENTRYPOINT", "CMD", "HEALTHCHECK"):
+        (given,) = re.findall(rf"^{word} ((?:.*\\\n)*.*)$", last, re.MULTILINE)
+        assert json.loads(given[given.index("[") :]), word
+    assert "STOPSIGNAL SIGTERM" in last.splitlines()
+    (volume,) = re.findall(r"^VOLUME (.+)$", last, re.MULTILINE)
+    arguments = json.loads(re.findall(r"^CMD (\[.*\])$", last, re.MULTILINE)[0])
+    assert Path(arguments[arguments.index("--dir") + 1]).is_relative_to(volume)
+    assert f"-o magicbyte -g magicbyte {volume}" in last
+
+
+def test_the_container_is_of_releases_that_are_supported_and_the_same_in_both_stages() -> None:
+    stages = re.findall(r"^FROM (\S+)", RECIPE, re.MULTILINE)
+    assert len(stages) == 2
+    assert len(set(stages)) == 1
+    python = stages[0].removeprefix("docker.io/library/python:").removesuffix("-slim")
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    assert f"Programming Language :: Python :: {python}" in classifiers
+    workflow = (ROOT / ".github/workflows/release.yml").read_text()
+    assert "linux/amd64,linux/arm64" in workflow
 
 
 def test_the_containers_command_serves_is_healthy_and_ends_with_its_signal(tmp_path: Path) -> None:
@@ -160,8 +189,9 @@ def test_the_containers_command_serves_is_healthy_and_ends_with_its_signal(tmp_p
         while subprocess.run(probe, check=False, stderr=subprocess.DEVNULL).returncode:
             assert process.poll() is None
             assert time.monotonic() < deadline
-        with socket.create_connection(("127.0.0.1", int(listening[1]))):
-            pass
+        with KafkaProducer(bootstrap_servers=f"127.0.0.1:{listening[1]}", api_version=(3, 0)) as producer:
+            assert producer.send("orders", b"value").get(60).offset == 0
+        assert [each.value for each in magicbyte.records(f"kafka://127.0.0.1:{listening[1]}/orders")] == [b"value"]
         process.send_signal(getattr(signal, re.findall(r"^STOPSIGNAL (\w+)$", RECIPE, re.MULTILINE)[0]))
         assert process.wait(60) == 0
     finally:
