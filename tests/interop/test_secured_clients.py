@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -191,3 +193,17 @@ def test_a_refusal_is_clear_on_both_sides_and_shows_no_password(
     with ThreadPoolExecutor(len(cases)) as threads:
         assert all(threads.map(is_refused, cases.items()))
     assert not [each for each in (PASSWORD, WRONG) if each in caplog.text]
+
+
+def test_a_renegotiation_is_refused(stores: Stores, broker: Broker) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    trusting = ("-tls1_2", "-CAfile", str(stores.ca), "-verify_return_error")
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", broker.address("TLS"), *trusting],
+        input="R\n", capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert "Protocol  : TLSv1.2" in said
+    assert "RENEGOTIATING" in said
+    assert "no renegotiation" in said

@@ -1,7 +1,7 @@
 """TLS over any `Stream`: reads are decrypted and writes encrypted, in pieces that fit TLS records.
 
 OpenSSL works on memory instead of a socket, so that it also runs on simulated networks. Its own messages, such as key
-updates requested by the peer, are sent with the next write.
+updates requested by the peer or the refusal of a renegotiation, are sent before the next read, or with a write.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TlsStream:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side, server_hostname=host)
         self._unsent: Sequence[Buffer] = ()
         self._scratch: memoryview | None = None
-        self._gave = False
+        self._gave = self._is_writing = False
         self._is_server = server_side
 
     async def handshake(self) -> None:
@@ -91,18 +91,21 @@ class TlsStream:
     async def read(self, size: int) -> bytes:
         """Return the bytes that have arrived, at least one and at most `size`; b"" at the end of the stream."""
         while (found := self._decrypted(size)) is None:
+            self._reply()
             self._take(await self._stream.read(_READ_BYTES))
         return found
 
     async def read_into(self, buffer: memoryview) -> int:
         """Fill the start of `buffer` with arrived bytes; return their number, 0 at the end of the stream."""
         while (count := self._decrypted_into(buffer)) is None:
+            self._reply()
             self._take(await self._stream.read(_READ_BYTES))
         return count
 
     def read_now(self, buffer: memoryview) -> int | None:
         """Read as `read_into` does, or return None if nothing has arrived."""
         while (count := self._decrypted_into(buffer)) is None:
+            self._reply()
             if self._scratch is None:
                 self._scratch = memoryview(bytearray(_READ_BYTES))
             got = self._stream.read_now(self._scratch)
@@ -190,7 +193,16 @@ class TlsStream:
     async def _flush(self, *, more: bool = False) -> None:
         unsent, self._unsent = self._unsent, ()
         if unsent or self._outgoing.pending:
-            await self._stream.write([*unsent, self._outgoing.read()], more=more)
+            self._is_writing = True
+            try:
+                await self._stream.write([*unsent, self._outgoing.read()], more=more)
+            finally:
+                self._is_writing = False
+
+    def _reply(self) -> None:
+        """Send OpenSSL's own messages, unless a write is in progress: two would mix their bytes."""
+        if self._outgoing.pending and not self._is_writing and not self._unsent:
+            self._unsent = self._stream.write_now([self._outgoing.read()])
 
     def _encrypt(self, buffer: Buffer) -> None:
         view = memoryview(buffer).cast("B")
