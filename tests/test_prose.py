@@ -19,44 +19,6 @@ TARGET: Final = (17, 30)
 """Words in a sentence at the 50th and the 90th percentile."""
 BOUND: Final = (13, 22)
 """What the documents as a whole have reached. Lower it when pages are rewritten; never raise it."""
-PLAIN: Final = (
-    "ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/README.md", "docs/broker/acls.md",
-    "docs/broker/administration.md", "docs/broker/overview.md", "docs/broker/quotas.md", "docs/broker/replication.md",
-    "docs/broker/security.md", "docs/broker/threat-model.md", "docs/broker/transactions.md",
-    "docs/commands/README.md", "docs/commands/cat.md", "docs/commands/cluster.md", "docs/commands/compact.md",
-    "docs/commands/completion.md", "docs/commands/configs.md", "docs/commands/consume.md", "docs/commands/convert.md",
-    "docs/commands/diff.md", "docs/commands/dump.md", "docs/commands/groups.md", "docs/commands/inventory.md",
-    "docs/commands/metadata.md", "docs/commands/migrate.md", "docs/commands/mirror-groups.md",
-    "docs/commands/mirror-modes.md", "docs/commands/mirror.md", "docs/commands/pipeline.md", "docs/commands/plan.md",
-    "docs/commands/produce.md", "docs/commands/rebuild-index.md", "docs/commands/rescue.md",
-    "docs/commands/retain.md", "docs/commands/salvage.md", "docs/commands/schema.md", "docs/commands/serve.md",
-    "docs/commands/topics-replicas.md", "docs/commands/topics.md", "docs/commands/tour.md",
-    "docs/commands/transactions.md", "docs/commands/verify.md", "docs/commands/warm.md",
-    "docs/decisions/0001-kernels-and-twins.md", "docs/decisions/0002-compression-libraries.md",
-    "docs/decisions/0003-what-is-damage.md", "docs/decisions/0004-protocol-code.md",
-    "docs/decisions/0005-conversion-while-sending.md", "docs/decisions/0007-pipeline.md",
-    "docs/decisions/0008-no-file-on-the-loop.md", "docs/decisions/0009-copies-with-offsets.md",
-    "docs/decisions/0010-writing-rows.md", "docs/decisions/0011-in-sync-replicas.md",
-    "docs/decisions/0012-controller.md", "docs/decisions/0013-simulated-world.md",
-    "docs/decisions/0014-alone-and-in-a-cluster.md", "docs/decisions/0015-what-handlers-take.md",
-    "docs/decisions/0016-znodes.md", "docs/decisions/0017-one-process.md", "docs/decisions/0018-rooms.md",
-    "docs/decisions/README.md", "docs/evidence/bounds.md", "docs/evidence/broker-speed.md", "docs/evidence/checks.md",
-    "docs/evidence/compaction-speed.md", "docs/evidence/migration.md", "docs/evidence/mirror-proof.md",
-    "docs/evidence/mirror-speed.md", "docs/evidence/performance.md", "docs/evidence/plan-predictions.md",
-    "docs/formats/README.md", "docs/formats/enriched.md", "docs/formats/internal-topics.md",
-    "docs/formats/log-directory.md", "docs/formats/message-v0.md", "docs/formats/message-v1.md",
-    "docs/formats/record-batch-v2.md", "docs/guides/client-authors.md", "docs/guides/data-engineers.md",
-    "docs/guides/old-logs.md", "docs/guides/operators.md", "docs/guides/protocol-designers.md",
-    "docs/internals/append.md", "docs/internals/crash-safety.md", "docs/internals/fuzzing.md",
-    "docs/internals/groups.md", "docs/internals/how-to-add.md", "docs/internals/index-files.md",
-    "docs/internals/metadata-tree.md", "docs/internals/release.md", "docs/internals/salvage.md",
-    "docs/internals/scale.md", "docs/internals/varints.md", "docs/python/api.md", "docs/python/checker.md",
-    "docs/python/client.md", "docs/python/testing.md", "docs/reference/compatibility.md",
-    "docs/reference/configuration.md", "docs/reference/errors.md", "docs/reference/metrics.md",
-    "docs/schema/README.md", "docs/schema/grammar.md", "docs/spark/dataframes.md", "docs/spark/pipeline.md",
-    "docs/start/install.md", "docs/start/ten-minutes.md", "docs/start/tour.md",
-)  # fmt: skip
-"""Pages that have reached the target, and stay there."""
 RIDDLES: Final = (
     r"\bit is looked (?:which|whether|how)\b",
     r"\bas a context it is\b",
@@ -112,6 +74,10 @@ RIDDLES: Final = (
     r"\bnot looked at\b",
     r"\bas the documents have it\b",
     r"\bof a hundred\b",
+    r"\bleft? as (?:it|they) (?:is|are|was|were)\b",
+    r"\bmuch other work\b",
+    r"\bwhat (?:was|is) (?:stored|sent|read|written|left|lost|due|committed|deleted|removed|older|newer)\b",
+    r"\bwho is who\b",
 )
 """Phrases of the dialect that STYLE's table of before and after replaces, as patterns."""
 _STRING = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|#[^\n]*')
@@ -154,9 +120,9 @@ def test_sentences_of_the_documents_are_no_longer_than_they_were() -> None:
     assert all(map(le, found, BOUND)), f"words in a sentence: {found}, the bound is {BOUND}"
 
 
-@pytest.mark.parametrize("page", PLAIN)
-def test_a_page_that_was_rewritten_stays_plain(page: str) -> None:
-    found = percentiles([(ROOT / page).read_text(encoding="utf-8")])
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_page_reaches_the_target(page: Path) -> None:
+    found = percentiles([page.read_text(encoding="utf-8")])
     assert all(map(le, found, TARGET)), f"words in a sentence: {found}, the target is {TARGET}"
 
 

@@ -452,7 +452,7 @@ class Appends:
         return self._runtime.offer.newest_format is not Format.V2 and _is_batch(new.records)
 
     async def _expect(self, sets: Iterable[NewSet]) -> None:
-        """Load what is needed for sets; the kernels in the background, as no request waits for them."""
+        """Load the modules that sets need; the kernels in the background, as no request waits for them."""
         for new in sets:
             if new.rules is None:
                 continue

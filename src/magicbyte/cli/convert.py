@@ -205,7 +205,7 @@ def _sizes(report: ConversionReport) -> str:
     if report.bytes_in and report.bytes_passed_through == report.bytes_in:
         return f"{text}, all unchanged"
     if report.bytes_passed_through:
-        return f"{text}, {size_text(report.bytes_passed_through)} as it was, {many(report.records, 'record')} converted"
+        return f"{text}, {size_text(report.bytes_passed_through)} unchanged, {many(report.records, 'record')} converted"
     return f"{text}, {many(report.records, 'record')} converted"
 
 

@@ -413,7 +413,7 @@ class Tour:
             self.stage.say("A broker works on a copy of its directory, so this chapter takes the bundled logs only.")
             return
         self.stage.say(
-            "A broker on the directory that Kafka 0.8.2 left; --overlay leaves the original as it is. The client "
+            "A broker on the directory that Kafka 0.8.2 left; --overlay does not change the original. The client "
             "speaks the newest protocol, as one of Kafka 4 does. The mirror copies into a broker that stores v2."
         )
         old = self._old_broker()
@@ -484,7 +484,7 @@ class Tour:
         self.stage.run("inventory", "archive", rows=6)
 
     def _has_spark(self) -> bool:
-        """Return whether Spark can start. Print what is missing if it cannot."""
+        """Return whether Spark can start. Print the missing parts if it cannot."""
         if not present("spark"):
             self.stage.say(PYSPARK)
         elif not _runs_java():

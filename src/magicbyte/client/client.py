@@ -278,7 +278,7 @@ class Client:
             await asyncio.sleep(backoff * self._jitter(0.8, 1.2) / 1000)
             backoff = min(2 * backoff, LONGEST_BACKOFF_MS)
 
-    # ---- who is who
+    # ---- metadata
 
     async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
         """Request topics, all if `names` is None, and return them by name, also those with errors.

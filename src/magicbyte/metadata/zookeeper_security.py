@@ -13,7 +13,7 @@ _SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/toke
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSecurity:
-    """How a session is secured. `sets_acls`: only who has the same certificate changes the nodes of this session.
+    """How a session is secured. `sets_acls`: only clients with the same certificate change its nodes.
 
     Files are PEM; `keystore` has a certificate and its key.
     """

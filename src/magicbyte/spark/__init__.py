@@ -24,7 +24,7 @@ _TRACE = "Traceback (most recent call last):"
 
 
 class SparkUnavailableError(MagicbyteError):
-    """Raised if Spark cannot run here. The message says what is missing and how to install it."""
+    """Raised if Spark cannot run here. The message names the missing part and how to install it."""
 
 
 def register(spark: SparkSession) -> None:

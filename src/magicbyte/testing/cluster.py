@@ -64,7 +64,7 @@ class TurnedClock:
         self._watchers: list[Callable[[], None]] = []
 
     def advance(self, ms: int) -> None:
-        """Advance the clock. Brokers immediately process what is due."""
+        """Advance the clock. Brokers immediately run due timers."""
         self._ahead_ms += ms
         for each in list(self._watchers):
             each()

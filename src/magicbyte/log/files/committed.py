@@ -46,7 +46,7 @@ class _HeldChunk(NamedTuple):
 
 
 class CommittedChunks:
-    """Takes the chunks of a log in order, and releases them with what is committed in them.
+    """Takes the chunks of a log in order, and releases them with their committed ranges.
 
     `steps_after` walks the rest of the log after a chunk.
     """

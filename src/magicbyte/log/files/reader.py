@@ -387,7 +387,7 @@ class SegmentReader:
     def released(
         self, steps: Iterator[Chunk | CorruptRecordError], selection: Selection, limit: int
     ) -> Iterator[Chunk | CommittedChunk | CorruptRecordError]:
-        """Return `steps`, for `read_committed` each as soon as it is known what is committed."""
+        """Return `steps`, for `read_committed` each as soon as its committed ranges are known."""
         if selection.isolation is Isolation.READ_COMMITTED:
             before = self.steps_before(selection.first, limit)
             return CommittedChunks(partial(self.steps_after, limit=limit)).released(steps, before)

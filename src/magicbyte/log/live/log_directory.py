@@ -214,7 +214,7 @@ class LogDirectory:
             elif named is not None and named.state is FolderState.DELETE:
                 self._deleted.append((monotonic_ms, path))
             elif name in folders and why:
-                self.notes.append(f"{path}: {why}: it is left as it is")
+                self.notes.append(f"{path}: {why}: ignored")
                 if named is not None and is_reserved(named.key.topic):
                     self.offline[named.key] = Offline(f"{path}: {why}", has_log=False)
             elif named is not None and why is None:
