@@ -65,7 +65,8 @@ def block_readers(tree: ast.AST) -> Found:
     """Find functions that take a token of an LZ4 block apart, into the sizes of literals and of a match."""
     for function in functions(tree):
         texts = {ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.BinOp)}
-        tokens = {text[1:].removesuffix(" & 15) + 4") for text in texts if text.endswith(" & 15) + 4")}
+        sizes = [re.fullmatch(r"\((\w+) & 15\) \+ (4|LEAST_MATCH)", text) for text in texts]
+        tokens = {size[1] for size in sizes if size is not None}
         if any(f"{token} >> 4" in texts for token in tokens):
             yield function.name
 
