@@ -461,13 +461,13 @@ def releases_of(answered: Mapping[int, range]) -> list[str]:
 
     A broker whose inter.broker.protocol.version is below 0.11 does not offer the requests of transactions.
     """
-    told = {key: versions for key, versions in answered.items() if key in _GREW}
-    hidden = _OF_TRANSACTIONS if told.keys().isdisjoint(_OF_TRANSACTIONS) else frozenset[int]()
+    compared = {key: versions for key, versions in answered.items() if key in _GREW}
+    hidden = _OF_TRANSACTIONS if compared.keys().isdisjoint(_OF_TRANSACTIONS) else frozenset[int]()
 
     def offered(line: str) -> dict[int, range]:
         return {key: versions for key, versions in Release.of(line).answered().items() if key not in hidden}
 
-    return [line for line in LINES if offered(line) == told]
+    return [line for line in LINES if offered(line) == compared]
 
 
 def release_meant(text: str) -> Release:

@@ -68,17 +68,17 @@ class _ItemResults(NamedTuple, Generic[R]):
 
 def _begin(work: Iterator[R], size: Callable[[R], int]) -> _ItemResults[R]:
     """Return the first results of `work`, at most one more than fill HELD_BYTES."""
-    found: list[R] = []
+    results: list[R] = []
     held = 0
     try:
         for each in work:
-            found.append(each)
+            results.append(each)
             held += size(each)
             if held >= HELD_BYTES:
-                return _ItemResults(found, work, None)
+                return _ItemResults(results, work, None)
     except CorruptRecordError as error:
-        return _ItemResults(found, iter(()), error)
-    return _ItemResults(found, iter(()), None)
+        return _ItemResults(results, iter(()), error)
+    return _ItemResults(results, iter(()), None)
 
 
 def _delivered(pending: deque[Future[_ItemResults[R]]]) -> Iterator[R]:

@@ -117,7 +117,7 @@ def _offsets(table: BatchTable, row: int, entry: Entry, limit: int) -> list[int]
 
 
 def _add_batch(
-    line: Line, batch: RecordBatch, place: Line, offsets: list[int], *, valid: bool
+    line: Line, batch: RecordBatch, entry_fields: Line, offsets: list[int], *, valid: bool
 ) -> CorruptRecordError | None:
     line |= {
         "baseOffset": batch.base_offset,
@@ -131,7 +131,7 @@ def _add_batch(
         "isTransactional": batch.is_transactional,
         "isControl": batch.is_control,
         "deleteHorizonMs": batch.delete_horizon_ms,
-        **place,
+        **entry_fields,
         **_common(batch, valid=valid),
         "recordCount": len(offsets),
     }

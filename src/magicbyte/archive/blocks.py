@@ -48,7 +48,7 @@ class Block:
 
     def walk(self) -> list[Chunk | CorruptRecordError]:
         """Return the chunks and the damage of the block, in order. Raises OSError."""
-        found: list[Chunk | CorruptRecordError] = []
+        chunks: list[Chunk | CorruptRecordError] = []
         position: int | None = None
         try:
             window = Window(self.file, self.buffers)
@@ -56,13 +56,13 @@ class Block:
                 window.prepare(self.start, self.end)
             position = self.before.result()
             if position is not None:
-                position = _collect(walk_range(window, position, self.end, self.rules, sliced=True), found)
+                position = _collect(walk_range(window, position, self.end, self.rules, sliced=True), chunks)
         except BaseException:
             position = None
             raise
         finally:
             self.after.set_result(position)  # in any case: the thread of the next block waits for it
-        return found
+        return chunks
 
 
 def _collect(

@@ -95,13 +95,13 @@ class Compacted:
 def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
     """Return the partitions that their broker's cleaner has compacted before, by its checkpoint."""
     known: dict[str, dict[TopicPartition, int]] = {}
-    found = []
+    compacted = []
     for each in partitions:
         if _above(each) not in known:
             known[_above(each)] = _cleaner_offsets(each)
         if _key(each) in known[_above(each)]:
-            found.append(each)
-    return found
+            compacted.append(each)
+    return compacted
 
 
 def unkeyed(partition: PartitionDirectory, options: CompactOptions) -> int:

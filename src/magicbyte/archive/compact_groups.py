@@ -127,16 +127,16 @@ def _with_transactions(
     groups: Sequence[SegmentGroup], aborted: Iterable[AbortedTransaction], passages: Iterable[Passage]
 ) -> list[SegmentGroup] | None:
     """Return the groups, each with the state of transactions before it."""
-    found, ways = [], iter(passages)
+    planned, ways = [], iter(passages)
     seen, committed = frozenset[int](), frozenset[int]()
     for group, known in zip(groups, overlapping([group.base_offset for group in groups], aborted), strict=True):
-        found.append(replace(group, aborted=known, seen=seen, committed=committed))
+        planned.append(replace(group, aborted=known, seen=seen, committed=committed))
         for _ in group.segments:
             passage = next(ways)
             if not passage.fits:
                 return None
             seen, committed = passage.behind(seen, committed)
-    return found
+    return planned
 
 
 def overlapping(bases: Sequence[int], aborted: Iterable[AbortedTransaction]) -> list[tuple[AbortedTransaction, ...]]:

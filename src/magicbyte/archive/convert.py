@@ -193,13 +193,13 @@ def convert_partitions(
 
 
 def convert_part(
-    part: PartitionDirectory, name: TopicPartition, out: Path, options: ConvertOptions
+    portion: PartitionDirectory, name: TopicPartition, out: Path, options: ConvertOptions
 ) -> tuple[PartitionConversion, list[WrittenSegment]]:
     """Convert some adjacent segments of a partition into a folder of their own, for `join_parts`.
 
     `options.following` is the base offset of the next part. An error is in the result, as in `convert_partitions`.
     """
-    alone = replace(part, texts={}, snapshots={})
+    alone = replace(portion, texts={}, snapshots={})
     (done,) = convert_partitions({name: alone}, out, replace(options, is_part=True))
     if done.error is not None:
         return done, []
@@ -256,10 +256,10 @@ def partitions_to_convert(
     return by_name(choose(in_use(discover(paths, as_)), topics))
 
 
-def by_name(found: Iterable[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:
+def by_name(directories: Iterable[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:
     """Return partitions by name, in order. Raises LogDirectoryError for one without a name, or that comes twice."""
     partitions: dict[TopicPartition, PartitionDirectory] = {}
-    for each in found:
+    for each in directories:
         if each.topic is None or each.partition is None:
             raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N, or a name given by --as TOPIC-N")
         name = TopicPartition(each.topic, each.partition)
@@ -552,14 +552,14 @@ class _Job:
 
     def recalled(self, name: TopicPartition) -> PartitionConversion:
         """Return the result of an earlier run."""
-        said = self.state.partitions[str(name)]
+        recorded = self.state.partitions[str(name)]
         return PartitionConversion(
             name,
             self.partitions[name].path,
             self.out / str(name),
-            ConversionReport(**said["report"]),
-            said["lz4Headers"],
-            verified=said["verified"],
+            ConversionReport(**recorded["report"]),
+            recorded["lz4Headers"],
+            verified=recorded["verified"],
             resumed=True,
         )
 

@@ -69,15 +69,15 @@ class RecordFilter:
     def mask(self, columns: RecordColumns) -> Array:
         """Return whether each record is kept. Shape: (n,) bool."""
         offset, time = np.asarray(columns.offset, np.int64), np.asarray(columns.timestamp, np.int64)
-        found: Array = (offset >= self.first) & (offset < self.end)
+        matches: Array = (offset >= self.first) & (offset < self.end)
         if self.since is not None:
-            found &= time >= max(self.since, 0)
+            matches &= time >= max(self.since, 0)
         if self.until is not None:
-            found &= (time < self.until) & (time >= 0)
+            matches &= (time < self.until) & (time >= 0)
         if self.keys is not None or self.prefix is not None:
             assert columns.key is not None
-            found &= np.fromiter(map(self._has_key, columns.key.cells()), np.bool_, len(columns))
-        return found
+            matches &= np.fromiter(map(self._has_key, columns.key.cells()), np.bool_, len(columns))
+        return matches
 
     def _has_key(self, key: bytes | None) -> bool:
         is_one = self.keys is None or key in self.keys
@@ -127,13 +127,13 @@ class FilteredPart(NamedTuple):
 
 
 def filter_part(
-    part: PartitionDirectory, name: TopicPartition, out: Path, wanted: RecordFilter, *, rules: IndexRules, limit: int
+    portion: PartitionDirectory, name: TopicPartition, out: Path, wanted: RecordFilter, *, rules: IndexRules, limit: int
 ) -> FilteredPart:
     """Filter some adjacent segments as `filter_partition` does, into a folder of their own. Raises the same errors.
 
     `rules` are those of the index files of the whole partition.
     """
-    report, alone = FilterReport(), replace(part, texts={}, snapshots={})
+    report, alone = FilterReport(), replace(portion, texts={}, snapshots={})
     directory = LogDirectoryWriter(out, rules)
     with _writer(alone, name, directory, is_part=True) as to:
         next_offset = _write(alone, to, wanted, limit, report)

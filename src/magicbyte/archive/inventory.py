@@ -104,42 +104,42 @@ class FetchedInventory:
         return _partition_json(self)
 
 
-def _partition_json(found: PartitionInventory | FetchedInventory) -> Json:
-    partition, tally, folder = found.partition, found.tally, found.folder
+def _partition_json(inventory: PartitionInventory | FetchedInventory) -> Json:
+    partition, tally, folder = inventory.partition, inventory.tally, inventory.folder
     return {
         "topic": partition.topic,
         "partition": partition.partition,
         "path": partition.path,
         "state": None if folder is None else folder.state.value,
-        "dialect": found.dialect.value,
+        "dialect": inventory.dialect.value,
         "segments": None if folder is None else len(folder.segments),
-        "bytes": found.size,
-        "logStartOffset": found.log_start_offset,
+        "bytes": inventory.size,
+        "logStartOffset": inventory.log_start_offset,
         "firstOffset": tally.first_offset,
         "lastOffset": tally.last_offset,
         **tally.to_json(),
         "openTransactions": [each.to_json() for each in tally.open_transactions],
         "leftovers": [] if folder is None else [entry.name for entry in folder.leftovers],
         "orphans": [] if folder is None else [entry.name for entry in folder.orphans],
-        "damagedIndexes": [error.to_json() for error in found.index_damage],
-        "damage": [error.to_json() for error in found.damage],
+        "damagedIndexes": [error.to_json() for error in inventory.index_damage],
+        "damage": [error.to_json() for error in inventory.damage],
     }
 
 
-def report_of(found: Sequence[PartitionInventory | FetchedInventory], whole: Tally) -> Json:
+def report_of(inventories: Sequence[PartitionInventory | FetchedInventory], whole: Tally) -> Json:
     """Return partitions as in `magicbyte inventory --format json`; `whole` is `add_up` of their tallies."""
-    folders = [each.folder for each in found if each.folder is not None]
+    folders = [each.folder for each in inventories if each.folder is not None]
     total = {
-        "partitions": len(found),
+        "partitions": len(inventories),
         "segments": sum(len(each.segments) for each in folders),
-        "bytes": sum(each.size for each in found),
+        "bytes": sum(each.size for each in inventories),
         **whole.to_json(),
         "leftovers": sum(len(each.leftovers) for each in folders),
         "orphans": sum(len(each.orphans) for each in folders),
-        "damagedIndexes": sum(len(each.index_damage) for each in found),
-        "damage": sum(len(each.damage) for each in found),
+        "damagedIndexes": sum(len(each.index_damage) for each in inventories),
+        "damage": sum(len(each.damage) for each in inventories),
     }
-    return {"partitions": [each.to_json() for each in found], "total": total}
+    return {"partitions": [each.to_json() for each in inventories], "total": total}
 
 
 def take_inventory(
@@ -363,7 +363,7 @@ def _count_records(chunk: Chunk, limit: int, on_damage: DamageHandler) -> _Recor
     """Decode all records of a chunk, with their checksums, one format at a time."""
     table = scan(chunk.table.buffer[: chunk.table.end], dialect=chunk.table.dialect, merge=True)
     merged = replace(chunk, table=table)
-    found = _Records()
+    facts_of_records = _Records()
     kinds = np.asarray(table.magic, np.int64) * _CODECS + table.codec
     wrapped = (np.asarray(table.count, np.int64) == -1) & (np.asarray(table.magic, np.int64) < 2)
     for kind in np.flatnonzero(np.bincount(kinds)).tolist():
@@ -371,17 +371,17 @@ def _count_records(chunk: Chunk, limit: int, on_damage: DamageHandler) -> _Recor
         offsets = []
         count = 0
         for columns in decode_chunk(merged, rows.tolist(), DecodeOptions(limit=limit), on_damage):
-            _add_columns(found, columns)
+            _add_columns(facts_of_records, columns)
             count += len(columns)
             if wrapped[rows[0]]:
                 offsets.append(np.asarray(columns.offset, np.int64))
-        found.by_format[kind] = count
+        facts_of_records.by_format[kind] = count
         if offsets and table.dialect is Dialect.KAFKA:
             firsts = _first_offsets(np.concatenate(offsets), np.asarray(table.offset, np.int64)[rows])
-            found.wrapper_first = _put(found.wrapper_first, len(table), rows, firsts)
-    if found.wrapper_first is not None:
-        found.wrapper_first = found.wrapper_first[wrapped]
-    return found
+            facts_of_records.wrapper_first = _put(facts_of_records.wrapper_first, len(table), rows, firsts)
+    if facts_of_records.wrapper_first is not None:
+        facts_of_records.wrapper_first = facts_of_records.wrapper_first[wrapped]
+    return facts_of_records
 
 
 def _put(whole: Int64s | None, size: int, rows: Int64s, values: Int64s) -> Int64s:
@@ -397,11 +397,11 @@ def _first_offsets(offsets: Int64s, lasts: Int64s) -> Int64s:
     return np.where(firsts <= lasts, firsts, -1)
 
 
-def _add_columns(found: _Records, columns: RecordColumns) -> None:
+def _add_columns(totals: _Records, columns: RecordColumns) -> None:
     assert columns.key is not None
     assert columns.value is not None
     assert columns.headers is not None
-    facts, count = found.facts, len(columns)
+    facts, count = totals.facts, len(columns)
     make = form_for(compiled=not isinstance(columns.timestamp, list))
     counted = make.zeros(survey.COUNTED)
     make.form(survey.count_columns)(
@@ -410,8 +410,8 @@ def _add_columns(found: _Records, columns: RecordColumns) -> None:
     keyed, tombstones, with_headers, headers, smallest, largest = map(int, counted)
     facts.add(RecordFacts(count, tombstones, keyed, count - keyed, with_headers, headers))
     if smallest <= largest:
-        found.min_timestamp = _extreme(min, found.min_timestamp, smallest)
-        found.max_timestamp = _extreme(max, found.max_timestamp, largest)
+        totals.min_timestamp = _extreme(min, totals.min_timestamp, smallest)
+        totals.max_timestamp = _extreme(max, totals.max_timestamp, largest)
 
 
 # ---- counting
@@ -477,7 +477,7 @@ class EntryCounter:
             self.tally.min_timestamp = None
         self.tally.open_transactions = sorted(self._open.values())
 
-    def _add_formats(self, block: Headers, count: Int64s, wrapper: Bools, found: _Records | None) -> None:
+    def _add_formats(self, block: Headers, count: Int64s, wrapper: Bools, records: _Records | None) -> None:
         kind = block.magic * _CODECS + block.codec
         batches = np.bincount(kind)
         sizes = np.bincount(kind, weights=block.size)
@@ -489,20 +489,20 @@ class EntryCounter:
             known = self.tally.formats.setdefault(name, FormatCount())
             known.batches += int(batches[each])
             known.bytes += int(sizes[each])
-            if found is not None and known.records is not None:
-                known.records += found.by_format.get(each, 0)
+            if records is not None and known.records is not None:
+                known.records += records.by_format.get(each, 0)
             else:
                 known.records = None if unknown[each] or known.records is None else known.records + int(counts[each])
 
-    def _add_offsets(self, block: Headers, wrapper: Bools, found: _Records | None) -> None:
+    def _add_offsets(self, block: Headers, wrapper: Bools, records: _Records | None) -> None:
         first, last = block.offset, block.last_offset
         if self.dialect is Dialect.ENRICHED:
             knows_first, knows_last = np.ones_like(wrapper), ~wrapper
         else:
             knows_first, knows_last = ~wrapper, np.ones_like(wrapper)
-            if found is not None and found.wrapper_first is not None:
+            if records is not None and records.wrapper_first is not None:
                 first = first.copy()
-                first[wrapper] = found.wrapper_first
+                first[wrapper] = records.wrapper_first
                 knows_first |= wrapper & (first >= 0)
         tally = self.tally
         before = np.concatenate(([-1 if self._last is None else self._last], last[:-1]))

@@ -58,18 +58,18 @@ def _part(name: str) -> str:
 
 def _fetch(store: ObjectStore, output: Output, to: Path, *, is_table: bool) -> None:
     """Download one output under its name, unless it exists."""
-    target, part = to / output.name, to / _part(output.name)
+    target, unfinished = to / output.name, to / _part(output.name)
     if target.exists():
         there = {each.name: each.stat().st_size for each in ([target] if is_table else target.iterdir())}
         if there != {name: size for name, size, _ in output.files}:
             raise LogDirectoryError(f"{target}: expected nothing, or the same output; found another")
         return
-    if part.is_dir():
-        shutil.rmtree(part)
+    if unfinished.is_dir():
+        shutil.rmtree(unfinished)
     if not is_table:
-        part.mkdir()
+        unfinished.mkdir()
     for name, _, sha256 in output.files:
-        source, path = (output.at, part) if is_table else (f"{output.at}/{name}", part / name)
+        source, path = (output.at, unfinished) if is_table else (f"{output.at}/{name}", unfinished / name)
         store.download(source, path)
         with path.open("r+b") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -77,5 +77,5 @@ def _fetch(store: ObjectStore, output: Output, to: Path, *, is_table: bool) -> N
                 raise CorruptRecordError("SHA-256", expected=sha256, found=found).locate(path=store.path(source))
             os.fsync(file.fileno())
     if not is_table:
-        sync_directory(part)
-    part.rename(target)
+        sync_directory(unfinished)
+    unfinished.rename(target)

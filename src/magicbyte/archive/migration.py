@@ -63,7 +63,7 @@ class SegmentFacts:
 
 def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
     """Return the facts of a log's segments, from headers only. Damage is skipped."""
-    found, expected_bytes = [], partition.size  # computed once, because it sums all segments
+    facts, expected_bytes = [], partition.size  # computed once, because it sums all segments
     for segment in partition.segments:
         tally, first, newest = np.zeros((2, 3 * _CODECS), np.int64), -1, -1
         with partition.files.open(segment.log.path) as file:
@@ -90,8 +90,8 @@ def segment_facts(partition: PartitionDirectory) -> list[SegmentFacts]:
             )
             for kind in np.flatnonzero(tally[0]).tolist()
         }
-        found.append(SegmentFacts(segment.log.size, max(first, modified), max(newest, modified), stored))
-    return found
+        facts.append(SegmentFacts(segment.log.size, max(first, modified), max(newest, modified), stored))
+    return facts
 
 
 def _pass_over(_: CorruptRecordError) -> None:

@@ -305,18 +305,18 @@ def _compared(
     entry = segment.companions.get(suffix)
     if entry is None:
         return RebuiltFile(name, FileState.MISSING, made, None)
-    found = read_whole(partition.files, entry.path)
-    if found in (made, also) or (not found and not made):
+    stored = read_whole(partition.files, entry.path)
+    if stored in (made, also) or (not stored and not made):
         state = FileState.SAME
     elif made is None:
         state = FileState.UNNEEDED
-    elif any(each is not None and _is_unclosed(found, each) for each in (made, also)):
+    elif any(each is not None and _is_unclosed(stored, each) for each in (made, also)):
         state = FileState.UNCLOSED
     elif sound:
         state = FileState.SOUND
     else:
         state = FileState.DIFFERENT
-    return RebuiltFile(name, state, made, len(found))
+    return RebuiltFile(name, state, made, len(stored))
 
 
 def _is_unclosed(found: bytes, closed: bytes) -> bool:
@@ -330,14 +330,14 @@ def _compared_snapshot(partition: PartitionDirectory, offset: int, made: Produce
     if entry is None:
         return RebuiltFile(name, FileState.MISSING, content, None)
     try:
-        found = partition.snapshot(offset)
+        stored = partition.snapshot(offset)
     except (CorruptRecordError, LogDirectoryError):
         return RebuiltFile(name, FileState.DIFFERENT, content, entry.size)
-    lacking = set(made.producers) - set(found.producers)
+    lacking = set(made.producers) - set(stored.producers)
     # A broker removes producers after a time without batches; the log does not show when.
     forgotten = {each.producer_id for each in lacking if each.current_txn_first_offset == NO_OFFSET}
-    known = {each.producer_id for each in found.producers}
-    same = set(found.producers) <= set(made.producers) and len(forgotten) == len(lacking) and not forgotten & known
+    known = {each.producer_id for each in stored.producers}
+    same = set(stored.producers) <= set(made.producers) and len(forgotten) == len(lacking) and not forgotten & known
     return RebuiltFile(name, FileState.SAME if same else FileState.DIFFERENT, content, entry.size)
 
 
@@ -351,13 +351,13 @@ def _compared_epochs(partition: PartitionDirectory, made: LeaderEpochs) -> Itera
         if made.entries:
             yield RebuiltFile(LEADER_EPOCHS, FileState.MISSING, content, None)
         return
-    found = read_whole(partition.files, entry.path)
+    stored = read_whole(partition.files, entry.path)
     try:
         noted = partition.leader_epochs() or []
         wrong = any(made.unlike(noted)) or (not noted and bool(made.entries))
     except CorruptRecordError:
         wrong = True
     if wrong:
-        yield RebuiltFile(LEADER_EPOCHS, FileState.DIFFERENT, content, len(found))
+        yield RebuiltFile(LEADER_EPOCHS, FileState.DIFFERENT, content, len(stored))
     else:
-        yield RebuiltFile(LEADER_EPOCHS, FileState.SAME, found, len(found))
+        yield RebuiltFile(LEADER_EPOCHS, FileState.SAME, stored, len(stored))

@@ -45,7 +45,7 @@ def resegment(
 
 
 def split_part(
-    part: PartitionDirectory,
+    portion: PartitionDirectory,
     name: TopicPartition,
     out: Path,
     segment_bytes: int,
@@ -57,8 +57,8 @@ def split_part(
 
     `rules` are those of the index files of the whole partition.
     """
-    with _writer(part, name, LogDirectoryWriter(out, rules), segment_bytes) as to:
-        _copy(part, to, joins=False, limit=limit)
+    with _writer(portion, name, LogDirectoryWriter(out, rules), segment_bytes) as to:
+        _copy(portion, to, joins=False, limit=limit)
         folder = to.finish().folder
     return written_in(folder, rules)
 

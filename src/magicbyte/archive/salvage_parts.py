@@ -28,7 +28,7 @@ class SalvagedPart(NamedTuple):
 
 
 def salvage_part(
-    part: PartitionDirectory,
+    portion: PartitionDirectory,
     following: SegmentFiles | None,
     name: TopicPartition,
     out: Path,
@@ -38,10 +38,10 @@ def salvage_part(
 
     `following` is the segment after them, None at the end of the partition.
     """
-    whole = part if following is None else replace(part, segments=(*part.segments, following))
+    whole = portion if following is None else replace(portion, segments=(*portion.segments, following))
     directory = LogDirectoryWriter(out, options.rules)
-    with salvage_writer(part, name, directory, options, is_part=True) as to:
-        report = salvage_segments(whole, part.segments, to, options)
+    with salvage_writer(portion, name, directory, options, is_part=True) as to:
+        report = salvage_segments(whole, portion.segments, to, options)
         folder = to.finish().folder
     segments = written_in(folder, options.rules)
     if following is not None and not report.bytes:  # a part without a sound entry adds nothing to the log

@@ -462,16 +462,16 @@ class _Indexes:
 
     def findings(self, state: _Segment) -> list[Finding]:
         """Return the findings, after all entries."""
-        found = self.found
+        findings = self.found
         for path in self.unclosed:
-            found.append(
+            findings.append(
                 Finding(Severity.NOTE, path, "index", "closed", "room for more: its broker did not close it", NOTHING)
             )
         damaged = any(each.path == state.path and each.severity is Severity.ERROR for each in state.findings)
         advice = SALVAGE if damaged else REBUILD
-        found += self._offset_findings(state, advice)
-        found += self._time_findings(state, advice)
-        return found
+        findings += self._offset_findings(state, advice)
+        findings += self._time_findings(state, advice)
+        return findings
 
     def _offset_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
         if self.offsets is None or not len(self.offsets):
@@ -487,14 +487,16 @@ class _Indexes:
         most[most == _NONE] = state.last
         wrong = (self.before == _NONE) | (offsets <= self.before) | (offsets > most)
         for at in np.flatnonzero(wrong).tolist():
-            place, offset, position = (at * 8, at * 8 + 8), int(offsets[at]), int(positions[at])
+            byte_range, offset, position = (at * 8, at * 8 + 8), int(offsets[at]), int(positions[at])
             if self.before[at] == _NONE:
                 expected = "the position of an entry"
-                yield Finding(Severity.ERROR, path, "offset index", expected, str(position), advice, *place)
+                yield Finding(Severity.ERROR, path, "offset index", expected, str(position), advice, *byte_range)
             else:
                 expected = f"{self.before[at] + 1} to {most[at]} for position {position}"
                 offsets_of = (offset, offset)
-                yield Finding(Severity.ERROR, path, "offset index", expected, str(offset), advice, *place, offsets_of)
+                yield Finding(
+                    Severity.ERROR, path, "offset index", expected, str(offset), advice, *byte_range, offsets_of
+                )
 
     def _time_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
         if self.times is None:
@@ -503,7 +505,7 @@ class _Indexes:
         unlike = self.largest != timestamps
         unlike[self.timed :] = True
         for at in np.flatnonzero(unlike).tolist():
-            place, offset, timestamp, most = (
+            byte_range, offset, timestamp, most = (
                 (at * 12, at * 12 + 12),
                 int(offsets[at]),
                 int(timestamps[at]),
@@ -514,7 +516,7 @@ class _Indexes:
                 expected, found = f"{most}, the largest timestamp up to offset {offset}", timestamp
                 if most < timestamp:  # look-ups begin earlier than necessary, and succeed
                     severity, todo = Severity.NOTE, NOTHING
-            yield Finding(severity, path, "time index", expected, str(found), todo, *place, (offset, offset))
+            yield Finding(severity, path, "time index", expected, str(found), todo, *byte_range, (offset, offset))
 
 
 def _records(chunk: Chunk, limit: int) -> list[Finding]:
@@ -550,10 +552,10 @@ def _against_headers(chunk: Chunk, columns: RecordColumns) -> Iterator[Finding]:
         at = int(falls[0]) + 1
         wrong = int(offset[at])
         row = int(np.searchsorted(np.asarray(table.offset, np.int64), wrong))
-        place = chunk.position + int(table.position[min(row, len(table) - 1)])
+        position = chunk.position + int(table.position[min(row, len(table) - 1)])
         expected = f"> {int(offset[at - 1])}"
         yield Finding(
-            Severity.ERROR, chunk.path, "offset of a record", expected, str(wrong), READ, place, None, (wrong, wrong)
+            Severity.ERROR, chunk.path, "offset of a record", expected, str(wrong), READ, position, None, (wrong, wrong)
         )
         return
     lasts = last_offsets(table)
@@ -565,7 +567,7 @@ def _against_headers(chunk: Chunk, columns: RecordColumns) -> Iterator[Finding]:
     for row, most in zip(rows[begins].tolist(), largest.tolist(), strict=True):
         if row >= len(lasts) or magics[row] == 0 or headers[row] == most:
             continue
-        place = chunk.position + int(table.position[row])
+        position = chunk.position + int(table.position[row])
         is_batch, compressed = magics[row] == 2, attributes[row] & CODEC_MASK
         if attributes[row] & LOG_APPEND_TIME_BIT or (is_batch and attributes[row] & DELETE_HORIZON_BIT):
             continue
@@ -577,8 +579,8 @@ def _against_headers(chunk: Chunk, columns: RecordColumns) -> Iterator[Finding]:
                 f"{most}, the largest of its records",
                 str(int(headers[row])),
                 READ,
-                place,
-                place + int(table.size[row]),
+                position,
+                position + int(table.size[row]),
                 (int(table.offset[row]), int(lasts[row])),
             )
 
@@ -596,13 +598,13 @@ def _wrapper_frame(entry: memoryview, dialect: Dialect) -> bytes:
 def _lz4_findings(state: _Segment) -> Iterator[Finding]:
     for what, positions in state.lz4.items():
         if what.endswith("0"):
-            found = f"the correct one, in {len(positions)} wrappers: consumers before 0.10 refuse them"
+            what_is_there = f"the correct one, in {len(positions)} wrappers: consumers before 0.10 refuse them"
             yield Finding(
-                Severity.NOTE, state.path, what, "the broken one of old clients", found, NOTHING, positions[0]
+                Severity.NOTE, state.path, what, "the broken one of old clients", what_is_there, NOTHING, positions[0]
             )
         else:
-            found = f"the broken one of old clients, in {len(positions)} entries: consumers refuse them"
-            yield Finding(Severity.ERROR, state.path, what, "the correct one", found, FIX_LZ4, positions[0])
+            what_is_there = f"the broken one of old clients, in {len(positions)} entries: consumers refuse them"
+            yield Finding(Severity.ERROR, state.path, what, "the correct one", what_is_there, FIX_LZ4, positions[0])
 
 
 def _out_of_order(path: str, expected: str, position: int, end: int, offsets: tuple[int, int]) -> Finding:

@@ -225,16 +225,16 @@ class PartitionWriter:
         for path in self._temporary.iterdir():
             if not path.stem.isdecimal() or int(path.stem) >= base_offset:
                 path.unlink()
-        (found,) = discover([str(self._temporary)])
-        for segment in found.segments:
+        (unfinished,) = discover([str(self._temporary)])
+        for segment in unfinished.segments:
             self._bases.append(segment.base_offset)
             self._base, self._segment_size = segment.base_offset, segment.log.size
             self._whole_size += segment.log.size
             self._end_offset = max(self._end_offset, segment.base_offset)
-            with found.files.open(segment.log.path) as file:
+            with unfinished.files.open(segment.log.path) as file:
                 for chunk in read_chunks(file, dialect=self._dialect):
                     self._take_over(chunk.table)
-        self._snapshots = sorted(found.snapshots)
+        self._snapshots = sorted(unfinished.snapshots)
 
     def _take_over(self, table: BatchTable) -> None:
         """Apply entries that are already written to the state of producers, epochs and offsets."""

@@ -156,15 +156,15 @@ async def _delete(authorizer: Authorizer, wanted: Filter) -> DeleteAclsFilterRes
     return DeleteAclsFilterResult(error_message=None, matching_acls=matching)
 
 
-def _filter(said: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
+def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
     return Filter(
-        said.resource_type_filter,
-        said.resource_name_filter,
-        said.pattern_type_filter,
-        said.principal_filter,
-        said.host_filter,
-        said.operation,
-        said.permission_type,
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
     )
 
 

@@ -89,16 +89,16 @@ def _once(
     resources: Iterable[DescribeConfigsResource],
 ) -> Iterable[tuple[DescribeConfigsResource, set[str] | None]]:
     """Return each resource once, with all requested settings; None: all settings."""
-    found: dict[tuple[int, str], tuple[DescribeConfigsResource, set[str] | None]] = {}
+    rows: dict[tuple[int, str], tuple[DescribeConfigsResource, set[str] | None]] = {}
     for each in resources:
         key = each.resource_type, each.resource_name
         keys = set(each.configuration_keys or ()) or None  # none, or an empty list: all
-        known = found.get(key)
+        known = rows.get(key)
         if known is None:
-            found[key] = each, keys
+            rows[key] = each, keys
         elif known[1] is not None:
-            found[key] = known[0], None if keys is None else known[1] | keys
-    return found.values()
+            rows[key] = known[0], None if keys is None else known[1] | keys
+    return rows.values()
 
 
 def _described(services: ConfigServices, resource: DescribeConfigsResource) -> list[Described]:

@@ -67,18 +67,18 @@ async def describe(
         return describing.DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
     stored = await services.runtime.reading.run(quota_nodes.read_all, services.metadata)
     is_strict = request.message.strict
-    found = list[describing.EntryData]()
+    entries = list[describing.EntryData]()
     if IP not in filters:
         async for entity, values in request.turns.over(stored.clients.items(), _STEPS):
             parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
             if all(_is_meant(name, filters.get(kind), is_strict) for kind, name in parts):
-                found.append(_entry({kind: name for kind, name in parts if name != NOBODY}, values))
+                entries.append(_entry({kind: name for kind, name in parts if name != NOBODY}, values))
     if IP in filters or not (filters or is_strict):
         wanted = filters.get(IP, QuotaFilter(is_any=True))
         async for address, rate in request.turns.over(stored.addresses.items(), _STEPS):
             if wanted.matches(address):
-                found.append(_entry({IP: address}, {CONNECTION_RATE: rate}))
-    return describing.DescribeClientQuotasResponse(error_message=None, entries=found)
+                entries.append(_entry({IP: address}, {CONNECTION_RATE: rate}))
+    return describing.DescribeClientQuotasResponse(error_message=None, entries=entries)
 
 
 def _is_meant(name: str | None, wanted: QuotaFilter | None, is_strict: bool) -> bool:
@@ -97,21 +97,21 @@ def _entry(entity: Mapping[str, str | None], values: Mapping[str, float]) -> des
 
 def _filters(components: Sequence[describing.ComponentData]) -> dict[str, QuotaFilter]:
     """Return the filters by type of entity. Raises RequestRefusedError."""
-    found: dict[str, QuotaFilter] = {}
+    filters: dict[str, QuotaFilter] = {}
     for each in components:
         kind = each.entity_type
         if each.match_type not in (_EXACT, _DEFAULT, _ANY) or (each.match_type == _EXACT and each.match is None):
             why = f"expected a match type of 0 with a name, 1 or 2, found {each.match_type}"
             raise RequestRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
-        if not kind or kind in found:
+        if not kind or kind in filters:
             why = f"expected types of entities, each once, found {kind!r}"
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, why)
         if kind not in (USER, CLIENT_ID, IP):
             raise RequestRefusedError(ErrorCode.UNSUPPORTED_VERSION, f"entities of type {kind[:80]!r} have no quotas")
-        found[kind] = QuotaFilter(each.match if each.match_type == _EXACT else None, each.match_type == _ANY)
-    if IP in found and len(found) > 1:
+        filters[kind] = QuotaFilter(each.match if each.match_type == _EXACT else None, each.match_type == _ANY)
+    if IP in filters and len(filters) > 1:
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "expected an ip alone, without a user or client-id")
-    return found
+    return filters
 
 
 async def alter(

@@ -330,15 +330,15 @@ async def delete_records(services: TopicServices, request: Request[DeleteRecords
         # of a repeated partition the last offset counts
         offsets = {each.partition_index: each.offset for each in topic.partitions}
         async for index, offset in request.turns.over(offsets.items()):
-            found = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
+            outcome = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             try:
                 partition = await _delete_records(services, topic.name, index, offset)
-                found.low_watermark = await _deleted_everywhere(services, partition, request.message.timeout_ms)
-                if found.low_watermark < min(partition.log.log_start_offset, max(offset, 0)):
-                    found.error_code = ErrorCode.REQUEST_TIMED_OUT
+                outcome.low_watermark = await _deleted_everywhere(services, partition, request.message.timeout_ms)
+                if outcome.low_watermark < min(partition.log.log_start_offset, max(offset, 0)):
+                    outcome.error_code = ErrorCode.REQUEST_TIMED_OUT
             except MagicbyteError as error:
-                found.error_code = error.code
-            partitions.append(found)
+                outcome.error_code = error.code
+            partitions.append(outcome)
         results.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     return DeleteRecordsResponse(topics=results)
 
@@ -361,15 +361,15 @@ async def _deleted_everywhere(services: TopicServices, partition: ServedPartitio
 
 
 async def _delete_records(services: TopicServices, topic: str, partition: int, offset: int) -> ServedPartition:
-    found = await services.replicas.opened(topic, partition)
-    found.led()
-    async with found.lock:  # before `logs_lock`, as appends do
+    opened = await services.replicas.opened(topic, partition)
+    opened.led()
+    async with opened.lock:  # before `logs_lock`, as appends do
         await services.runtime.logs_lock.acquire_shared()
         try:
-            services.replicas.check_is_there(found)
+            services.replicas.check_is_there(opened)
             services.topics.check_erasable(topic)
-            await services.runtime.writing.run(found.log.delete_records, offset)
-            return found
+            await services.runtime.writing.run(opened.log.delete_records, offset)
+            return opened
         finally:
             services.runtime.logs_lock.release_shared()
 

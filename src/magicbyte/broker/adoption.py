@@ -98,15 +98,15 @@ def _shown_by_records(logs: LogDirectory) -> Kept | None:
 
 
 def _magics(each: PartitionLog) -> list[int]:
-    found = []
+    magics = []
     for segment in each.segments:
         try:
             magic = segment.newest_magic()
         except (CorruptRecordError, OSError) as error:  # reported to the readers there
             log.warning("%s: the format of its records is not known: %s", segment.log.path, error)
             continue
-        found += [] if magic is None else [magic]
-    return found
+        magics += [] if magic is None else [magic]
+    return magics
 
 
 def _protocol_of_groups(each: PartitionLog) -> tuple[int, ...]:

@@ -490,13 +490,13 @@ def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment
 
 def _store_each(works: Iterable[Callable[[], _WrittenSet] | MagicbyteError]) -> list[_WrittenSet | Exception]:
     """Store sets; return the result of each. Whatever happens, the others are stored and made readable."""
-    found: list[_WrittenSet | Exception] = []
+    outcomes: list[_WrittenSet | Exception] = []
     for work in works:
         try:
-            found.append(work if isinstance(work, MagicbyteError) else work())
+            outcomes.append(work if isinstance(work, MagicbyteError) else work())
         except Exception as error:  # noqa: BLE001 (it is raised where the set is answered)
-            found.append(error)
-    return found
+            outcomes.append(error)
+    return outcomes
 
 
 def _is_plain_batch(records: memoryview) -> bool:

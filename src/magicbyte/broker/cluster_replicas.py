@@ -317,14 +317,14 @@ class ClusterReplicas(Replicas):
             return None
         if self._runtime.config.broker_rack == rack:
             return None
-        found = [
+        distances = [
             (-each.log_end_offset, broker_id)
             for broker_id, each in leader.followers.items()
             if broker_id in leader.state.isr
             and each.log_start_offset <= offset <= each.log_end_offset
             and self._cache.rack(broker_id) == rack
         ]
-        return min(found)[1] if found else None
+        return min(distances)[1] if distances else None
 
     # ---- in-sync replicas
 

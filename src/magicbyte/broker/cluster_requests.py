@@ -96,18 +96,18 @@ def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
 
 async def leader_and_isr(services: ReplicaServices, request: Request[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
     """Lead and follow partitions as the controller says."""
-    message, found = request.message, _cluster_of(services)
-    if found is None:
+    message, cluster = request.message, _cluster_of(services)
+    if cluster is None:
         return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    async with found.replicas.turn:
-        fault = _fault(found, request)
+    async with cluster.replicas.turn:
+        fault = _fault(cluster, request)
         if fault:
             return LeaderAndIsrResponse(error_code=fault)
         ids = {each.topic_name: each.topic_id for each in message.topic_states}
         orders = [_order(name, state) for name, state in _leader_states(message)]
         await _know(services, {each.key.topic for each in orders})
         addresses = {each.broker_id: (each.host_name, each.port) for each in message.live_leaders}
-        codes = await found.replicas.take_orders(orders, addresses)
+        codes = await cluster.replicas.take_orders(orders, addresses)
     if request.version < _FIRST_BY_TOPIC_ID:
         return LeaderAndIsrResponse(
             partition_errors=[
@@ -155,16 +155,16 @@ async def _know(services: ReplicaServices, names: Iterable[str], *, counts: Mapp
 
 async def stop_replica(services: ReplicaServices, request: Request[StopReplicaRequest]) -> StopReplicaResponse:
     """Stop following and leading partitions; delete those that the controller requests."""
-    message, found = request.message, _cluster_of(services)
-    if found is None:
+    message, cluster = request.message, _cluster_of(services)
+    if cluster is None:
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     errors = []
-    async with found.replicas.turn:
-        fault = _fault(found, request)
+    async with cluster.replicas.turn:
+        fault = _fault(cluster, request)
         if fault:
             return StopReplicaResponse(error_code=fault)
         for key, epoch, deletes in _stopped(message, request.version):
-            code = await found.replicas.stop(key, epoch, deletes=deletes)
+            code = await cluster.replicas.stop(key, epoch, deletes=deletes)
             errors.append(
                 StopReplicaPartitionError(topic_name=key.topic, partition_index=key.partition, error_code=code)
             )
@@ -188,15 +188,15 @@ def _stopped(message: StopReplicaRequest, version: int) -> Iterable[tuple[TopicP
 
 async def update_metadata(services: ReplicaServices, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
     """Apply the controller's metadata of the cluster."""
-    message, found = request.message, _cluster_of(services)
-    if found is None:
+    message, cluster = request.message, _cluster_of(services)
+    if cluster is None:
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    async with found.replicas.turn:
-        fault = _fault(found, request)
+    async with cluster.replicas.turn:
+        fault = _fault(cluster, request)
         if fault:
             return UpdateMetadataResponse(error_code=fault)
-        update = found.cache.update(message)
-        counts = {name: found.cache.count(name) for name in update.topics}
+        update = cluster.cache.update(message)
+        counts = {name: cluster.cache.count(name) for name in update.topics}
         await _know(services, update.topics, counts=counts)
         for name in update.deleted:
             if services.topics.get(name) is not None:
@@ -204,7 +204,7 @@ async def update_metadata(services: ReplicaServices, request: Request[UpdateMeta
                 services.runtime.metrics.forget(name)
                 if services.coordinators.of(name) is None:
                     services.coordinators.groups.topic_deleted(name)
-        found.cache.notify_waiters()
+        cluster.cache.notify_waiters()
     return UpdateMetadataResponse()
 
 

@@ -535,18 +535,18 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
 
     def warnings(self) -> list[str]:
         """Return warnings about these settings, a line each."""
-        found = [f"{name}: unknown, or without effect here{_suggested_name(name)}" for name in self.unknown()]
+        lines = [f"{name}: unknown, or without effect here{_suggested_name(name)}" for name in self.unknown()]
         for each in self.listeners:
             if not each.is_loopback and not each.security_protocol.startswith("SASL"):
                 where = each.host or "all interfaces"
                 may = "is User:ANONYMOUS" if self.authorizer_class_name else "can read, write and delete everything"
-                found.append(
+                lines.append(
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
                     f"every client that reaches it {may}"
                 )
         if self.http is not None and not is_loopback(self.http[0]):
-            found.append(f"the pages at {self.http_address} are open to the network: they name topics and clients")
-        return found
+            lines.append(f"the pages at {self.http_address} are open to the network: they name topics and clients")
+        return lines
 
 
 SETTINGS: Final[Mapping[str, Setting[Any]]] = {
@@ -578,16 +578,16 @@ def _suggested_name(unknown: str) -> str:
 
 def _renamed(static: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with `node.id` under its earlier name."""
-    found = {name: value.strip() for name, value in static.items()}
-    node_id = found.pop("node.id", None)
-    if node_id is not None and found.setdefault("broker.id", node_id) != node_id:
-        raise InvalidConfigError(f"broker.id {found['broker.id']} and node.id {node_id}: expected the same number")
-    if found.get("broker.id") == "-1":
-        del found["broker.id"]  # in Kafka: assign a free number
+    settings = {name: value.strip() for name, value in static.items()}
+    node_id = settings.pop("node.id", None)
+    if node_id is not None and settings.setdefault("broker.id", node_id) != node_id:
+        raise InvalidConfigError(f"broker.id {settings['broker.id']} and node.id {node_id}: expected the same number")
+    if settings.get("broker.id") == "-1":
+        del settings["broker.id"]  # in Kafka: assign a free number
     for name, why in REFUSED.items():
-        if found.get(name):
+        if settings.get(name):
             raise InvalidConfigError(f"{name}: {why}")
-    return found
+    return settings
 
 
 def _offer(static: dict[str, str]) -> Offer:

@@ -79,28 +79,28 @@ class ConfigChange(NamedTuple):
 
 def describe_topic(topic: ServedTopic, config: BrokerConfig) -> list[Described]:
     """Return all settings of a topic, by name."""
-    found = []
+    described = []
     for name, each in sorted(TOPIC_SETTINGS.items()):
         synonyms = [Synonym(name, topic.configs[name], ConfigSource.TOPIC)] if name in topic.configs else []
         if each.broker is not None:
             synonyms += _of_broker(each.broker, config)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = topic.config.settings[name]
-        found.append(Described(name, value, source, False, False, each.setting, tuple(synonyms)))
-    return found
+        described.append(Described(name, value, source, False, False, each.setting, tuple(synonyms)))
+    return described
 
 
 def describe_broker(config: BrokerConfig) -> list[Described]:
     """Return all settings of this broker, by name."""
-    found = []
+    described = []
     for name, setting in sorted(SETTINGS.items()):
         synonyms = tuple(_of_broker(setting, config))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         sensitive = setting.kind is SettingType.PASSWORD
         value = None if sensitive else config.texts[name]
         read_only = _READ_ONLY.get(name, setting.update is UpdateMode.READ_ONLY)
-        found.append(Described(name, value, source, read_only, sensitive, setting, synonyms))
-    return found
+        described.append(Described(name, value, source, read_only, sensitive, setting, synonyms))
+    return described
 
 
 def describe_all_brokers(config: BrokerConfig) -> list[Described]:

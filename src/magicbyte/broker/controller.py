@@ -276,16 +276,18 @@ class ControllerService:
         """Determine the controller; become it if there is none."""
         self._is_electing = False
         store = self._store
-        found = await self._outcome(store)
-        if self.is_active and found == self._election:
+        winner = await self._outcome(store)
+        if self.is_active and winner == self._election:
             return
         await self._resign()
-        if found.won:
-            self._term = ControllerTerm(self._around, store, found.epoch, found.epoch_version, self._events.put_nowait)
-            self._changed(found)
+        if winner.won:
+            self._term = ControllerTerm(
+                self._around, store, winner.epoch, winner.epoch_version, self._events.put_nowait
+            )
+            self._changed(winner)
             await self._term.start()
         else:
-            self._changed(found)
+            self._changed(winner)
 
     async def _outcome(self, store: LoopStore) -> election.ControllerElection:
         while True:
@@ -303,13 +305,13 @@ class ControllerService:
             await asyncio.gather(*term.end(), return_exceptions=True)
             self._changed(None)
 
-    def _changed(self, found: election.ControllerElection | None) -> None:
-        if found is None:
+    def _changed(self, winner: election.ControllerElection | None) -> None:
+        if winner is None:
             self._known.clear()
         else:
             self._known.set()
-        if found != self._election:
-            self._election = found
+        if winner != self._election:
+            self._election = winner
             self._on_change()
 
 

@@ -144,17 +144,17 @@ class ControllerTerm:
 
     async def _with_ids(self, topics: Mapping[str, TopicNode]) -> dict[str, TopicNode]:
         """Record the ids of topics, assigning missing ones if brokers expect them."""
-        found = dict(topics)
+        nodes = dict(topics)
         for name, node in topics.items():
             if node.topic_id is None and self._around.gives_ids:
                 given = await self._tree.give_id(name, self._around.new_id())
                 if given is None:
-                    del found[name]
+                    del nodes[name]
                     continue
-                found[name] = node = given
+                nodes[name] = node = given
             if node.topic_id is not None:
                 self._topic_ids[name] = node.topic_id
-        return found
+        return nodes
 
     # ---- effects
 
@@ -244,13 +244,13 @@ class ControllerTerm:
 
     # ---- events: the tree
 
-    def _on_change(self, part: WatchedPart, path: str) -> None:
+    def _on_change(self, watched: WatchedPart, path: str) -> None:
         """Read a part of the tree again; further changes until then are read with it."""
         if self.is_over:
             return
-        paths = self._changed.setdefault(part, {})
+        paths = self._changed.setdefault(watched, {})
         if not paths:
-            self._then(partial(self._read_again, part))
+            self._then(partial(self._read_again, watched))
         paths[path] = None
 
     async def _read_again(self, part: WatchedPart) -> None:

@@ -107,14 +107,14 @@ class ControllerTree:
     async def brokers(self) -> dict[int, RegisteredBroker]:
         """Return the registered brokers, and watch them."""
         ids = [int(name) for name in await self._children(layout.BROKER_IDS, WatchedPart.BROKERS) if name.isdigit()]
-        found = dict[int, RegisteredBroker]()
+        brokers = dict[int, RegisteredBroker]()
         nodes = await self._nodes([layout.broker_path(each) for each in ids], WatchedPart.BROKER)
         for broker_id, node in zip(ids, nodes, strict=True):
             if node is not None:
                 registration = _parsed(layout.load_broker, layout.broker_path(broker_id), node.data)
                 if registration is not None:
-                    found[broker_id] = RegisteredBroker(broker_id, node.czxid, registration)
-        return found
+                    brokers[broker_id] = RegisteredBroker(broker_id, node.czxid, registration)
+        return brokers
 
     async def topic_names(self) -> list[str]:
         """Return the names of all topics, and watch for new ones."""
@@ -196,13 +196,13 @@ class ControllerTree:
     async def unclean(self, topics: Sequence[str]) -> dict[str, bool]:
         """Return `unclean.leader.election.enable` of the topics with their own setting."""
         paths = [layout.config_path("topics", each) for each in topics]
-        found = dict[str, bool]()
+        values = dict[str, bool]()
         for topic, path, node in zip(topics, paths, await self._nodes(paths), strict=True):
             settings = None if node is None else _parsed(layout.load_config, path, node.data)
             value = own_value(settings or {}, _UNCLEAN)
             if value is not None:
-                found[topic] = value
-        return found
+                values[topic] = value
+        return values
 
     # ---- changing
 

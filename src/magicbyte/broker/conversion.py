@@ -33,18 +33,18 @@ class SliceConversion:
     report: ConversionReport = field(default_factory=ConversionReport)
 
 
-def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[tuple[int, BatchTable]]:
+def whole_entries(stored: FileSlice, dialect: Dialect) -> Iterator[tuple[int, BatchTable]]:
     """Yield the entries of a slice in chunks of about `CHUNK_BYTES`: the file position, and a table up to `end`.
 
     An incomplete entry is left out. Raises CorruptRecordError, after yielding everything before the damage.
     """
-    position, end = found.position, found.position + found.length
+    position, end = stored.position, stored.position + stored.length
     wanted = CHUNK_BYTES
     while position < end:
-        data = memoryview(found.file.read_at(position, min(wanted, end - position)))
+        data = memoryview(stored.file.read_at(position, min(wanted, end - position)))
         table = scan(data, dialect=dialect)
         if table.damage is not None and not table.end:
-            raise table.damage.locate(path=found.file.path, shift=position)
+            raise table.damage.locate(path=stored.file.path, shift=position)
         if table.end:
             yield position, table
             position, wanted = position + table.end, CHUNK_BYTES
@@ -54,33 +54,33 @@ def whole_entries(found: FileSlice, dialect: Dialect) -> Iterator[tuple[int, Bat
             wanted = max(table.need, LOG_OVERHEAD + 5, 2 * len(data) if table.need <= len(data) else 0)
 
 
-def newest_magic(found: FileSlice) -> tuple[int, int, CorruptRecordError | None]:
+def newest_magic(stored: FileSlice) -> tuple[int, int, CorruptRecordError | None]:
     """Return the largest magic of the whole entries of a slice (-1 if there is none), their end, and the damage there.
 
     Raises CorruptRecordError if the slice begins with damage.
     """
     import numpy as np
 
-    newest, end, damage = -1, found.position, None
+    newest, end, damage = -1, stored.position, None
     try:
-        for position, table in whole_entries(found, Dialect.KAFKA):
+        for position, table in whole_entries(stored, Dialect.KAFKA):
             newest = max(newest, int(np.asarray(table.magic).max()))
             end = position + table.end
     except CorruptRecordError as error:
-        if end == found.position:
+        if end == stored.position:
             raise
         damage = error
     return newest, end, damage
 
 
 def converted(
-    found: FileSlice, dialect: Dialect, conversion: SliceConversion, fetch_offset: int, limit: int
+    stored: FileSlice, dialect: Dialect, conversion: SliceConversion, fetch_offset: int, limit: int
 ) -> Iterator[list[memoryview]]:
     """Yield the converted slice, never an empty list.
 
     Raises, after yielding everything before, CorruptRecordError with file and position, and the errors of `convert`.
     """
-    for position, table in whole_entries(found, dialect):
+    for position, table in whole_entries(stored, dialect):
         started, failure = now_ns(), None
         buffers = list[memoryview]()
         try:
@@ -99,6 +99,6 @@ def converted(
         if buffers:
             yield buffers
         if isinstance(failure, CorruptRecordError):
-            raise failure.locate(path=found.file.path, shift=position)
+            raise failure.locate(path=stored.file.path, shift=position)
         if failure is not None:
             raise failure

@@ -113,16 +113,16 @@ class CoordinatorLog(Generic[S]):
         finally:
             del self._stores[partition]
 
-    def _appended(self, partition: int, found: Sequence[_Pending[S]]) -> None:
+    def _appended(self, partition: int, appended: Sequence[_Pending[S]]) -> None:
         """Continue after appends, immediately if they are replicated and nothing before them is waiting."""
         waiting = self._unacknowledged.get(partition)
         if waiting is not None:
-            waiting.extend(found)
-        elif any(_is_pending(each.appended) for each in found):
-            self._unacknowledged[partition] = deque(found)
+            waiting.extend(appended)
+        elif any(_is_pending(each.appended) for each in appended):
+            self._unacknowledged[partition] = deque(appended)
             self._runtime.spawn(self._acknowledge_all(partition))
         else:
-            for each in found:
+            for each in appended:
                 self._stored(each.store, _code_of(each.appended))
 
     async def _acknowledge_all(self, partition: int) -> None:

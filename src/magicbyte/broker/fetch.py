@@ -294,16 +294,16 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> FetchResponse:
-    found = [(each.topic, each.data, each.size) for each in reading.answers]
+    answers = [(each.topic, each.data, each.size) for each in reading.answers]
     if begun.session is not None:
         news = list[tuple[str, PartitionData, int]]()
-        for at in range(0, len(found), STEPS_AT_ONCE):
-            some = found[at : at + STEPS_AT_ONCE]
+        for at in range(0, len(answers), STEPS_AT_ONCE):
+            some = answers[at : at + STEPS_AT_ONCE]
             news += begun.session.news(some)
             await request.turns.take(len(some))
-        found = news if begun.is_incremental else found
+        answers = news if begun.is_incremental else answers
     topics: list[FetchableTopicResponse] = []
-    async for topic, data, _ in request.turns.over(found):
+    async for topic, data, _ in request.turns.over(answers):
         if not topics or topics[-1].topic != topic:
             topics.append(FetchableTopicResponse(topic=topic))
         topics[-1].partitions.append(data)
@@ -390,7 +390,7 @@ class _PartitionRead:
             raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
         if (diverging := self._diverging(partition)) is not None:
             return diverging
-        found, aborted = await self._slice(partition, upper, committed=committed)
+        stored, aborted = await self._slice(partition, upper, committed=committed)
         if self.reading.is_first and _is_follower(request.message):
             if code := self._role_fault(partition):  # its roles may have changed meanwhile
                 return self._refused(code)
@@ -403,13 +403,13 @@ class _PartitionRead:
             aborted_transactions=[] if committed else None,
             records=_EMPTY,
         )
-        if found is None or _is_held_back(self.services, request.message, partition):
+        if stored is None or _is_held_back(self.services, request.message, partition):
             return _PartitionAnswer(self.topic, data)
         if committed:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
-        return await self._records(partition, found, data)
+        return await self._records(partition, stored, data)
 
     def _role_fault(self, partition: ServedPartition) -> ErrorCode:
         """Check this broker's role and the client's leader epoch (KIP-320).
@@ -507,7 +507,7 @@ class _PartitionRead:
 
     # ---- stored or converted bytes
 
-    async def _records(self, partition: ServedPartition, found: FileSlice, data: PartitionData) -> _PartitionAnswer:
+    async def _records(self, partition: ServedPartition, stored: FileSlice, data: PartitionData) -> _PartitionAnswer:
         """Return the slice, or its conversion for this reader."""
         version, dialect = self.request.version, partition.log.config.dialect
         target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
@@ -518,33 +518,33 @@ class _PartitionRead:
             is_closed = self.request.connection.enriched or _is_follower(self.request.message)
             target = source if is_closed else target
         elif target is not Format.V2:
-            newest, found = await self._newest(partition, found, target.magic)
+            newest, stored = await self._newest(partition, stored, target.magic)
             source = target if newest < 0 else Format(str(newest))
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
-            data.records = [FilePart(found, self.services.runtime.reading)]
-            return _PartitionAnswer(self.topic, data, found.length, partial(self._as_stored, source))
+            data.records = [FilePart(stored, self.services.runtime.reading)]
+            return _PartitionAnswer(self.topic, data, stored.length, partial(self._as_stored, source))
         if not self.services.topics.known(self.topic).config.downconversion_enabled:
             raise UnsupportedVersionError("Fetch of a newer format", version)
         conversion = SliceConversion(source, target)
         return _PartitionAnswer(
-            self.topic, data, found.length, partial(self._as_converted, partition, found, conversion)
+            self.topic, data, stored.length, partial(self._as_converted, partition, stored, conversion)
         )
 
-    async def _newest(self, partition: ServedPartition, found: FileSlice, target: int) -> tuple[int, FileSlice]:
+    async def _newest(self, partition: ServedPartition, stored: FileSlice, target: int) -> tuple[int, FileSlice]:
         """Return the newest magic of the whole entries in a slice, or an upper bound of it if that is at most `target`.
 
         Also returns the slice, which ends before any damage.
         """
-        assert found.segment is not None, "of a log"
-        known = partition.newest_up_to(found.segment, found.position + found.length)
+        assert stored.segment is not None, "of a log"
+        known = partition.newest_up_to(stored.segment, stored.position + stored.length)
         if known is not None and known <= target:
-            return known, found
-        newest, end, damage = await self.services.replicas.read_long(partition, newest_magic, found)
-        partition.saw(found.segment, found.position, end, newest)
+            return known, stored
+        newest, end, damage = await self.services.replicas.read_long(partition, newest_magic, stored)
+        partition.saw(stored.segment, stored.position, end, newest)
         if damage is not None:
             partition.tell_damage(damage)
-            found = found._replace(length=end - found.position)
-        return newest, found
+            stored = stored._replace(length=end - stored.position)
+        return newest, stored
 
     async def _as_stored(self, stored: Format, answer: _PartitionAnswer) -> _PartitionAnswer:
         what = (stored, stored, self.request.version, self.request.client)
@@ -557,7 +557,7 @@ class _PartitionRead:
         return await self._answered(self._converted(partition, found, conversion, answer))
 
     async def _converted(
-        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
+        self, partition: ServedPartition, stored: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
     ) -> _PartitionAnswer:
         """Add the slice in the target format: all of it if it is small, else converted while it is sent.
 
@@ -566,10 +566,10 @@ class _PartitionRead:
         """
         limit = self.services.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
-        kept = KeptFile(found.file, self.services.runtime.reading)
+        kept = KeptFile(stored.file, self.services.runtime.reading)
 
         def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
-            found_here = found._replace(file=kept)
+            found_here = stored._replace(file=kept)
             return partition.telling_damage(converted(found_here, dialect, how, self.asked.fetch_offset, limit))
 
         async def in_thread(step: Callable[[], T]) -> T:
@@ -584,7 +584,7 @@ class _PartitionRead:
             kept.close()
             raise
         size = sum(map(len, first)) + sum(map(len, second))
-        announced = max(found.length, size) if second else size
+        announced = max(stored.length, size) if second else size
         is_held = not self.reading.held or self.reading.held + size <= _MOST_HELD_BYTES
         if is_held:
             self.reading.held += size

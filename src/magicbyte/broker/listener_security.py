@@ -108,9 +108,9 @@ def _tokens(given: Callable[[str], str | None]) -> TokenRules:
 def client_of(listener: Listener, config: BrokerConfig) -> ClientSecurity:
     """Return a broker's client settings for this listener of other brokers. Raises InvalidConfigError."""
     prefix, protocol, static = f"listener.name.{listener.name.lower()}.", listener.security_protocol, config.static
-    found = {"security.protocol": protocol}
+    settings = {"security.protocol": protocol}
     if protocol.endswith("SSL"):
-        found |= {each: static[name] for each in OF_CLIENTS for name in (each, prefix + each) if name in static}
+        settings |= {each: static[name] for each in OF_CLIENTS for name in (each, prefix + each) if name in static}
     if protocol.startswith("SASL"):
         mechanism = config.sasl_mechanism_inter_broker_protocol
         if mechanism not in _mechanisms(prefix, static):
@@ -118,12 +118,12 @@ def client_of(listener: Listener, config: BrokerConfig) -> ClientSecurity:
                 f"sasl.mechanism.inter.broker.protocol: {mechanism} is not among the sasl.enabled.mechanisms of "
                 f"listener {listener.name}"
             )
-        found["sasl.mechanism"] = mechanism
+        settings["sasl.mechanism"] = mechanism
         login = f"{prefix}{mechanism.lower()}.sasl.jaas.config"
         if login not in static:
             raise InvalidConfigError(f"{login}: expected a login module with username and password of the broker")
-        found["sasl.jaas.config"] = static[login]
-    return ClientSecurity.of(found)
+        settings["sasl.jaas.config"] = static[login]
+    return ClientSecurity.of(settings)
 
 
 def _mechanisms(prefix: str, static: Mapping[str, str]) -> tuple[str, ...]:

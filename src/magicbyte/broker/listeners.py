@@ -51,7 +51,7 @@ def listeners(
     """
     protocols = dict(_pairs("listener.security.protocol.map", protocol_map))
     advertised = {name: (host, port) for name, host, port in _addresses("advertised.listeners", advertised_addresses)}
-    found = []
+    listening = []
     for name, host, port in _addresses("listeners", addresses):
         protocol = protocols.get(name)
         if protocol is None:
@@ -61,18 +61,20 @@ def listeners(
             raise InvalidConfigError(f"listener.security.protocol.map: {name}: expected {known}, found {protocol}")
         if advertised.get(name, ("", 0))[0] in _ANY:
             raise InvalidConfigError(f"advertised.listeners: {name}: expected an address that clients can connect to")
-        told = advertised.pop(name, (host or "localhost", port))
-        if told[0] in _ANY:
-            told = ("localhost", told[1])
+        address = advertised.pop(name, (host or "localhost", port))
+        if address[0] in _ANY:
+            address = ("localhost", address[1])
         dialect = static.get(f"listener.name.{name.lower()}.magicbyte.dialect", Dialect.KAFKA.value)
         if dialect not in (Dialect.KAFKA.value, Dialect.ENRICHED.value):
             raise InvalidConfigError(f"listener.name.{name.lower()}.magicbyte.dialect: expected kafka or enriched")
-        found.append(Listener(name, host, port, protocol, told[0], told[1], dialect == Dialect.ENRICHED.value))
+        listening.append(
+            Listener(name, host, port, protocol, address[0], address[1], dialect == Dialect.ENRICHED.value)
+        )
     if advertised:
         raise InvalidConfigError(f"advertised.listeners: there is no listener {', '.join(sorted(advertised))}")
-    if not found:
+    if not listening:
         raise InvalidConfigError("listeners: expected at least one")
-    return tuple(found)
+    return tuple(listening)
 
 
 def inter_broker_listener(

@@ -118,13 +118,13 @@ async def _write_together(
 ) -> list[ErrorCode]:
     codes = [ErrorCode.NONE] * len(wanted)
     sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Future[ErrorCode]]()
-    async for at, (place, marker) in turns.over(enumerate(wanted), _STEPS):
+    async for at, (partition_name, marker) in turns.over(enumerate(wanted), _STEPS):
         try:
-            partition = await writer.replicas.opened(*place)
-            if place.topic == OFFSETS_TOPIC:
-                of_groups[at] = writer.end_of_offsets(place.partition, marker)
+            partition = await writer.replicas.opened(*partition_name)
+            if partition_name.topic == OFFSETS_TOPIC:
+                of_groups[at] = writer.end_of_offsets(partition_name.partition, marker)
                 continue
-            config = writer.topics.known(place.topic).config
+            config = writer.topics.known(partition_name.topic).config
             least = partition.least_in_sync(config.min_insync_replicas)
             data = marker_set(marker, writer.clock.now_ms())
             sets[at] = NewSet(partition, data, config.append), least
@@ -197,21 +197,23 @@ class MarkerSender:
             log.exception("%s: who leads it", place)
             return NOBODY
 
-    async def _leader(self, place: TopicPartition) -> int | None:
+    async def _leader(self, partition: TopicPartition) -> int | None:
         """Return the leader of a partition, NOBODY while unknown; None for a deleted partition."""
         peers = self._peers
         if peers is None:
-            topic = self._topics.get(place.topic)
-            return self._runtime.node_id if topic is not None and place.partition < topic.partitions else None
-        view = peers.cache.partition(place)
+            topic = self._topics.get(partition.topic)
+            return self._runtime.node_id if topic is not None and partition.partition < topic.partitions else None
+        view = peers.cache.partition(partition)
         if view is not None:
             return view.leader if view.leader in peers.cache.live else NOBODY
-        path = layout.topic_path(place.topic)
+        path = layout.topic_path(partition.topic)
         try:  # the controller may not have announced it yet
             node = await peers.membership.store.exists(path)
-            is_there = node is not None and place.partition in layout.TopicNode.load(path, node.data).replicas
+            is_there = node is not None and partition.partition in layout.TopicNode.load(path, node.data).replicas
         except MagicbyteError as error:
-            self._runtime.complaints.line(log, place.topic, "markers", "%s: whether it exists: %s", place, error)
+            self._runtime.complaints.line(
+                log, partition.topic, "markers", "%s: whether it exists: %s", partition, error
+            )
             return NOBODY
         return NOBODY if is_there else None
 
@@ -287,13 +289,13 @@ def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkers
 def _codes_in(response: Message, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
     """Return another broker's result for each marker."""
     assert isinstance(response, WriteTxnMarkersResponse), "the generated class"
-    told = {
+    codes = {
         (each.producer_id, topic.name, one.partition_index): one.error_code
         for each in response.markers
         for topic in each.topics
         for one in topic.partitions
     }
-    return [code_of(told.get((marker.producer.producer_id, *place))) for place, marker in wanted]
+    return [code_of(codes.get((marker.producer.producer_id, *place))) for place, marker in wanted]
 
 
 def _marker(sent: SendMarkers) -> Marker:

@@ -56,19 +56,19 @@ async def metadata(services: MetadataServices, request: Request[MetadataRequest]
         await services.cache.until_first_update()
     asked = message.topics
     if asked is None or (not asked and request.version == 0):
-        found = []
+        described = []
         async for name in turns.over(services.topics.names()):
             if (topic := services.topics.get(name)) is not None:  # it may be deleted meanwhile
-                found.append(_describe(services, topic))
+                described.append(_describe(services, topic))
                 await turns.take(topic.partitions)
     else:
         may_create = message.allow_auto_topic_creation and services.runtime.config.auto_create_topics_enable
         once = {(each.topic_id.int, each.name): each for each in asked}.values()
-        found = []
+        described = []
         quota = services.runtime.quotas.mutations_of(request)
         async for each in turns.over(once):
-            found.append(await _find(services, each, quota, may_create=may_create))
-            await turns.take(len(found[-1].partitions))
+            described.append(await _find(services, each, quota, may_create=may_create))
+            await turns.take(len(described[-1].partitions))
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
@@ -76,12 +76,12 @@ async def metadata(services: MetadataServices, request: Request[MetadataRequest]
         ],
         cluster_id=services.cluster_id,
         controller_id=services.cluster_view.controller_id,
-        topics=found,
+        topics=described,
     )
     if message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     if message.include_topic_authorized_operations:
-        for told in found:
+        for told in described:
             told.topic_authorized_operations = TOPIC_OPERATIONS
     return response
 

@@ -184,11 +184,11 @@ def read_frame(
 @kernel
 def shared(data: Bytes, at: int, other: int, end: int) -> int:
     """Return how many bytes from `at`, at most up to `end`, equal those from `other` on, which is before `at`."""
-    place = at
-    while end - place >= 8:
-        unlike = load_i64(data, place) ^ load_i64(data, other)
+    matched = at
+    while end - matched >= 8:
+        unlike = load_i64(data, matched) ^ load_i64(data, other)
         if unlike != 0:
-            size = place - at
+            size = matched - at
             if shift_right(unlike, 32) == 0:
                 size += 4
                 unlike = unlike << 32
@@ -196,12 +196,12 @@ def shared(data: Bytes, at: int, other: int, end: int) -> int:
                 size += 2
                 unlike = unlike << 16
             return size + 1 if shift_right(unlike, 56) == 0 else size
-        place += 8
+        matched += 8
         other += 8
-    while place < end and data[as_index(place)] == data[as_index(other)]:
-        place += 1
+    while matched < end and data[as_index(matched)] == data[as_index(other)]:
+        matched += 1
         other += 1
-    return place - at
+    return matched - at
 
 
 @kernel
@@ -271,17 +271,17 @@ def write_block(
         behind = position + size
         # The fast path of nearly all matches: short, and none of their bytes removed.
         move, other = moves[as_index(position)], moves[as_index(position - distance)]
-        place, back = position + move, distance + move - other
-        literals = place - anchor
+        match_at, back = position + move, distance + move - other
+        literals = match_at - anchor
         # `cut` is 0 if the first and last byte of the match moved alike, and so did those of its source: then usually
         # nothing was removed or inserted in between, and the match is still contiguous on both sides. Whether it really
         # repeats its source is decided below by comparing the bytes, at most 16, in two words that may overlap.
         cut = (move ^ moves[as_index(behind - 1)]) | (other ^ moves[as_index(behind - 1 - distance)])
-        outside = literals | (14 - literals) | (limit - place) | (16 - size) | (back - 1) | (place - start - back)
+        outside = literals | (14 - literals) | (limit - match_at) | (16 - size) | (back - 1) | (match_at - start - back)
         if likely((cut == 0) & (outside >= 0)):
             unused, tail = 64 - 8 * min(size, 8), max(size - 8, 0)
-            unlike = load_i64(data, place) ^ load_i64(data, place - back)
-            unlike |= load_i64(data, place + tail) ^ load_i64(data, place + tail - back)
+            unlike = load_i64(data, match_at) ^ load_i64(data, match_at - back)
+            unlike |= load_i64(data, match_at + tail) ^ load_i64(data, match_at + tail - back)
             if likely(shift_right(unlike, unused) == 0):
                 store_i8(out, at, literals << 4 | (size - LEAST_MATCH))
                 store_i64(out, at + 1, load_i64(data, anchor))
@@ -289,7 +289,7 @@ def write_block(
                 at += literals + 3
                 store_i8(out, at - 2, back)
                 store_i8(out, at - 1, back >> 8)
-                anchor = place + size
+                anchor = match_at + size
                 hint += 1
                 continue
         while behind - position >= LEAST_MATCH:
@@ -297,8 +297,8 @@ def write_block(
             if move < GONE or other < GONE:
                 position += max(GONE - move, GONE - other)
                 continue
-            place, back = position + move, distance + move - other
-            while next_lead <= min(place, last):
+            match_at, back = position + move, distance + move - other
+            while next_lead <= min(match_at, last):
                 previous = leads[as_index(lead - period)] if lead >= period else -1
                 if next_lead >= anchor and start <= previous < next_lead:
                     size = shared(data, next_lead, previous, stop)
@@ -308,22 +308,22 @@ def write_block(
                 lead += 1
                 next_lead = leads[as_index(lead)]
                 limit = min(next_lead, last - LAST_MATCH)
-            if place < anchor:
-                position += anchor - place
+            if match_at < anchor:
+                position += anchor - match_at
                 continue
-            if place > last:
+            if match_at > last:
                 break
-            if back <= 0 or back > place - start:
+            if back <= 0 or back > match_at - start:
                 position = behind
                 continue
-            size = shared(data, place, place - back, stop)
+            size = shared(data, match_at, match_at - back, stop)
             position += max(size, 1)
-            while place > anchor and place - back > start and data[place - 1] == data[place - back - 1]:
-                place -= 1
+            while match_at > anchor and match_at - back > start and data[match_at - 1] == data[match_at - back - 1]:
+                match_at -= 1
                 size += 1
             if size >= LEAST_MATCH:
-                at = store_match(data, anchor, place, size, back, out, at)
-                anchor = place + size
+                at = store_match(data, anchor, match_at, size, back, out, at)
+                anchor = match_at + size
         if behind - position >= LEAST_MATCH:  # the block is full: the next one begins with this hint
             break
         hint += 1

@@ -88,8 +88,8 @@ def read_rest(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: 
     while at < end:
         while at < safe_at and to < safe_to:
             token = load_u8(data, at)
-            size, after, place = (token & 15) + 4, to + (token >> 4), at + (token >> 4)
-            back = load_u8(data, place + 1) | (load_u8(data, place + 2) << 8)
+            size, after, match_at = (token & 15) + 4, to + (token >> 4), at + (token >> 4)
+            back = load_u8(data, match_at + 1) | (load_u8(data, match_at + 2) << 8)
             source = after - back
             # the usual sequence: few literals, and a short match that is not too near
             if not likely((token < 240) & (size <= 16) & (back >= 8) & (source >= begin)):
@@ -97,7 +97,7 @@ def read_rest(data: Bytes, at: int, end: int, out: MutableBytes, to: int, stop: 
             copy_16s(out, to, data, at + 1, 16)
             store_i64(out, after, load_i64(out, source))
             store_i64(out, after + 8, load_i64(out, source + 8))
-            at, to = place + 3, after + size
+            at, to = match_at + 3, after + size
         at, to = read_sequence(data, at, end, out, to, stop, begin)
         if at < 0:
             return MALFORMED
@@ -144,10 +144,10 @@ def read_two(
         other_is_usual = True
         while at < safe_at and to < safe_to and other_at < other_safe_at and other_to < other_safe_to:
             token, other_token = load_u8(data, at), load_u8(data, other_at)
-            size, after, place = (token & 15) + 4, to + (token >> 4), at + (token >> 4)
+            size, after, match_at = (token & 15) + 4, to + (token >> 4), at + (token >> 4)
             other_size, other_after = (other_token & 15) + 4, other_to + (other_token >> 4)
             other_place = other_at + (other_token >> 4)
-            back = load_u8(data, place + 1) | (load_u8(data, place + 2) << 8)
+            back = load_u8(data, match_at + 1) | (load_u8(data, match_at + 2) << 8)
             other_back = load_u8(data, other_place + 1) | (load_u8(data, other_place + 2) << 8)
             source, other_source = after - back, other_after - other_back
             if not likely((token < 240) & (size <= 16) & (back >= 8) & (source >= begin)):
@@ -163,7 +163,7 @@ def read_two(
             store_i64(out, other_after, load_i64(out, other_source))
             store_i64(out, after + 8, load_i64(out, source + 8))
             store_i64(out, other_after + 8, load_i64(out, other_source + 8))
-            at, to = place + 3, after + size
+            at, to = match_at + 3, after + size
             other_at, other_to = other_place + 3, other_after + other_size
         # One of the two blocks met an unusual sequence, or its end. That one decodes a single sequence with all checks,
         # and both return to the common loop: leaving it for good would give up the overlap for the rest of the blocks.
@@ -192,8 +192,8 @@ def read_frames(
     `any_header`, of both header checksums), is damaged, or does not fit.
     """
     room = len(out) - SPARE
-    for place in range(0, len(places), stride):
-        at, end, begin = places[place], places[place + 1], to
+    for slot in range(0, len(places), stride):
+        at, end, begin = places[slot], places[slot + 1], to
         stop = min(room, begin + limit)
         at = first_block(data, at, end, CORRECT, BROKEN if any_header else CORRECT)
         while at >= 0:
@@ -203,15 +203,15 @@ def read_frames(
             size = word & (STORED - 1)
             if word >= STORED:
                 if size > stop - to:
-                    return place // stride
+                    return slot // stride
                 copy_bytes(out, to, data, at, size)
                 to += size
             else:
                 to = read_block(data, at, at + size, out, to, min(stop, to + BLOCK))
                 if to < 0:
-                    return place // stride
+                    return slot // stride
             at += size
         if at < 0:
-            return place // stride
-        places[place], places[place + 1] = begin, to
+            return slot // stride
+        places[slot], places[slot + 1] = begin, to
     return len(places) // stride

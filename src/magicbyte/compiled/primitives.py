@@ -399,19 +399,19 @@ def _copy_cell_ahead() -> Any:
             target = builder.gep(builder.bitcast(out_array.data, byte.as_pointer()), [to])
             source = builder.gep(builder.bitcast(in_array.data, byte.as_pointer()), [at])
 
-            def move_from(place: int) -> None:
+            def move_from(skipped: int) -> None:
                 """Move 32 bytes, and continue if there are more."""
-                if place < 128:
-                    here = [builder.gep(base, [word(place)]) for base in (source, target)]
+                if skipped < 128:
+                    here = [builder.gep(base, [word(skipped)]) for base in (source, target)]
                     piece = builder.load(builder.bitcast(here[0], wide.as_pointer()), align=1)
                     builder.store(piece, builder.bitcast(here[1], wide.as_pointer()), align=1)
-                    with builder.if_then(builder.icmp_signed(">", size, word(place + 32))):
-                        move_from(place + 32)
+                    with builder.if_then(builder.icmp_signed(">", size, word(skipped + 32))):
+                        move_from(skipped + 32)
                 else:
                     places = [byte.as_pointer(), byte.as_pointer(), word]
                     memcpy = builder.module.declare_intrinsic("llvm.memcpy", places)
-                    rest = [builder.gep(base, [word(place)]) for base in (target, source)]
-                    builder.call(memcpy, [*rest, builder.sub(size, word(place)), ir.IntType(1)(0)])
+                    rest = [builder.gep(base, [word(skipped)]) for base in (target, source)]
+                    builder.call(memcpy, [*rest, builder.sub(size, word(skipped)), ir.IntType(1)(0)])
 
             move_from(0)
             return context.get_dummy_value()

@@ -73,22 +73,22 @@ def _xxh64() -> Any:
                 a, b = with_word(a, load64(data, at)), with_word(b, load64(data, at + 8))
                 c, d = with_word(c, load64(data, at + 16)), with_word(d, load64(data, at + 24))
                 at += 32
-            found = turned(a, 1) + turned(b, 7) + turned(c, 12) + turned(d, 18)
-            found = with_lane(with_lane(with_lane(with_lane(found, a), b), c), d)
+            digest = turned(a, 1) + turned(b, 7) + turned(c, 12) + turned(d, 18)
+            digest = with_lane(with_lane(with_lane(with_lane(digest, a), b), c), d)
         else:
-            found = own + p5
-        found += np.uint64(end - start)
+            digest = own + p5
+        digest += np.uint64(end - start)
         while end - at >= 8:
-            found = turned(found ^ with_word(np.uint64(0), load64(data, at)), 27) * p1 + p4
+            digest = turned(digest ^ with_word(np.uint64(0), load64(data, at)), 27) * p1 + p4
             at += 8
         if end - at >= 4:
-            found = turned(found ^ (load32(data, at) * p1), 23) * p2 + p3
+            digest = turned(digest ^ (load32(data, at) * p1), 23) * p2 + p3
             at += 4
         while at < end:
-            found = turned(found ^ (np.uint64(data[at]) * p5), 11) * p1
+            digest = turned(digest ^ (np.uint64(data[at]) * p5), 11) * p1
             at += 1
-        found = (found ^ (found >> np.uint64(33))) * p2
-        found = (found ^ (found >> np.uint64(29))) * p3
-        return np.int64(found ^ (found >> np.uint64(32)))
+        digest = (digest ^ (digest >> np.uint64(33))) * p2
+        digest = (digest ^ (digest >> np.uint64(29))) * p3
+        return np.int64(digest ^ (digest >> np.uint64(32)))
 
     return numba.njit(xxh64, nogil=True)

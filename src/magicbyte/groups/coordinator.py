@@ -91,7 +91,7 @@ class Coordinator(GroupTable):
         """Give up a partition whose log cannot be read, so that no outdated offsets are returned."""
         self.terms.end_loading(partition, term, LoadState.FAILED)
 
-    def loaded(self, partition: int, term: int, found: LoadedPartition, now: Moment) -> None:
+    def loaded(self, partition: int, term: int, content: LoadedPartition, now: Moment) -> None:
         """Install the groups read from the log. Members get a whole session timeout for their next heartbeat.
 
         A term that has ended, or was superseded by a later one, installs nothing.
@@ -99,13 +99,13 @@ class Coordinator(GroupTable):
         if not self.terms.end_loading(partition, term, LoadState.ACTIVE):
             return
         # A group belongs to another partition than its log's if the number of partitions was changed.
-        for group_id, places in found.offsets.items():
+        for group_id, places in content.offsets.items():
             if places and self.partition_of(group_id) in self.terms:
                 self.group_of(group_id).offsets.update(places)
-        for group_id, value in found.groups.items():
+        for group_id, value in content.groups.items():
             if self.partition_of(group_id) in self.terms:
                 _restore(self.group_of(group_id), value, now)
-        for group_id, pending in found.pending.items():
+        for group_id, pending in content.pending.items():
             if self.partition_of(group_id) in self.terms:
                 group = self.group_of(group_id)
                 group.pending_offsets.update(pending)

@@ -95,21 +95,21 @@ class Loading:
 
     def finish(self) -> LoadedPartition:
         """Return the state after all that was read. Raises CorruptRecordError."""
-        found = LoadedPartition()
-        _take(found, self._last)
+        content = LoadedPartition()
+        _take(content, self._last)
         opened = [
             (record, producer, raw) for producer, records in self._open.items() for raw, record in records.items()
         ]
         for record, producer, raw in sorted(opened):
             key, later = decode_key(raw), self._last.get(raw)
             if not isinstance(key, OffsetCommitKey):
-                found.passed_over += 1
+                content.passed_over += 1
                 continue
             value = decode_value(key, record.value) if later is None or later.offset < record.offset else None
-            places = found.pending.setdefault(key.group, {})
+            places = content.pending.setdefault(key.group, {})
             pending = places.setdefault(TopicPartition(key.topic, key.partition), {})
             pending[producer] = value if isinstance(value, OffsetCommitValue) else None
-        return found
+        return content
 
 
 def _specials(table: BatchTable) -> frozenset[int]:
@@ -132,19 +132,19 @@ def _records(table: BatchTable, rows: Iterable[int]) -> Iterator[tuple[bytes, _R
             yield record.key, _Record(record.offset, record.value)
 
 
-def _take(found: LoadedPartition, records: dict[bytes, _Record]) -> None:
+def _take(content: LoadedPartition, records: dict[bytes, _Record]) -> None:
     """Decode records in the order of their offsets: keys of different versions may mean the same."""
     for raw, record in sorted(records.items(), key=lambda each: each[1].offset):
         key = decode_key(raw)
         counts = isinstance(key, (OffsetCommitKey, GroupMetadataKey))
         match key, decode_value(key, record.value) if counts else None:
             case OffsetCommitKey(), OffsetCommitValue() as value:
-                found.offsets.setdefault(key.group, {})[TopicPartition(key.topic, key.partition)] = value
+                content.offsets.setdefault(key.group, {})[TopicPartition(key.topic, key.partition)] = value
             case OffsetCommitKey(), None:
-                found.offsets.get(key.group, {}).pop(TopicPartition(key.topic, key.partition), None)
+                content.offsets.get(key.group, {}).pop(TopicPartition(key.topic, key.partition), None)
             case GroupMetadataKey(), GroupMetadataValue() as value:
-                found.groups[key.group] = value
+                content.groups[key.group] = value
             case GroupMetadataKey(), None:
-                found.groups.pop(key.group, None)
+                content.groups.pop(key.group, None)
             case _:
-                found.passed_over += 1
+                content.passed_over += 1

@@ -90,13 +90,13 @@ def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Reply:
     return Reply(then.caller, answer(then.codes, code))
 
 
-def _count(group: Group, place: TopicPartition, value: OffsetCommitValue, before: int | None = None) -> None:
+def _count(group: Group, partition: TopicPartition, value: OffsetCommitValue, before: int | None = None) -> None:
     """Set a committed offset, which supersedes pending ones that were appended earlier.
 
     `before`: the producer whose offset was pending until now; None: it was appended just now.
     """
-    group.offsets[place] = value
-    pending = group.pending_offsets.get(place, {})
+    group.offsets[partition] = value
+    pending = group.pending_offsets.get(partition, {})
     for producer in pending:
         if producer == before:
             break
@@ -281,7 +281,7 @@ def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRe
     if caller.version >= MANY_GROUPS:
         groups = [_fetched(table, caller, each.group_id, each.topics, request) for each in request.groups]
         return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
-    found = _fetched(table, caller, request.group_id, request.topics, request)
+    fetched = _fetched(table, caller, request.group_id, request.topics, request)
     topics = [
         offset_fetch.OffsetFetchResponseTopic(
             name=topic.name,
@@ -296,9 +296,9 @@ def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRe
                 for each in topic.partitions
             ],
         )
-        for topic in found.topics
+        for topic in fetched.topics
     ]
-    return [Reply(caller, offset_fetch.OffsetFetchResponse(topics=topics, error_code=found.error_code))]
+    return [Reply(caller, offset_fetch.OffsetFetchResponse(topics=topics, error_code=fetched.error_code))]
 
 
 def _fetched(

@@ -153,18 +153,18 @@ class TopicNode:
     @classmethod
     def load(cls, path: str, data: bytes) -> TopicNode:
         """Parse a node of any version. Raises MetadataError."""
-        found = load(path, data)
+        fields = load(path, data)
         try:
-            replicas = _load_brokers(found["partitions"])
+            replicas = _load_brokers(fields["partitions"])
             adding, removing = (
-                {key: value for key, value in _load_brokers(found.get(name) or {}).items() if value}
+                {key: value for key, value in _load_brokers(fields.get(name) or {}).items() if value}
                 for name in ("adding_replicas", "removing_replicas")
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise MetadataError(path, f"expected partitions and their brokers, found {data[:80]!r}") from error
         if sorted(replicas) != list(range(len(replicas))):
             raise MetadataError(path, f"expected partitions 0 to {len(replicas) - 1}, found {sorted(replicas)[:80]}")
-        text = found.get("topic_id")
+        text = fields.get("topic_id")
         topic_id = None if text is None else parse_id(path, str(text))
         return cls(dict(sorted(replicas.items())), topic_id, adding, removing)
 

@@ -118,7 +118,7 @@ def _rows(path: Path) -> Iterator[tuple[str, StoredNode]]:
 
 def _sound(rows: Iterator[tuple[str, StoredNode]]) -> tuple[dict[str, bytes], list[str]]:
     """Return the data of the valid nodes, parents first, and the paths of all others."""
-    found, lost = dict[str, bytes](), list[str]()
+    sound, lost = dict[str, bytes](), list[str]()
     for path, node in rows:
         try:
             check_node(path, node)
@@ -126,13 +126,13 @@ def _sound(rows: Iterator[tuple[str, StoredNode]]) -> tuple[dict[str, bytes], li
             lost.append(path)
             continue
         if not node.ephemeral_owner:
-            found[path] = node.data
-    kept = {ROOT: found.get(ROOT, b"")}
-    for path in sorted(found):
+            sound[path] = node.data
+    kept = {ROOT: sound.get(ROOT, b"")}
+    for path in sorted(sound):
         if path == ROOT:
             continue
         if (path.rpartition("/")[0] or ROOT) in kept:
-            kept[path] = found[path]
+            kept[path] = sound[path]
         else:
             lost.append(path)
     return kept, sorted(set(lost) - kept.keys())

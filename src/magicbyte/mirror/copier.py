@@ -280,16 +280,16 @@ class _Copying:
 
     def _take_arrivals(self) -> None:
         """Count arrived sets, and advance the position past them; batched, because it is costly per set."""
-        each, self._arrivals = self._arrivals, None
-        if each is None:
+        arrived, self._arrivals = self._arrivals, None
+        if arrived is None:
             return
-        self.copied.count(each.records, each.size, each.sets, is_closed=each.is_closed)
-        self._unsaved_bytes += each.size
-        self._track.copied(each.first, each.next_offset, each.records, each.start)
+        self.copied.count(arrived.records, arrived.size, arrived.sets, is_closed=arrived.is_closed)
+        self._unsaved_bytes += arrived.size
+        self._track.copied(arrived.first, arrived.next_offset, arrived.records, arrived.start)
         place, partition = self._place, self.route.partition
-        target = each.target if each.records >= 0 else each.start + 1
-        lane = Lane(target, place.lanes[partition].identity.behind(max(each.records, 0)))
-        self._place = replace(place, offset=each.following, lanes={partition: lane})
+        target = arrived.target if arrived.records >= 0 else arrived.start + 1
+        lane = Lane(target, place.lanes[partition].identity.behind(max(arrived.records, 0)))
+        self._place = replace(place, offset=arrived.following, lanes={partition: lane})
 
     async def _settle(self) -> None:
         """After a failure, determine which sets arrived nevertheless, and send the others one by one, as it may be
@@ -323,19 +323,19 @@ class _Copying:
     def _note_lag(self, end: int) -> None:
         self.copied.lag = max(end - self._place.offset, 0)
 
-    async def _widen(self, place: MirrorPlace) -> None:
+    async def _widen(self, progress: MirrorPlace) -> None:
         """Add lanes to the position for partitions that were added at the target.
 
         Only after all records to skip have been skipped: until then records must go where they went when they were
         sent.
         """
-        route, lanes = self.route, dict(place.lanes)
+        route, lanes = self.route, dict(progress.lanes)
         identity = next(iter(lanes.values())).identity
         for partition in route.targets:
             if partition not in lanes:
                 _, end = await bounds(route.target, route.to, partition)
                 lanes[partition] = Lane(end, identity.begun())
-        self._place = replace(place, lanes=lanes)
+        self._place = replace(progress, lanes=lanes)
         await self.save()
 
     async def _send(self, load: ParcelLoad) -> None:
@@ -383,8 +383,8 @@ class _Copying:
 
     async def _deliver(self, parcel: Parcel, portion: Portion, sent: _Sent) -> None:
         """Send the missing records of a portion."""
-        route, place, partition = self.route, self._place, portion.partition
-        lane, skip = place.lanes[partition], self._skip.get(partition, 0)
+        route, progress, partition = self.route, self._place, portion.partition
+        lane, skip = progress.lanes[partition], self._skip.get(partition, 0)
         if skip and portion.records is None and route.on_oversize is OnOversize.SPLIT:
             portion = portion._replace(records=records_of(parcel))  # a part of it may have arrived
         try:
@@ -410,7 +410,7 @@ class _Copying:
             if skip == skipped:
                 del self._skip[partition]
         lane = Lane(target, lane.identity.behind(max(made.records, 0)))
-        self._place = replace(place, lanes={**place.lanes, partition: lane})
+        self._place = replace(progress, lanes={**progress.lanes, partition: lane})
 
     async def _deliver_less(self, parcel: Parcel, portion: Portion, sent: _Sent, error: BrokerError) -> None:
         """Send a portion that the target refused as too large in parts, or put it aside."""

@@ -66,13 +66,13 @@ class Flow:
         self._is_empty = True
         self._awaited: asyncio.Future[None] | None = None
 
-    async def send(self, found: ClosedSets, start: int, outbox: Outbox, *, at_boundary: bool) -> None:
+    async def send(self, sets: ClosedSets, start: int, outbox: Outbox, *, at_boundary: bool) -> None:
         """Send the records of some sets, as `parcels` yields them.
 
         Returns when the last one is in flight, or when nothing more will be sent.
         """
-        self._rest = pieces(found, start, self._storage, at_boundary=at_boundary, whose=lambda: self._identity)
-        self._dialect, self._is_empty = found.table.dialect, False
+        self._rest = pieces(sets, start, self._storage, at_boundary=at_boundary, whose=lambda: self._identity)
+        self._dialect, self._is_empty = sets.table.dialect, False
         outbox.offer(self)
         while not self._is_empty and self.failure is None:
             await self._change()
@@ -131,18 +131,18 @@ class Flow:
 
     def _make(self) -> None:
         """Encode the next set, or several."""
-        each = None
+        piece = None
         try:
-            each = next(self._rest, None)
+            piece = next(self._rest, None)
         except CorruptRecordError as error:
             self.damage = error
-        if each is None:
+        if piece is None:
             self._end()
-        elif isinstance(each, Forwarded):
-            self._ready.extend(self._closed(each))
-            self._identity = self._identity._replace(sequence=each.sequence)
+        elif isinstance(piece, Forwarded):
+            self._ready.extend(self._closed(piece))
+            self._identity = self._identity._replace(sequence=piece.sequence)
         else:
-            self._make_one(each)
+            self._make_one(piece)
 
     def _make_one(self, parcel: Parcel) -> None:
         try:

@@ -37,7 +37,7 @@ class GroupNames:
         """Return the groups with their protocol types, "" if unknown. Raises BrokerError, NetworkError."""
         versions = (await self._client.any_connection()).versions
         listed = [] if versions.latest(APIS[_LIST_GROUPS]) is None else await list_groups(self._client)
-        found = {each.name: each.protocol_type for each in listed}
+        types = {each.name: each.protocol_type for each in listed}
         if versions.latest(APIS[_JOIN_GROUP], _LISTS_ALL) is None:
             try:
                 await self._read_names()
@@ -46,8 +46,8 @@ class GroupNames:
                 if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     raise
                 self.untold = f"its brokers do not list groups without members, and {error}"
-            found = dict.fromkeys(self._read, "") | found
-        return dict(sorted(found.items()))
+            types = dict.fromkeys(self._read, "") | types
+        return dict(sorted(types.items()))
 
     async def _read_names(self) -> None:
         topic = (await self._client.topics()).get(OFFSETS_TOPIC)

@@ -81,13 +81,13 @@ async def saved_reaches(
 
     Partitions whose records are spread by key have no map. Raises MirrorError, BrokerError and NetworkError.
     """
-    maps, found = KnownMaps(group), {}
+    maps, reaches = KnownMaps(group), {}
     await maps.refresh(target)
     for topic, partition in partitions:
         place = await Book(group, prefix + topic, partition).load(target, 1)
         if place is not None:
-            found[topic, partition] = maps.reach((prefix + topic, partition), place)
-    return found
+            reaches[topic, partition] = maps.reach((prefix + topic, partition), place)
+    return reaches
 
 
 @dataclass(slots=True)

@@ -111,14 +111,14 @@ class TopicReplica:
             await self._save(end)
         return end
 
-    async def append(self, found: ClosedSets) -> None:
+    async def append(self, sets: ClosedSets) -> None:
         """Append sets unchanged. Raises BrokerError and NetworkError."""
         try:
-            await send_made(self._target, self.wanted.to, self.partition, found.data, 2, Codec.NONE)
+            await send_made(self._target, self.wanted.to, self.partition, sets.data, 2, Codec.NONE)
         except BrokerError as error:
             # A set that was resent after a lost response may have been stored before.
             _, end = await bounds(self._target, self.wanted.to, self.partition)
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or end < behind_all(found):
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or end < behind_all(sets):
                 raise
 
     async def start_at(self, offset: int) -> None:
@@ -187,15 +187,15 @@ class IdenticalCopier:
         wanted, unsaved = self.replica.wanted, 0
         options = FetchOptions(dialect=wanted.dialect)
         self.copied.lag = end - at
-        async for found in read_sets(self._source, wanted.name, self.replica.partition, at, end, options):
-            if not len(found.table):
+        async for sets in read_sets(self._source, wanted.name, self.replica.partition, at, end, options):
+            if not len(sets.table):
                 continue
-            await self.replica.append(found)
+            await self.replica.append(sets)
             if is_first and start:
                 await self.replica.start_at(start)
-            is_first, unsaved = False, unsaved + len(found.data)
-            count_sets(self.copied, found.table, len(found.data))
-            self.copied.lag = max(end - behind_all(found), 0)
+            is_first, unsaved = False, unsaved + len(sets.data)
+            count_sets(self.copied, sets.table, len(sets.data))
+            self.copied.lag = max(end - behind_all(sets), 0)
             if unsaved >= SAVE_BYTES:
                 await self.replica.keep()
                 unsaved = 0

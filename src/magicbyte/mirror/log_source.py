@@ -126,15 +126,15 @@ class LogSource:
 
     async def topics(self, names: Sequence[str] | None = None) -> dict[str, Topic]:
         """Return the topics, with partitions up to the highest number: those without a folder are empty."""
-        found: dict[str, Topic] = {}
+        topics: dict[str, Topic] = {}
         for key, folder in sorted(self._folders.items()):
             if names is None or key.topic in names:
                 metadata = folder.metadata()
                 known = None if metadata is None else metadata.topic_id
-                topic = found.setdefault(key.topic, Topic(key.topic, False, {}, 0, known))
+                topic = topics.setdefault(key.topic, Topic(key.topic, False, {}, 0, known))
                 for number in range(len(topic.partitions), key.partition + 1):
                     topic.partitions[number] = Partition(number, HERE.id, 0, (HERE.id,), (HERE.id,), 0)
-        return found
+        return topics
 
     async def versions(self) -> BrokerVersions:
         """Return the supported request versions."""
@@ -183,16 +183,16 @@ class LogSource:
     def _offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         answers = []
         for topic in request.topics:
-            found = ListOffsetsTopicResponse(name=topic.name, partitions=[])
+            answer = ListOffsetsTopicResponse(name=topic.name, partitions=[])
             for asked in topic.partitions:
                 assert asked.timestamp in (EARLIEST, LATEST), "mirrors ask for no times"
                 served, number = self._partition(topic.name, asked.partition_index), asked.partition_index
                 end = served.stable if request.isolation_level else served.end
                 offset = served.first if asked.timestamp == EARLIEST else end
-                found.partitions.append(
+                answer.partitions.append(
                     ListOffsetsPartitionResponse(partition_index=number, offset=offset, timestamp=-1)
                 )
-            answers.append(found)
+            answers.append(answer)
         return ListOffsetsResponse(topics=answers)
 
     def _fetched(self, request: FetchRequest) -> FetchResponse:

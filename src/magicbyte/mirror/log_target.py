@@ -78,18 +78,18 @@ class LogTarget:
         Raises MirrorError for one of another topic id or dialect.
         """
         key = TopicPartition(topic, partition)
-        found = self._logs.logs.get(key)
-        if found is None:
+        log = self._logs.logs.get(key)
+        if log is None:
             self._new[key] = dialect
             return self._logs.create(key, monotonic_ms=_CLOCK.monotonic_ms(), topic_id=topic_id)
-        if found.config.dialect is not dialect:
-            raise MirrorError(f"{found.folder}: a log in the dialect {found.config.dialect.value}, not {dialect.value}")
-        path = f"{found.folder}/{checkpoints.PARTITION_METADATA}"
+        if log.config.dialect is not dialect:
+            raise MirrorError(f"{log.folder}: a log in the dialect {log.config.dialect.value}, not {dialect.value}")
+        path = f"{log.folder}/{checkpoints.PARTITION_METADATA}"
         if topic_id is not None and exists(self._files, path):
             known = parse_file(self._files, path, checkpoints.parse_partition_metadata).topic_id
             if known != topic_id:
-                raise MirrorError(f"{found.folder}: the topic was recreated: its id was {known}, and is {topic_id}")
-        return found
+                raise MirrorError(f"{log.folder}: the topic was recreated: its id was {known}, and is {topic_id}")
+        return log
 
     def append(self, log: PartitionLog, data: memoryview) -> int:
         """Append whole sets unchanged, without those below the log end offset; return the number of bytes.
@@ -117,14 +117,14 @@ class LogTarget:
 
     def offsets(self, topic: str, partition: int, start: int) -> set[int]:
         """Return the offsets from `start` on of the records in the log of a partition."""
-        log, found = self._logs.logs.get(TopicPartition(topic, partition)), set[int]()
+        log, offsets_there = self._logs.logs.get(TopicPartition(topic, partition)), set[int]()
         at = start if log is None else max(start, log.log_start_offset)
         while log is not None and at < log.log_end_offset and (part := log.read(at, _READ_BYTES)) is not None:
             pieces = decode(memoryview(part.read()), _OFFSETS, dialect=log.config.dialect)
             offsets = np.concatenate([np.asarray(each.offset, np.int64) for each in pieces])
-            found.update(offsets[offsets >= start].tolist())
+            offsets_there.update(offsets[offsets >= start].tolist())
             at = int(offsets[-1]) + 1
-        return found
+        return offsets_there
 
 
 def _first_offset(data: memoryview, dialect: Dialect) -> int:

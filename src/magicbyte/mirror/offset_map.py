@@ -140,7 +140,7 @@ def line(topic: str, partition: int, run: OffsetRun) -> str:
 
 def read_lines(lines: Iterable[str]) -> dict[tuple[str, int], MirrorOffsetMap]:
     """Parse the maps in the lines of a file, by topic and partition. Raises MirrorError for invalid lines."""
-    found: dict[tuple[str, int], MirrorOffsetMap] = {}
+    maps: dict[tuple[str, int], MirrorOffsetMap] = {}
     for number, each in enumerate(lines, 1):
         try:
             told = json.loads(each)
@@ -148,8 +148,8 @@ def read_lines(lines: Iterable[str]) -> dict[tuple[str, int], MirrorOffsetMap]:
             run = run_told(told)
         except (ValueError, KeyError, TypeError) as error:
             raise MirrorError(f"line {number}: expected a run of an offset map, found {each[:80]!r}") from error
-        found.setdefault(key, MirrorOffsetMap()).add(run)
-    return found
+        maps.setdefault(key, MirrorOffsetMap()).add(run)
+    return maps
 
 
 def run_told(told: Mapping[str, Any]) -> OffsetRun:

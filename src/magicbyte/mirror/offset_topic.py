@@ -97,14 +97,14 @@ class KnownMaps:
     def _take(self, record: Record) -> None:
         try:
             key = json.loads(record.key or b"")
-            group, place, source = key["group"], (str(key["topic"]), int(key["partition"])), int(key["source"])
+            group, partition, source = key["group"], (str(key["topic"]), int(key["partition"])), int(key["source"])
             run = None if record.value is None else run_told({"source": source} | json.loads(record.value))
         except (ValueError, KeyError, TypeError) as error:
             where = f"{OFFSET_TOPIC}, offset {record.offset}"
             raise MirrorError(f"{where}: expected a run of an offset map, found key {record.key!r}") from error
         if group != self.group:
             return
-        known = self.maps.setdefault(place, MirrorOffsetMap())
+        known = self.maps.setdefault(partition, MirrorOffsetMap())
         if run is None:
             known.remove(source)
         else:

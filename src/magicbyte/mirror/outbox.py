@@ -108,14 +108,14 @@ class Outbox:
         row: list[tuple[Sender, Sending]] = []
         size, kind = 0, range(0)
         for sender in list(self._ready):
-            found = sender.waiting()
-            if found is None:
+            sending = sender.waiting()
+            if sending is None:
                 del self._ready[sender]
                 continue
-            if row and (found.kind is not kind or size + len(found.source) > MOST_BYTES):
+            if row and (sending.kind is not kind or size + len(sending.source) > MOST_BYTES):
                 continue
-            size, kind = size + len(found.source), found.kind
-            row.append((sender, found))
+            size, kind = size + len(sending.source), sending.kind
+            row.append((sender, sending))
             sender.sent()
             del self._ready[sender]
             self._ready[sender] = None

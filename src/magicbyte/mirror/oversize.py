@@ -68,13 +68,13 @@ def halves(load: ParcelLoad) -> list[ParcelLoad]:
     offsets = [np.asarray(each.offset) for _, each in records]
     together = np.sort(np.concatenate(offsets))
     middle = together[len(together) // 2]
-    found = []
+    halved = []
     for is_lower in (True, False):
         rows = [np.flatnonzero((each < middle) == is_lower) for each in offsets]
         parts = zip(records, rows, strict=True)
         portions = [Portion(partition, each.take(chosen)) for (partition, each), chosen in parts if len(chosen)]
-        found.append(ParcelLoad(load.parcel, portions))
-    return found
+        halved.append(ParcelLoad(load.parcel, portions))
+    return halved
 
 
 def _opened(load: ParcelLoad) -> list[tuple[int, RecordColumns]]:

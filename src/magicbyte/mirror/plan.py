@@ -189,13 +189,13 @@ async def plan_folder(source: Source, folder: Path, choice: Choice) -> list[Topi
     """
     chosen = _chosen(await source.topics(), choice)
     _check_told(chosen)
-    versions, found = await source.versions(), []
+    versions, plans = await source.versions(), []
     for topic in chosen:
         name = choice.prefix + topic.name
         there = sum((folder / f"{name}-{partition}").exists() for partition in topic.partitions)
         configs = await _configs(source, topic.name, versions)
-        found.append(_identical(topic, name, there or None, _origin(source, topic), choice, configs))
-    return found
+        plans.append(_identical(topic, name, there or None, _origin(source, topic), choice, configs))
+    return plans
 
 
 def _chosen(here: Mapping[str, Topic], choice: Choice) -> list[Topic]:
@@ -399,16 +399,16 @@ class _MirrorPlanner:
 
 async def _closed(source: Source, topic: Topic, storage: Storage) -> tuple[Mode, str]:
     """Return whether the sets of a topic can stay closed, by the formats at the two ends of each partition."""
-    found: set[int] = set()
+    magics: set[int] = set()
     for partition in topic.partitions:
         start, end = await bounds(source, topic.name, partition)
         for offset in {start, end - 1} if start < end else ():
             sets = await fetch_sets(source, topic.name, partition, offset, _PEEK)
-            found.update(int(sets.table.magic[row]) for row in range(len(sets.table)))
+            magics.update(int(sets.table.magic[row]) for row in range(len(sets.table)))
     stored = storage.format.magic
-    if found <= {stored}:
-        return Mode.CLOSED, f"magic {stored} at both" if found else f"nothing yet; the target stores magic {stored}"
-    listed = " and ".join(str(each) for each in sorted(found))
+    if magics <= {stored}:
+        return Mode.CLOSED, f"magic {stored} at both" if magics else f"nothing yet; the target stores magic {stored}"
+    listed = " and ".join(str(each) for each in sorted(magics))
     return Mode.CONVERTED, f"magic {listed} at the source, {stored} at the target"
 
 

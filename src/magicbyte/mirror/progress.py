@@ -120,28 +120,30 @@ async def begun(client: Client, group: str, topics: Mapping[str, int]) -> dict[s
     Offsets of other groups with this prefix are ignored. Raises BrokerError and NetworkError.
     """
     partitions = [(topic, each) for topic, count in topics.items() for each in range(count)]
-    found = {}
+    begun_topics = {}
     for keyed in (False, True):
         book = Book(group, "", 0, keyed=keyed)
         for (topic, partition), each in (await committed_offsets(client, book.name, partitions)).items():
             with contextlib.suppress(MirrorError):
-                found[topic] = BegunTopic(keyed, _place({(topic, partition): each}, topic, whole=False).origin)
-    return found
+                begun_topics[topic] = BegunTopic(keyed, _place({(topic, partition): each}, topic, whole=False).origin)
+    return begun_topics
 
 
 def _place(found: Mapping[tuple[str, int], Committed], what: str, *, whole: bool = True) -> MirrorPlace:
     lanes, origins, offsets, count = {}, set(), set(), 1
-    for (_, partition), each in found.items():
+    for (_, partition), committed in found.items():
         try:
-            told = json.loads(each.metadata)
+            told = json.loads(committed.metadata)
             if told["magicbyte-mirror"] != _VERSION:
                 raise ValueError(told["magicbyte-mirror"])
             lanes[partition] = Lane(int(told["target"]), ProducerIdentity(*map(int, told["as"])))
             origins.add(Origin(told["source"], told.get("topic"), tuple(told.get("via", ())), told.get("to")))
             count = told.get("of", 1)
         except (ValueError, KeyError, TypeError) as error:
-            raise MirrorError(f"{what}: expected the progress of a mirror, found metadata {each.metadata!r}") from error
-        offsets.add(each.offset)
+            raise MirrorError(
+                f"{what}: expected the progress of a mirror, found metadata {committed.metadata!r}"
+            ) from error
+        offsets.add(committed.offset)
     if (whole and len(lanes) != count) or len(offsets) != 1 or len(origins) != 1:
         raise MirrorError(f"{what}: expected the progress of {count} lanes, found {len(lanes)} at {sorted(offsets)}")
     return MirrorPlace(offsets.pop(), lanes, origins.pop())

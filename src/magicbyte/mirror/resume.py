@@ -40,15 +40,15 @@ async def resume(route: Route) -> Resumed:
     known = await route.book(route.partition).load(route.target, route.lanes, stable=stable)
     start, end = await bounds(route.source, route.topic, route.partition)
     if known is None:
-        found = Resumed(await _begin(route, start))
+        resumed = Resumed(await _begin(route, start))
     else:
         route.origin.check(known.origin, str(route), route.group)
         if known.offset > end:
             raise MirrorError(f"{route}: at offset {known.offset} of a source that ends at {end}: was it recreated?")
-        found = await _catch_up_with_target(route, known, start)
+        resumed = await _catch_up_with_target(route, known, start)
     # The log start offset may be inside a set, if nothing was sent from there yet; sent records end with a set.
-    found.at_boundary = not found.place.offset or found.place.offset > start
-    return found
+    resumed.at_boundary = not resumed.place.offset or resumed.place.offset > start
+    return resumed
 
 
 async def _begin(route: Route, start: int) -> MirrorPlace:

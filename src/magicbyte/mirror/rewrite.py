@@ -121,7 +121,7 @@ def parcels(found: ClosedSets, start: int, storage: Storage, *, at_boundary: boo
 
 
 def pieces(
-    found: ClosedSets,
+    sets: ClosedSets,
     start: int,
     storage: Storage,
     *,
@@ -132,23 +132,23 @@ def pieces(
 
     `whose` is called when the identity is needed: it must include everything yielded before.
     """
-    stable = found.last_stable_offset
-    committed = CommittedFilter(found.aborted, stable) if stable >= 0 else None
+    stable = sets.last_stable_offset
+    committed = CommittedFilter(sets.aborted, stable) if stable >= 0 else None
     run: Parcel | None = None
     row = 0
-    while row < len(found.table):
-        if run is not None and found.table.magic[row] == 2:
+    while row < len(sets.table):
+        if run is not None and sets.table.magic[row] == 2:
             yield run  # so that `whose` includes it
             run = None
-        if whose is not None and (closed := _closed_batches(found, row, start, storage, whose)) is not None:
+        if whose is not None and (closed := _closed_batches(sets, row, start, storage, whose)) is not None:
             yield closed
             row, start, at_boundary = row + len(closed.rows), closed.following, True
             continue
-        position = int(found.table.position[row])
-        data = found.data[position : position + int(found.table.size[row])]
-        entry = parse_entry(data, found.table.dialect)
+        position = int(sets.table.position[row])
+        data = sets.data[position : position + int(sets.table.size[row])]
+        entry = parse_entry(data, sets.table.dialect)
         assert entry is not None, "the scan has seen all of it"
-        following = behind(found, row, entry)
+        following = behind(sets, row, entry)
         if committed is not None and following > stable:
             break
         facts = batch_facts(entry)
@@ -156,7 +156,7 @@ def pieces(
         if wanted and entry.record_count != 0:
             why = _why(entry, start, storage, at_boundary=at_boundary)
             parcel = Parcel(data, position + len(data), entry, start, following, why)
-            joined = None if run is None else _joined(run, parcel, found.data)
+            joined = None if run is None else _joined(run, parcel, sets.data)
             if run is not None and joined is None:
                 yield run
             run = joined or parcel
@@ -166,14 +166,14 @@ def pieces(
 
 
 def _closed_batches(
-    found: ClosedSets, row: int, start: int, storage: Storage, whose: Callable[[], ProducerIdentity]
+    sets: ClosedSets, row: int, start: int, storage: Storage, whose: Callable[[], ProducerIdentity]
 ) -> Forwarded | None:
     """Return the closed batches from a row on, rewritten for `whose`; None if the row must be handled individually."""
-    table = found.table
+    table = sets.table
     if storage.format is not Format.V2 or table.magic[row] != 2 or table.attributes[row] & _NOT_CLOSED:
         return None
     codecs = _CODECS if storage.zstd else _CODECS & ~(1 << Codec.ZSTD)
-    stable = found.last_stable_offset if found.last_stable_offset >= 0 else NO_LIMIT
+    stable = sets.last_stable_offset if sets.last_stable_offset >= 0 else NO_LIMIT
     closed = forward_batches(
         table,
         row,
@@ -181,22 +181,22 @@ def _closed_batches(
         stable,
         codecs,
         whose(),
-        transactional=not found.aborted,
+        transactional=not sets.aborted,
         append_time=not storage.append_time,
     )
     return closed if closed.rows else None
 
 
-def behind(found: ClosedSets, row: int, entry: Entry) -> int:
+def behind(sets: ClosedSets, row: int, entry: Entry) -> int:
     """Return the offset after an entry of the fetched sets. Raises CorruptRecordError.
 
     The header of an enriched wrapper may lack it after compaction: then it is where the next entry begins.
     """
     if entry.next_offset is not None:
         return entry.next_offset
-    if row + 1 < len(found.table):
-        return int(found.table.offset[row + 1])
-    return offset_behind(found.table, row, found.high_watermark)
+    if row + 1 < len(sets.table):
+        return int(sets.table.offset[row + 1])
+    return offset_behind(sets.table, row, sets.high_watermark)
 
 
 def behind_all(found: ClosedSets) -> int:

@@ -55,14 +55,14 @@ class Route:
         """The partitions of the target."""
         return range(self.lanes) if self.lanes else range(self.partition, self.partition + 1)
 
-    def loads(self, found: ClosedSets, start: int, lanes: int, *, at_boundary: bool) -> Iterator[ParcelLoad]:
+    def loads(self, sets: ClosedSets, start: int, lanes: int, *, at_boundary: bool) -> Iterator[ParcelLoad]:
         """Yield the loads of fetched sets, from the offset `start` on, for `lanes` partitions.
 
         `at_boundary`: as for `parcels`. Raises CorruptRecordError, after yielding everything before the damage.
         """
-        each = parcels(found, start, self.storage, at_boundary=at_boundary)
+        each = parcels(sets, start, self.storage, at_boundary=at_boundary)
         if self.lanes:
-            return by_key(each, found.data, self.partition if lanes == self.partitions else -1, lanes)
+            return by_key(each, sets.data, self.partition if lanes == self.partitions else -1, lanes)
         return straight(each, self.partition)
 
     def book(self, partition: int) -> Book:

@@ -42,7 +42,7 @@ def straight(found: Iterable[Parcel], partition: int) -> Iterator[ParcelLoad]:
     return (ParcelLoad(parcel, (Portion(partition, None),)) for parcel in found)
 
 
-def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int) -> Iterator[ParcelLoad]:
+def by_key(sent: Iterable[Parcel], data: memoryview, home: int, partitions: int) -> Iterator[ParcelLoad]:
     """Yield parcels for the partitions chosen by their records' keys; `data` is all that was fetched.
 
     Sets without keys go to the partition `home`, of the same number, if there are as many at both ends (`home` -1:
@@ -51,7 +51,7 @@ def by_key(found: Iterable[Parcel], data: memoryview, home: int, partitions: int
     """
     run: list[RecordColumns] = []
     whole: Parcel | None = None
-    for parcel in found:
+    for parcel in sent:
         try:
             records = None if _is_known_keyless(parcel) else records_of(parcel)
         except CorruptRecordError:

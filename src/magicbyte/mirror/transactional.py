@@ -61,36 +61,36 @@ class TransactionalCopier:
         route = self.route
         assert route.transactional_id is not None, "else another one copies"
         producer = await TransactionalProducer.begin(route.target, route.transactional_id)
-        found = await resume(route)
-        if found.skip:
+        resumed = await resume(route)
+        if resumed.skip:
             raise MirrorError(
-                f"{route}: group {route.group} lacks the last {sum(found.skip.values())} records at the "
+                f"{route}: group {route.group} lacks the last {sum(resumed.skip.values())} records at the "
                 "target: run the mirror without transactions first (--until-caught-up)"
             )
-        lanes = {partition: Lane(lane.target) for partition, lane in found.place.lanes.items()}
+        lanes = {partition: Lane(lane.target) for partition, lane in resumed.place.lanes.items()}
         for partition in route.targets:
             if partition not in lanes:  # of added partitions
                 lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1])
-        place = replace(found.place, lanes=lanes)
+        progress = replace(resumed.place, lanes=lanes)
         # Before the first record: records at the target without a position are not from this mirror.
-        await self._keep(producer, place)
+        await self._keep(producer, progress)
         await producer.commit()
-        self.copied.lost += found.lost
-        self._at_boundary = found.at_boundary
-        return producer, place
+        self.copied.lost += resumed.lost
+        self._at_boundary = resumed.at_boundary
+        return producer, progress
 
     async def _keep(self, producer: TransactionalProducer, place: MirrorPlace) -> None:
         book = self.route.book(self.route.partition)
         await producer.commit_offsets(book.name, book.offsets(place))
 
-    async def _copy(self, producer: TransactionalProducer, place: MirrorPlace) -> None:
+    async def _copy(self, producer: TransactionalProducer, progress: MirrorPlace) -> None:
         """Send the source's records from a position on, in a transaction per fetch response."""
         route = self.route
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
-        self.copied.lag = max(end - place.offset, 0)
+        self.copied.lag = max(end - progress.offset, 0)
         options = FetchOptions(FETCH_BYTES, committed=route.committed, dialect=route.dialect)
-        sets = read_sets(route.source, route.topic, route.partition, place.offset, end, options)
+        sets = read_sets(route.source, route.topic, route.partition, progress.offset, end, options)
         async with aclosing(ahead(sets)) as each:
             async for found in each:
                 if self._stop.is_set():
@@ -99,23 +99,23 @@ class TransactionalCopier:
                     expect(WORTH_LOADING)  # because the broker had more, and the kernels are worth loading
                 copied: list[tuple[Parcel, list[Made]]] = []
                 async with producer.transaction():
-                    loads = route.loads(found, place.offset, len(place.lanes), at_boundary=self._at_boundary)
+                    loads = route.loads(found, progress.offset, len(progress.lanes), at_boundary=self._at_boundary)
                     for load in loads:
-                        made, place = await self._send(producer, load, place)
+                        made, progress = await self._send(producer, load, progress)
                         copied.append((load.parcel, made))
-                    place = replace(place, offset=end_of(found, place.offset, end))
-                    await self._keep(producer, place)
-                self.saved, self._at_boundary = place, True
+                    progress = replace(progress, offset=end_of(found, progress.offset, end))
+                    await self._keep(producer, progress)
+                self.saved, self._at_boundary = progress, True
                 for parcel, made in copied:
                     self.copied.add(parcel, made)
-                self.copied.lag = max(end - place.offset, 0)
+                self.copied.lag = max(end - progress.offset, 0)
 
     async def _send(
-        self, producer: TransactionalProducer, load: ParcelLoad, place: MirrorPlace
+        self, producer: TransactionalProducer, load: ParcelLoad, progress: MirrorPlace
     ) -> tuple[list[Made], MirrorPlace]:
         """Send a parcel to its partitions; return the sets, and the position with its advanced lanes."""
         sent: list[Made] = []
-        lanes, waiting = dict(place.lanes), list(load.portions)
+        lanes, waiting = dict(progress.lanes), list(load.portions)
         while waiting:
             portion = waiting.pop(0)
             try:
@@ -127,7 +127,7 @@ class TransactionalCopier:
                 continue
             lanes[portion.partition] = Lane(offset + made.records)
             sent.append(made)
-        return sent, replace(place, lanes=lanes)
+        return sent, replace(progress, lanes=lanes)
 
     async def _produce(self, producer: TransactionalProducer, parcel: Parcel, portion: Portion) -> tuple[Made, int]:
         """Send a set; return it, and its offset at the target."""

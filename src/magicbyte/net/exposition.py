@@ -88,7 +88,7 @@ def process() -> list[Family]:
     cpu.add(cpu_s())
     started = gauge("process_start_time_seconds", "When this process started, in seconds since 1970.")
     started.add(_STARTED_S)
-    found = [cpu, started]
+    families = [cpu, started]
     if sys.platform == "linux":
         resident = gauge("process_resident_memory_bytes", "Memory of this process.")
         peak = gauge("magicbyte_process_peak_resident_bytes", "The largest memory use of this process so far.")
@@ -99,8 +99,8 @@ def process() -> list[Family]:
         files = gauge("process_open_fds", "Files and sockets that this process has open.")
         with os.scandir("/proc/self/fd") as those:
             files.add(sum(1 for _ in those) - 1)  # without the one that this opens
-        found += [resident, peak, files]
-    return found
+        families += [resident, peak, files]
+    return families
 
 
 def disk_bytes() -> dict[Literal["read", "write"], int]:

@@ -15,25 +15,25 @@ async def listening_sockets(host: str, port: int, *, backlog: int, first_only: b
     The sockets do not block. Raises NetworkError; no socket is open then.
     """
     name = host.encode("ascii") if host.isascii() else host  # with a str Python loads the IDNA tables: 5 ms
-    found: list[socket.socket] = []
+    listening: list[socket.socket] = []
     try:
         addresses = await asyncio.get_running_loop().getaddrinfo(
             name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, kind, number, _, address in addresses[:1] if first_only else dict.fromkeys(addresses):
             try:
-                found.append(_listening(family, kind, number, address, backlog, shares=not first_only))
+                listening.append(_listening(family, kind, number, address, backlog, shares=not first_only))
             except OSError as error:
                 # A name such as localhost may have an address of a family that this machine does not support.
                 if first_only or error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                     raise
-        if not found:
+        if not listening:
             raise OSError(errno.EADDRNOTAVAIL, "this machine has none of its addresses")
     except OSError as error:
-        for each in found:
+        for each in listening:
             each.close()
         raise NetworkError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
-    return found
+    return listening
 
 
 def _listening(family: int, kind: int, number: int, address: object, backlog: int, *, shares: bool) -> socket.socket:

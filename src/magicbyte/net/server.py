@@ -450,14 +450,14 @@ async def _send(stream: Stream, answer: Answer) -> None:
     """Send a response, adjacent buffers in one call."""
     try:
         buffers: list[Buffer] = []
-        for part in answer:
-            if isinstance(part, bytes | bytearray | memoryview):
-                buffers.append(part)
+        for piece in answer:
+            if isinstance(piece, bytes | bytearray | memoryview):
+                buffers.append(piece)
             else:
                 if buffers:
                     await stream.write(buffers, more=True)
                     buffers = []
-                await part.send(stream)
+                await piece.send(stream)
         if buffers:
             await stream.write(buffers)
     finally:

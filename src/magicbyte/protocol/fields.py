@@ -516,7 +516,7 @@ def read_tags(data: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
     if count * 2 > len(data) - at:
         most = f"at most {(len(data) - at) // 2} elements"
         raise ProtocolError("count of tagged fields", expected=most, found=count, position=at)
-    found: dict[int, memoryview] = {}
+    tags: dict[int, memoryview] = {}
     for _ in range(count):
         tag, start = (data[at], at + 1) if data[at] < ONE_BYTE else read_uvarint(data, at, "tag")
         size, start = (
@@ -525,11 +525,11 @@ def read_tags(data: memoryview, at: int) -> tuple[dict[int, memoryview], int]:
         end = start + size
         if end > len(data):
             raise ProtocolError(f"size of tag {tag}", expected=f"up to {len(data) - start}", found=size, position=at)
-        if tag in found:
+        if tag in tags:
             raise ProtocolError("tag", expected="each tag once", found=f"tag {tag} twice", position=at)
-        found[tag] = data[start:end]
+        tags[tag] = data[start:end]
         at = end
-    return found, at
+    return tags, at
 
 
 def whole(payload: memoryview, read: tuple[T, int], field: str) -> T:

@@ -92,15 +92,15 @@ class Writer:
         """Return the written pieces in order, including those that are elsewhere."""
         if not self.attached:
             return [self.buffer]
-        whole, found, start = memoryview(self.buffer), list[Piece](), 0
+        whole, parts, start = memoryview(self.buffer), list[Piece](), 0
         for end, piece in self.attached:
             if end > start:
-                found.append(whole[start:end])
-            found.append(piece)
+                parts.append(whole[start:end])
+            parts.append(piece)
             start = end
         if start < len(whole):
-            found.append(whole[start:])
-        return found
+            parts.append(whole[start:])
+        return parts
 
     def __bytes__(self) -> bytes:
         return b"".join(self.buffers()) if self.attached else bytes(self.buffer)

@@ -102,7 +102,7 @@ class Rows:
 
     def _lengths(self, data: memoryview, at: int) -> tuple[int, ...]:
         """Return the lengths of the arrays of the struct at `at`."""
-        found = []
+        lengths = []
         at += self.before
         for number, after in self.sizes:
             if self.flexible:
@@ -110,22 +110,22 @@ class Rows:
             else:
                 (length,) = _INT32.unpack_from(data, at)
                 at += 4
-            found.append(length)
+            lengths.append(length)
             at += max(length, 0) * number + after
-        return tuple(found)
+        return tuple(lengths)
 
     def _plan(self, lengths: tuple[int, ...]) -> _Plan | None:
         """Return the plan for structs whose arrays have these lengths, or None if one of them is null or long."""
         if len(self.plans) == self.KEPT or not all(0 <= length < FEW_NUMBERS for length in lengths):
             return None
         head, checks, arrays = f">{self.first}", list[tuple[int, bytes]](), list[tuple[int, str]]()
-        for length, part in zip(lengths, self.rest, strict=True):
+        for length, code in zip(lengths, self.rest, strict=True):
             count = bytes([length + 1]) if self.flexible else _INT32.pack(length)
             offset = struct.calcsize(head)
             checks += [(offset + each, count[each : each + 1]) for each in range(len(count))]
-            arrays.append((offset + len(count), f"{length}{part[0]}"))
-            numbers = struct.calcsize(f">{length}{part[0]}")
-            head += f"{len(count) + numbers}x{part[1:]}"
+            arrays.append((offset + len(count), f"{length}{code[0]}"))
+            numbers = struct.calcsize(f">{length}{code[0]}")
+            head += f"{len(count) + numbers}x{code[1:]}"
         if self.flexible:
             checks.append((struct.calcsize(head), b"\0"))
             head += "x"

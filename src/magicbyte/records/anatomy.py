@@ -324,16 +324,16 @@ def _record(walk: _AnatomyWalk, name: str, batch: RecordBatch) -> None:
 def _messages(walk: _AnatomyWalk, wrapper: MessageView | EnrichedMessage, dialect: Dialect) -> None:
     """Read the messages in a wrapper, decompressed."""
     inner = entries(walk.data, dialect)
-    found: list[MessageView | EnrichedMessage] = []
+    messages: list[MessageView | EnrichedMessage] = []
     damage = None
     try:
         for _, message in inner:
             if isinstance(message, RecordBatch):
                 raise CorruptRecordError("magic of a message in a wrapper", expected="0 or 1", found=2)
-            found.append(message)
+            messages.append(message)
     except CorruptRecordError as error:
         damage = error
-    for i, message in enumerate(found):
+    for i, message in enumerate(messages):
         walk.end = walk.at + message.size
         first = len(walk.parts)
         _entry(walk, dialect, f"messages[{i}].")
@@ -344,7 +344,7 @@ def _messages(walk: _AnatomyWalk, wrapper: MessageView | EnrichedMessage, dialec
         elif wrapper.magic == 0 or wrapper.offset == 0:
             offset = message.offset
         else:
-            offset = wrapper.offset - found[-1].offset + message.offset
+            offset = wrapper.offset - messages[-1].offset + message.offset
         if offset != message.offset:
             walk.parts[first] = walk.parts[first]._replace(note=f"offset {offset}")
     walk.end = len(walk.data)

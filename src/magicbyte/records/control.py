@@ -122,13 +122,13 @@ def control_records(batch: RecordBatch) -> list[ControlRecord]:
         raise CorruptRecordError("record count", expected=">= 0", found=batch.record_count)
     section = batch.records_section
     at = 0
-    found = []
+    records = []
     for _ in range(batch.record_count):
         offset_delta, key, value, at = _read_record(section, at)
-        found.append(parse_control_record(batch.base_offset + offset_delta, key, value))
+        records.append(parse_control_record(batch.base_offset + offset_delta, key, value))
     if at != len(section):
         raise CorruptRecordError("records of a control batch", expected=f"{len(section)} bytes", found=f"{at} bytes")
-    return found
+    return records
 
 
 def marker_of(batch: RecordBatch) -> ControlRecord | None:

@@ -73,14 +73,14 @@ class RecordHashes:
 
     def slice(self, first: int, end: int) -> RecordHashes:
         """Return the records `first` to `end` (positions, not offsets), without a copy."""
-        part = slice(first, end)
+        chosen = slice(first, end)
         return RecordHashes(
-            self.offset[part],
-            self.timestamp[part],
-            self.timestamp_type[part],
-            self.key[part],
-            self.value[part],
-            self.headers[part],
+            self.offset[chosen],
+            self.timestamp[chosen],
+            self.timestamp_type[chosen],
+            self.key[chosen],
+            self.value[chosen],
+            self.headers[chosen],
         )
 
     def take(self, rows: Array) -> RecordHashes:
@@ -136,17 +136,17 @@ def _hash_cells(cells: BytesColumn, seed: int) -> Array:
 def _hash_headers(headers: HeaderColumns) -> Array:
     """Return a hash of each record's headers, dependent on their order; 0 for none."""
     count = np.asarray(headers.count, np.int64)
-    found = np.zeros(len(count), np.uint64)
+    hashes = np.zeros(len(count), np.uint64)
     if not len(headers.key):
-        return found
+        return hashes
     end = np.cumsum(count)
     place = np.arange(len(headers.key)) - np.repeat(end - count, count)  # index of each header within its record
     names, values = _hash_cells(headers.key, _NAME), _hash_cells(headers.value, _HEADER)
     each = _mixed(_mixed(names + place.astype(np.uint64) * _ODD) + values)
     sums = np.zeros(len(each) + 1, np.uint64)
     np.cumsum(each, out=sums[1:])
-    found[:] = sums[end] - sums[end - count]
-    return found
+    hashes[:] = sums[end] - sums[end - count]
+    return hashes
 
 
 def _mixed(values: Array) -> Array:

@@ -497,29 +497,29 @@ def encode_messages(
             store_i32(out, at + SIZE_AT, size - LOG_OVERHEAD)
             store_i8(out, at + MAGIC_AT, magic)
             store_i8(out, at + MESSAGE_ATTRIBUTES_AT, 0)
-            place = at + V0_KEY_LENGTH_AT
+            field_at = at + V0_KEY_LENGTH_AT
             if enriched:
-                store_i32(out, place, seconds if seconds <= MAX_INT32 else seconds - (1 << 32))
-                store_i32(out, place + 4, tags if tags > 0 else -1)
-                place += 8
+                store_i32(out, field_at, seconds if seconds <= MAX_INT32 else seconds - (1 << 32))
+                store_i32(out, field_at + 4, tags if tags > 0 else -1)
+                field_at += 8
                 if tags > 0:
-                    store_i8(out, place, 0)
-                    store_i64(out, place + 1, time)
-                    place += 9
+                    store_i8(out, field_at, 0)
+                    store_i64(out, field_at + 1, time)
+                    field_at += 9
             elif magic == 1:
                 if (timestamp_type[row] if kind == OWN else kind) == LOG_APPEND:
                     store_i8(out, at + MESSAGE_ATTRIBUTES_AT, 8)
-                store_i64(out, place, time)
-                place += 8
-            store_i32(out, place, key_size)
-            place += 4
+                store_i64(out, field_at, time)
+                field_at += 8
+            store_i32(out, field_at, key_size)
+            field_at += 4
             if key_size > 0:
-                copy_bytes(out, place, key_data, key_at, key_size)
-                place += key_size
-            store_i32(out, place, value_size)
-            place += 4
+                copy_bytes(out, field_at, key_data, key_at, key_size)
+                field_at += key_size
+            store_i32(out, field_at, value_size)
+            field_at += 4
             if value_size > 0:
-                copy_bytes(out, place, value_data, value_at, value_size)
+                copy_bytes(out, field_at, value_data, value_at, value_size)
             store_u32(out, at + MESSAGE_CRC_AT, crc32_of(out, at + MAGIC_AT, at + size, table))
             at += size
         if kind != OWN and at - batches[batch + START] > MAX_INT32 - RECORD_BATCH_OVERHEAD:

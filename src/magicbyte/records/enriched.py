@@ -431,7 +431,7 @@ def _wrapper_tag(message: EnrichedMessage, tag: Tag, missing: int | None) -> int
 def _read_tags(message: EnrichedMessage) -> tuple[dict[int, tuple[int, int]], int]:
     """Return the known tags, id to position and value, and the position after them. Raises CorruptRecordError."""
     at, end = ENRICHED_TAGS_START, message._tags_end
-    found: dict[int, tuple[int, int]] = {}
+    positions: dict[int, tuple[int, int]] = {}
     while at < end:
         (tag,) = INT8.unpack_from(message.buffer, at)
         kind = TAG_TYPES.get(tag)
@@ -439,12 +439,12 @@ def _read_tags(message: EnrichedMessage) -> tuple[dict[int, tuple[int, int]], in
             break
         if at + 1 + kind.size > end:
             raise _error(message, f"tag {tag}", expected=f"{kind.size} bytes", found=f"{end - at - 1} bytes")
-        if tag in found:
+        if tag in positions:
             log.warning("message at offset %d: tag %d comes twice, the first counts", message.offset, tag)
         else:
-            found[tag] = (at + 1, kind.unpack_from(message.buffer, at + 1)[0])
+            positions[tag] = (at + 1, kind.unpack_from(message.buffer, at + 1)[0])
         at += 1 + kind.size
-    return found, at
+    return positions, at
 
 
 def encode_tags(tags: Mapping[int, int]) -> bytes:

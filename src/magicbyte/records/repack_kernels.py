@@ -102,13 +102,13 @@ def open_entries(
         if count < 0 or count > (state[AT] - content) // LEAST_RECORD:
             state[AT], state[COUNT] = content, first
             return ODD
-        place = opened * PLACES
+        slot = opened * PLACES
         if magic == 2:
             set_batch_run(runs, opened * RUN, data, begin, content, state[AT], -1)
         else:
             set_wrapper_run(runs, opened * RUN, data, begin, magic, content, state[AT])
-        places[place + CONTENT], places[place + SIZE] = content, state[AT] - content
-        places[place + MATCHES], places[place + MATCHES_END] = first, state[COUNT]
+        places[slot + CONTENT], places[slot + SIZE] = content, state[AT] - content
+        places[slot + MATCHES], places[slot + MATCHES_END] = first, state[COUNT]
         opened += 1
         state[LEAD] = opened
     return DONE
@@ -207,14 +207,14 @@ def close_entries(
     """
     at = state[AT]
     for batch in range(0, len(batches), BATCH):
-        place = batch // BATCH * PLACES
-        base, total, count = places[place + CONTENT], places[place + SIZE], places[place + MATCHES_END]
+        slot = batch // BATCH * PLACES
+        base, total, count = places[slot + CONTENT], places[slot + SIZE], places[slot + MATCHES_END]
         start, end = batches[batch + SECTION], batches[batch + SECTION_END]
         first, last = batches[batch + FIRST_ROW], batches[batch + LAST_ROW]
         cells = key_start, key_length, value_start, value_length
         if note_cells(data, start, magic, first, last, base, total, *cells, moves, leads) != DONE:
             return ODD
-        entry, period, state[COUNT] = at, 1 + magic % 2, places[place + MATCHES]
+        entry, period, state[COUNT] = at, 1 + magic % 2, places[slot + MATCHES]
         if magic == 2:
             at = write_frame(
                 data, start, end, CORRECT, matches, count, moves, leads, period, out, at + RECORD_BATCH_OVERHEAD, state

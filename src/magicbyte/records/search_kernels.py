@@ -167,30 +167,30 @@ def plausible(data: Bytes, at: int, end: int, room: int, limit: int, enriched: i
             return -1
         return size + LOG_OVERHEAD
     attributes = load_i8(data, at + MESSAGE_ATTRIBUTES_AT)
-    place = at + V0_KEY_LENGTH_AT
+    field_at = at + V0_KEY_LENGTH_AT
     if enriched:
         if end - at < ENRICHED_OVERHEAD or attributes < 0 or attributes > 15:
             return -1
         area = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT)
         if area < -1 or area > size - ENRICHED_MINIMUM:
             return -1
-        place = at + ENRICHED_TAGS_START + max(area, 0)
+        field_at = at + ENRICHED_TAGS_START + max(area, 0)
     else:
         if attributes < 0 or attributes > 15 or (attributes & 7) > 4:
             return -1
         if magic == 1:
-            place = at + V1_KEY_LENGTH_AT
+            field_at = at + V1_KEY_LENGTH_AT
     stop = at + LOG_OVERHEAD + size
-    if end - place < 4:
+    if end - field_at < 4:
         return size + LOG_OVERHEAD
-    length = load_i32(data, place)
-    if length < -1 or length > stop - place - 8:
+    length = load_i32(data, field_at)
+    if length < -1 or length > stop - field_at - 8:
         return -1
-    place += 4 + max(length, 0)
-    if end - place < 4:
+    field_at += 4 + max(length, 0)
+    if end - field_at < 4:
         return size + LOG_OVERHEAD
-    length = load_i32(data, place)
-    if length < -1 or max(length, 0) != stop - place - 4:
+    length = load_i32(data, field_at)
+    if length < -1 or max(length, 0) != stop - field_at - 4:
         return -1
     return size + LOG_OVERHEAD
 
@@ -204,20 +204,20 @@ def find_headers(
     `room` is the number of bytes from position 0 of `data` to the end of the file. state[AT] is the position to
     continue at, state[ENTRIES] the number of positions. Returns DONE or FULL.
     """
-    at, found, status = start, 0, DONE
+    at, headers, status = start, 0, DONE
     last = min(stop, end - V0_OVERHEAD + 1)
     while at < last:
         # the magic byte and the size first, because they rule out a header at nearly all positions
         rare = data[at + MAGIC_AT] <= 2 and data[at + SIZE_AT] < 128 and data[at] < 128
         if rare and plausible(data, at, end, room - at, limit, enriched) > 0:
-            if found == len(out):
+            if headers == len(out):
                 status = FULL
                 break
-            out[found] = at
-            found += 1
+            out[headers] = at
+            headers += 1
         at += 1
     state[AT] = at
-    state[ENTRIES] = found
+    state[ENTRIES] = headers
     return status
 
 

@@ -201,20 +201,20 @@ def survey_messages(
             state[OTHER_MAGIC] = count
         if attributes & (15 if enriched else 7) and state[NESTED] < 0:
             state[NESTED] = count
-        time, place = -1, at + V0_KEY_LENGTH_AT
+        time, field_at = -1, at + V0_KEY_LENGTH_AT
         if enriched:
-            area, place = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT), at + ENRICHED_TAGS_START
-            if area < -1 or area > stop - place - 8:
-                state[EXPECTED], state[FOUND] = stop - place - 8, area
+            area, field_at = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT), at + ENRICHED_TAGS_START
+            if area < -1 or area > stop - field_at - 8:
+                state[EXPECTED], state[FOUND] = stop - field_at - 8, area
                 return BAD_TAGS
             if area > 0:
-                _, found = tagged_timestamp(data, place, place + area)
+                _, found = tagged_timestamp(data, field_at, field_at + area)
                 if found < 0:
                     state[EXPECTED], state[FOUND] = area, area
                     return BAD_TAGS
-                place += area
+                field_at += area
         elif own == 1:
-            time, place = load_i64(data, at + V1_TIMESTAMP_AT), at + V1_KEY_LENGTH_AT
+            time, field_at = load_i64(data, at + V1_TIMESTAMP_AT), at + V1_KEY_LENGTH_AT
             append_bits += (attributes >> 3) & 1
         if time > latest:
             latest, latest_at = time, count
@@ -222,17 +222,17 @@ def survey_messages(
             least = time
         if load_i64(data, at) != count and state[OUT_OF_ORDER] < 0:
             state[OUT_OF_ORDER] = count
-        size = load_i32(data, place)
+        size = load_i32(data, field_at)
         null_keys += size == -1
-        if size < -1 or size > stop - place - 8:
+        if size < -1 or size > stop - field_at - 8:
             if state[LYING] < 0:
-                state[EXPECTED], state[FOUND] = stop - place - 8, size
+                state[EXPECTED], state[FOUND] = stop - field_at - 8, size
                 state[LYING] = at
         else:
-            place += 4 + max(size, 0)
-            size = load_i32(data, place)
-            if (size < -1 or max(size, 0) != stop - place - 4) and state[LYING] < 0:
-                state[EXPECTED], state[FOUND] = stop - place - 4, size
+            field_at += 4 + max(size, 0)
+            size = load_i32(data, field_at)
+            if (size < -1 or max(size, 0) != stop - field_at - 4) and state[LYING] < 0:
+                state[EXPECTED], state[FOUND] = stop - field_at - 4, size
                 state[LYING] = at
         count += 1
         at = stop

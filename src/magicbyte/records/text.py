@@ -66,18 +66,18 @@ class LineWriter:
         literals = b""
         self._columns = [each for each in _INTEGERS if each in parts]
         self._fixed = self._stretch = 0
-        for part in parts:
-            if isinstance(part, bytes):
-                steps += [kernels.LITERAL, len(literals), len(part)]
-                literals += part
-                self._fixed += len(part)
-            elif part in _CELLS:
-                kind, quoted = _CELLS[part]
+        for field in parts:
+            if isinstance(field, bytes):
+                steps += [kernels.LITERAL, len(literals), len(field)]
+                literals += field
+                self._fixed += len(field)
+            elif field in _CELLS:
+                kind, quoted = _CELLS[field]
                 steps += [kind, quoted, 0]
                 self._fixed += kernels.QUOTES
                 self._stretch += kernels.LONGEST_ESCAPE if quoted else 1
             else:
-                steps += [kernels.INTEGER, self._columns.index(part), 0]
+                steps += [kernels.INTEGER, self._columns.index(field), 0]
                 self._fixed += kernels.LONGEST_INTEGER
         self._steps, self._literals = steps, literals
         self._out: Any = b""

@@ -88,9 +88,9 @@ def thin_records(
     )
     append_time, horizon = attributes & LOG_APPEND_TIME_BIT, attributes & DELETE_HORIZON_BIT
     to, kept, latest, last, new_base = state[AT], 0, UNSET, base_offset, base
-    place = start
+    field_at = start
     for _ in range(count):
-        size, body = long_varint(data, place, end)
+        size, body = long_varint(data, field_at, end)
         if body < 0 or size < LEAST_RECORD - 1 or size > end - body:
             return ODD
         stop = body + size
@@ -105,12 +105,12 @@ def thin_records(
             time = largest if append_time != 0 else as_int64(base + delta)
             if kept == 0 and horizon == 0:
                 new_base = time
-            if stop - place + SPARE > len(out) - to:
+            if stop - field_at + SPARE > len(out) - to:
                 return FULL
             new_delta = difference(time, new_base)
             if new_delta == delta:
-                copy_bytes(out, to, data, place, stop - place)
-                to += stop - place
+                copy_bytes(out, to, data, field_at, stop - field_at)
+                to += stop - field_at
             else:
                 code = zigzag64(new_delta)
                 to = store_code(out, to, zigzag64(1 + code_size(code) + stop - behind))
@@ -119,8 +119,8 @@ def thin_records(
                 copy_bytes(out, to, data, behind, stop - behind)
                 to += stop - behind
             latest, last, kept = max(latest, time), offset, kept + 1
-        place = stop
-    if place != end or kept == 0:
+        field_at = stop
+    if field_at != end or kept == 0:
         return ODD
     facts[into + START], facts[into + STOP], facts[into + COUNT] = state[AT], to, kept
     facts[into + BASE_TIMESTAMP], facts[into + MAX_TIMESTAMP] = new_base, largest if append_time != 0 else latest

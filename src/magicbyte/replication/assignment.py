@@ -49,7 +49,7 @@ def assign(
     ordered = brokers if racks is None else _alternated(brokers, racks)
     rack_of = {each: str(each) for each in brokers} if racks is None else racks
     count, distinct = len(ordered), len({rack_of[each] for each in ordered})
-    found: dict[int, list[int]] = {}
+    assigned: dict[int, list[int]] = {}
     for partition in partitions:
         first, moved = (partition + start) % count, shift + partition // count
         chosen = [ordered[first]]
@@ -60,8 +60,8 @@ def assign(
             if broker not in chosen and (rack_of[broker] not in used or len(used) == distinct):
                 chosen.append(broker)
             step += 1
-        found[partition] = chosen
-    return found
+        assigned[partition] = chosen
+    return assigned
 
 
 def _alternated(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:

@@ -217,8 +217,8 @@ class LeaderPartition:
         self.state, self.version, self._pending = change.state, version, None
         return self._advance(now_ms)
 
-    def isr_refused(self, change: IsrChange, found: PartitionState, version: int, now_ms: int) -> bool:
-        """Handle a state node with another version, containing `found`. Return whether the high watermark advanced.
+    def isr_refused(self, change: IsrChange, stored: PartitionState, version: int, now_ms: int) -> bool:
+        """Handle a state node with another version, containing `stored`. Return whether the high watermark advanced.
 
         If the node still has this leader and epoch, only an earlier write of this broker can have changed it, whose
         response was lost: the node is right. Otherwise the controller has appointed another leader: the high watermark
@@ -227,10 +227,10 @@ class LeaderPartition:
         if change is not self._pending:
             return False
         self._pending = None
-        if (found.leader, found.leader_epoch) != (self.state.leader, self.state.leader_epoch):
+        if (stored.leader, stored.leader_epoch) != (self.state.leader, self.state.leader_epoch):
             self.is_deposed = True
             return False
-        self.state, self.version = found, version
+        self.state, self.version = stored, version
         return self._advance(now_ms)
 
     def isr_failed(self, change: IsrChange) -> None:

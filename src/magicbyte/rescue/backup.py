@@ -62,19 +62,19 @@ def open_backup(
 
     `as_`: the name of the only partition. Raises LogDirectoryError for a folder without logs, UnknownTopicError.
     """
-    found = BackupContent()
+    content = BackupContent()
     same: dict[TopicPartition, list[PartitionDirectory]] = {}
     for each in _partitions(folder, as_):
         if each.topic is None or each.partition is None:
             raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N; --as TOPIC-N names a single one")
         name = TopicPartition(each.topic, each.partition)
         if each.topic in INTERNAL and each.topic != OFFSETS_TOPIC:
-            found.left_out[str(name)] = OLD_CLUSTERS
+            content.left_out[str(name)] = OLD_CLUSTERS
             continue
         try:
             check_topic_name(each.topic)
         except InvalidTopicError as error:
-            found.left_out[str(name)] = f"no topic has this name: {error}"
+            content.left_out[str(name)] = f"no topic has this name: {error}"
             continue
         if not topics or each.topic in topics or each.topic == OFFSETS_TOPIC:
             same.setdefault(name, []).append(_of_new_cluster(each))
@@ -82,10 +82,10 @@ def open_backup(
         if not any(name.topic == topic for name in same):
             raise UnknownTopicError(f"{folder}: no topic {topic!r}")
     for name, replicas in sorted(same.items()):
-        found.partitions[name], others = _best(replicas, options)
+        content.partitions[name], others = _best(replicas, options)
         if others:
-            found.others[name] = others
-    return found
+            content.others[name] = others
+    return content
 
 
 def _partitions(folder: Path, as_: TopicPartition | None) -> list[PartitionDirectory]:
@@ -95,13 +95,15 @@ def _partitions(folder: Path, as_: TopicPartition | None) -> list[PartitionDirec
     above = sorted({place.parent if place != folder else folder for place in _holding_segments(folder)})
     if not above:
         raise LogDirectoryError(f"{folder}: expected folders with segments (of 20 digits and .log), found none")
-    found = in_use(each for place in above for each in discover([str(place)]))
-    found = list({each.path: each for each in found}.values())  # one log directory may contain another
+    partitions = in_use(each for place in above for each in discover([str(place)]))
+    partitions = list({each.path: each for each in partitions}.values())  # one log directory may contain another
     if as_ is not None:
-        if len(found) != 1:
-            raise LogDirectoryError(f"{as_} names one partition: expected one partition folder, found {len(found)}")
-        found = [replace(found[0], topic=as_.topic, partition=as_.partition)]
-    return found
+        if len(partitions) != 1:
+            raise LogDirectoryError(
+                f"{as_} names one partition: expected one partition folder, found {len(partitions)}"
+            )
+        partitions = [replace(partitions[0], topic=as_.topic, partition=as_.partition)]
+    return partitions
 
 
 def _holding_segments(folder: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ StoredGroups = dict[str, dict[tuple[str, int], Committed]]
 
 def stored_groups(partitions: Iterable[PartitionDirectory]) -> tuple[StoredGroups, list[str]]:
     """Return the offsets of each group, by topic and partition, and a message for each damaged partition."""
-    found: StoredGroups = {}
+    groups: StoredGroups = {}
     damaged = []
     for each in partitions:
         try:
@@ -29,11 +29,11 @@ def stored_groups(partitions: Iterable[PartitionDirectory]) -> tuple[StoredGroup
             damaged.append(f"{each.name}: {error}")
             continue
         for group, offsets in loaded.offsets.items():
-            places = found.setdefault(group, {})
+            places = groups.setdefault(group, {})
             places |= {
                 (name.topic, name.partition): Committed(value.offset, value.metadata) for name, value in offsets.items()
             }
-    return dict(sorted(found.items())), damaged
+    return dict(sorted(groups.items())), damaged
 
 
 def _loaded(partition: PartitionDirectory) -> LoadedPartition:

@@ -43,12 +43,12 @@ async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
     for each in names:
         counts[each.topic] = max(counts.get(each.topic, 0), each.partition + 1)
     async with target:
-        known, found = await target.topics(), []
+        known, lines = await target.topics(), []
         for name, count in counts.items():
             there = known.get(name)
             partitions = f"{count} partition{'' if count == 1 else 's'}"
             if there is None:
-                found.append(f"{name}: will be created at the target with {partitions}")
+                lines.append(f"{name}: will be created at the target with {partitions}")
                 continue
             if len(there.partitions) != count:
                 raise MirrorError(
@@ -57,8 +57,8 @@ async def planned(target: Client, names: Iterable[TopicPartition]) -> list[str]:
                 )
             held = [number for number in there.partitions if (await bounds(target, name, number))[1]]
             told = "holds records" if held else "is empty"
-            found.append(f"{name}: is at the target with {partitions}, and {told}")
-    return found
+            lines.append(f"{name}: is at the target with {partitions}, and {told}")
+    return lines
 
 
 async def produce_all(

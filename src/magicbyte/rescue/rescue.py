@@ -226,12 +226,12 @@ class _RescueStage:
 
     def fill(self, receipt: RescueReceipt) -> None:
         """Salvage and convert all partitions, and compare the output with the input."""
-        found: dict[TopicPartition, RescuedPartition] = {}
+        rescued: dict[TopicPartition, RescuedPartition] = {}
         with self.options.steps("salvage", self.content.size) as advance:
             salvaging = SalvageOptions(limit=self.options.limit, opens=True, new_cluster=True, progress=advance)
             for done in salvage_logs(self.content.partitions, self.work / SALVAGED, salvaging):
                 source = self.content.partitions[done.name]
-                found[done.name] = self._partition(done.name, source, done.report)
+                rescued[done.name] = self._partition(done.name, source, done.report)
         salvaged = {_name(each): each for each in discover(self.work / SALVAGED)}
         (self.work / SALVAGED / META_PROPERTIES).unlink(missing_ok=True)  # the new cluster has its own
         with self.options.steps("convert", 3 * sum(each.size for each in salvaged.values())) as advance:
@@ -241,10 +241,10 @@ class _RescueStage:
             )  # fmt: skip
             for one in convert_partitions(salvaged, self.work / CONVERTED, converting):
                 if one.error is not None:
-                    found[one.name].error = f"not converted: {one.error}"
+                    rescued[one.name].error = f"not converted: {one.error}"
                 elif not one.sound:
-                    found[one.name].error = "not converted: the converted records differ from the source"
-        receipt.partitions = [found[name] for name in sorted(found)]
+                    rescued[one.name].error = "not converted: the converted records differ from the source"
+        receipt.partitions = [rescued[name] for name in sorted(rescued)]
         asyncio.run(self._see(receipt, self.work / CONVERTED))
 
     def place(self, receipt: RescueReceipt, target: Path) -> None:

@@ -101,18 +101,18 @@ def unpack(
     if to.exists():
         shutil.rmtree(to)
     make_directory(to)
-    found = Unpacked()
+    unpacked = Unpacked()
     if archive.is_dir():
-        _Unpacking(archive, to, limits, found).run(_folder_members(archive))
-        return found
+        _Unpacking(archive, to, limits, unpacked).run(_folder_members(archive))
+        return unpacked
     with archive.open("rb") as raw:
         if archive.name.endswith(".zip"):
             members = _zip_members(archive, raw, limits)
         else:
             file = cast("BinaryIO", io.BufferedReader(_Watched(raw, progress)))
             members = _single(archive, file, as_) if archive.name.endswith(".log.gz") else _tar_members(archive, file)
-        _Unpacking(archive, to, limits, found).run(members)
-    return found
+        _Unpacking(archive, to, limits, unpacked).run(members)
+    return unpacked
 
 
 @dataclass(slots=True)
@@ -142,15 +142,15 @@ class _Unpacking:
             self.found.damage.append(f"{self.archive}: damaged or cut off{self._at}: {_text(error)}")
 
     def _take(self, member: _PackedFile) -> None:
-        place = _inside(self.archive, member.name)
-        is_segment = _SEGMENT.fullmatch(place.name) is not None
-        if not is_segment and place.name not in _TEXTS:
+        path = _inside(self.archive, member.name)
+        is_segment = _SEGMENT.fullmatch(path.name) is not None
+        if not is_segment and path.name not in _TEXTS:
             self._pass_over(member)
         elif member.open is None or not member.is_regular:
             self.found.damage.append(f"{self.archive}: {member.name}: left out: a link, or not a regular file")
             self._pass_over(member)
         else:
-            self._unpack(member.open, self.to / place, member.name, is_segment=is_segment)
+            self._unpack(member.open, self.to / path, member.name, is_segment=is_segment)
 
     def _unpack(self, opened: Callable[[], IO[bytes] | None], target: Path, name: str, *, is_segment: bool) -> None:
         """Write a file. Its damage is recorded, and unpacking continues."""
@@ -335,14 +335,14 @@ def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_PackedFile]:
 
 
 def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterator[_PackedFile]:
-    with zipfile.ZipFile(file) as found:
-        if len(found.infolist()) > limits.files:
+    with zipfile.ZipFile(file) as contents:
+        if len(contents.infolist()) > limits.files:
             raise LogDirectoryError(f"{archive}: expected at most {limits.files} files, found more")
-        for each in found.infolist():
+        for each in contents.infolist():
             if each.is_dir():
                 continue
             kind = each.external_attr >> 28  # file type of Unix: 8 is a regular file, 0 is unknown
-            yield _PackedFile(each.filename, partial(found.open, each), kind in (0, 8))
+            yield _PackedFile(each.filename, partial(contents.open, each), kind in (0, 8))
 
 
 def _folder_members(folder: Path) -> Iterator[_PackedFile]:

@@ -77,13 +77,13 @@ def advise(message: MessageSchema, version: int, samples: Iterable[object]) -> l
     SchemaValueError for a sample that cannot be written in that version, and for an invalid version.
     """
     check_version(message, version)
-    found: dict[str, Advice] = {}
+    advices: dict[str, Advice] = {}
     for sample in samples:
         for way, field_, value in integers(message, version, sample):
-            if way not in found:
-                found[way] = _advice(way, field_, version)
-            found[way]._add(value)
-    return list(found.values())
+            if way not in advices:
+                advices[way] = _advice(way, field_, version)
+            advices[way]._add(value)
+    return list(advices.values())
 
 
 def _advice(way: str, field_: FieldSchema, version: int) -> Advice:

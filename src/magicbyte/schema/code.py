@@ -114,21 +114,21 @@ def signature(head: str) -> list[str]:
 
 def lines(body: Iterable[Statement], indent: int) -> list[str]:
     """Return statements as lines."""
-    found = []
+    made = []
     space = " " * indent
-    for each in body:
-        if isinstance(each, CodeBlock):
-            found += [space + each.head, *lines(each.body, indent + 4)]
-        elif isinstance(each, Call) and indent + len(each.flat) > WIDTH:
-            found.append(space + each.head)
-            for item in each.items:
+    for statement in body:
+        if isinstance(statement, CodeBlock):
+            made += [space + statement.head, *lines(statement.body, indent + 4)]
+        elif isinstance(statement, Call) and indent + len(statement.flat) > WIDTH:
+            made.append(space + statement.head)
+            for item in statement.items:
                 rows = (
                     lines((Call(f"{item.flat},", item.head, item.items, f"{item.tail},"),), indent + 4)
                     if isinstance(item, Call)
-                    else [f"{space}    {item}{each.separator}"]
+                    else [f"{space}    {item}{statement.separator}"]
                 )
-                found += rows
-            found.append(space + each.tail)
+                made += rows
+            made.append(space + statement.tail)
         else:
-            found.append(space + (each.flat if isinstance(each, Call) else each))
-    return found
+            made.append(space + (statement.flat if isinstance(statement, Call) else statement))
+    return made

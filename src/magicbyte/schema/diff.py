@@ -339,13 +339,13 @@ class _Comparison:
 
 def ranges(versions: Iterable[int]) -> tuple[Versions, ...]:
     """Return ascending versions as ranges."""
-    found: list[Versions] = []
+    joined: list[Versions] = []
     for version in versions:
-        if found and found[-1].highest == version - 1:
-            found[-1] = Versions(found[-1].lowest, version)
+        if joined and joined[-1].highest == version - 1:
+            joined[-1] = Versions(joined[-1].lowest, version)
         else:
-            found.append(Versions(version, version))
-    return tuple(found)
+            joined.append(Versions(version, version))
+    return tuple(joined)
 
 
 def _plain(field: FieldSchema, version: int) -> bool:

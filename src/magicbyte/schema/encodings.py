@@ -148,16 +148,16 @@ def _suggested_encoding(name: str, bits: int) -> str:
 
 def _check_apart(parts: list[_EncodingRange], report: SchemaReport, field: str) -> None:
     widest: _EncodingRange | None = None  # of those that begin at lower versions, the one that extends furthest
-    for part in sorted(parts, key=lambda each: (each.versions.lowest, each.versions.highest)):
-        if widest is not None and widest.versions.highest >= part.versions.lowest:
-            one, other = widest.versions, part.versions
+    for ranged in sorted(parts, key=lambda each: (each.versions.lowest, each.versions.highest)):
+        if widest is not None and widest.versions.highest >= ranged.versions.lowest:
+            one, other = widest.versions, ranged.versions
             report.add(
-                Rule.ENCODING_OVERLAP, max(widest.at, part.at), field, expected="ranges that share no version",
+                Rule.ENCODING_OVERLAP, max(widest.at, ranged.at), field, expected="ranges that share no version",
                 found=f'"{one}" and "{other}", which both have {one & other}',
                 mend=f"begin the second at {one.highest + 1}" if one.highest < other.highest else "remove one of them",
             )  # fmt: skip
-        if widest is None or part.versions.highest > widest.versions.highest:
-            widest = part
+        if widest is None or ranged.versions.highest > widest.versions.highest:
+            widest = ranged
 
 
 def _check_cover(

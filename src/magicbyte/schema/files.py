@@ -39,23 +39,23 @@ def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
 
     Raises SchemaErrors with the errors of all files, also for two schemas of one name, and OSError.
     """
-    found: dict[str, MessageSchema] = {}
+    messages: dict[str, MessageSchema] = {}
     errors: list[SchemaError] = []  # and warnings
     for path in sorted(Path(directory).iterdir()):
         if path.suffix != ".json":
             continue
         message, wrong = read(path)
         errors += wrong
-        if message is not None and message.name in found:
-            found_path = found[message.name].path
+        if message is not None and message.name in messages:
+            found_path = messages[message.name].path
             expected, mend = "messages of different names", "rename one of them"
             twice = f"the name of {found_path}"
             errors.append(SchemaError(str(path), 1, 1, message.name, Rule.SAME_NAME, expected, twice, mend))
         elif message is not None:
-            found[message.name] = message
+            messages[message.name] = message
     if any(not error.warning for error in errors):
         raise SchemaErrors(errors)
-    return dict(sorted(found.items()))
+    return dict(sorted(messages.items()))
 
 
 def bundled() -> dict[str, Path]:

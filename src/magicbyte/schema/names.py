@@ -44,13 +44,13 @@ def snake(name: str) -> str:
 
 def attributes(fields: Iterable[FieldSchema]) -> dict[str, str]:
     """Return the attributes that hold the fields of a struct, by the fields' names."""
-    found: dict[str, str] = {}
+    chosen_names: dict[str, str] = {}
     for field in fields:
         name = snake(field.name)
-        while name in found.values() or name in TAKEN_ATTRIBUTES or keyword.iskeyword(name):
+        while name in chosen_names.values() or name in TAKEN_ATTRIBUTES or keyword.iskeyword(name):
             name += "_"
-        found[field.name] = name
-    return found
+        chosen_names[field.name] = name
+    return chosen_names
 
 
 def class_names(messages: Sequence[MessageSchema]) -> dict[tuple[str, str], str]:
@@ -60,12 +60,14 @@ def class_names(messages: Sequence[MessageSchema]) -> dict[tuple[str, str], str]
     """
     taken = {message.name for message in messages}
     names = [name for message in messages for name in message.structs]
-    found: dict[tuple[str, str], str] = {}
+    chosen_names: dict[tuple[str, str], str] = {}
     for message in messages:
         for name in message.structs:
             unique = names.count(name) == 1 and name not in taken and name not in TAKEN_CLASSES
             chosen = name if unique else f"{message.name}{name}"
-            while chosen in found.values() or (not unique and chosen in names) or chosen in taken | TAKEN_CLASSES:
+            while (
+                chosen in chosen_names.values() or (not unique and chosen in names) or chosen in taken | TAKEN_CLASSES
+            ):
                 chosen += "_"
-            found[message.name, name] = chosen
-    return found
+            chosen_names[message.name, name] = chosen
+    return chosen_names

@@ -91,7 +91,7 @@ def index(
             f"| {request.api_key} | [{name}]({_page_name(module)}) | {request.valid_versions} | "
             f"{request.flexible_versions} | {_since(history, name)} | {_first_sentence(request.about)} |"
         )
-    for title, place, listed in (
+    for title, folder, listed in (
         ("Headers and other messages", "", others),
         ("Records of Kafka's own topics", "stored/", list(groups(records).items())),
         ("Examples of encodings", "extensions/", list(groups(extensions).items())),
@@ -100,8 +100,8 @@ def index(
         for module, group in listed:
             message = group[-1]  # the value of a record, the response of an API
             names = ", ".join(each.name for each in group)
-            about = " ".join(_first_sentence(each.about) for each in (group if not place else [message]))
-            lines.append(f"| [{names}]({place}{_page_name(module)}) | {message.valid_versions} | {about} |")
+            about = " ".join(_first_sentence(each.about) for each in (group if not folder else [message]))
+            lines.append(f"| [{names}]({folder}{_page_name(module)}) | {message.valid_versions} | {about} |")
     return "\n".join([*lines, ""])
 
 
@@ -205,7 +205,7 @@ def _headers(request: MessageSchema, version: int) -> str:
 
 def _news(messages: Sequence[MessageSchema], version: int) -> list[str]:
     """Return sentences about the changes of a version against the previous one."""
-    found = []
+    news = []
     for message in messages:
         valid = message.valid_versions
         if version not in valid or version == valid.lowest:
@@ -232,8 +232,8 @@ def _news(messages: Sequence[MessageSchema], version: int) -> list[str]:
         texts = [f"{what}: {', '.join(paths)}" for what, paths in changes.items()]
         if texts:
             text = "; ".join(texts)
-            found.append(f"{kind}, {text}." if kind else f"{text[0].upper()}{text[1:]}.")
-    return found
+            news.append(f"{kind}, {text}." if kind else f"{text[0].upper()}{text[1:]}.")
+    return news
 
 
 def _field_table(message: MessageSchema) -> Iterator[str]:

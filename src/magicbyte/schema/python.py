@@ -96,7 +96,7 @@ class _Module:
     def docstring(self) -> list[str]:
         """Return the module's docstring: where it comes from, versions, encodings."""
         names = " and ".join(f"{message.name}.json" for message in self.messages)
-        said = [f"Generated from {names}. Do not edit: the schema compiler makes it."]
+        sentences = [f"Generated from {names}. Do not edit: the schema compiler makes it."]
         for message in self.messages:
             about = f"{message.name}: {versions_of(message)}"
             if not message.deprecated_versions.is_empty:
@@ -110,26 +110,26 @@ class _Module:
                 for field in fields
                 if field.encodings
             ]
-            said.append("; ".join([about, *encoded]) + (" (KIP-625)." if encoded else "."))
-        text = [line for each in said for line in wrapped(each, 0)]
+            sentences.append("; ".join([about, *encoded]) + (" (KIP-625)." if encoded else "."))
+        text = [line for each in sentences for line in wrapped(each, 0)]
         return [f'"""{text[0]}', "", *text[1:], '"""', "", "from __future__ import annotations"]
 
     def imports(self, code: str) -> list[str]:
         """Return the import statements for what `code` uses."""
         used = names_read(code)
-        found = ["import struct"] if "struct" in used else []
+        statements = ["import struct"] if "struct" in used else []
         if "Sequence" in used:
-            found.append("from collections.abc import Sequence")
-        found.append("from dataclasses import dataclass" + (", field" if "field" in used else ""))
-        found.append("from typing import ClassVar")
+            statements.append("from collections.abc import Sequence")
+        statements.append("from dataclasses import dataclass" + (", field" if "field" in used else ""))
+        statements.append("from typing import ClassVar")
         if "UUID" in used:
-            found.append("from uuid import UUID")
+            statements.append("from uuid import UUID")
         calls = []
         for module, offered in RUNTIME.items():
             if names := tuple(name for name in offered if name in used):
                 start = f"from magicbyte.protocol.{module} import "
                 calls.append(Call(start + ", ".join(names), f"{start}(", names, ")"))
-        return [*found, "", *lines(calls, 0)]
+        return [*statements, "", *lines(calls, 0)]
 
 
 class _Class(Struct):
@@ -142,45 +142,45 @@ class _Class(Struct):
 
     def lines(self) -> list[str]:
         """Return the class, without line ends."""
-        found = ["@dataclass(slots=True, kw_only=True)"]
-        found.append(f"class {self.name}(Message):" if self.schema is None else f"class {self.name}:")
-        found += [f"    {line}".rstrip() for line in self.docstring()]
+        made = ["@dataclass(slots=True, kw_only=True)"]
+        made.append(f"class {self.name}(Message):" if self.schema is None else f"class {self.name}:")
+        made += [f"    {line}".rstrip() for line in self.docstring()]
         if self.schema is None:
-            found += ["", *self.message_constants()]
+            made += ["", *self.message_constants()]
         declared = [line for field in self.fields for line in self.declaration(field)]
         if any(span.flexible for span in self.spans):
             declared.append("    unknown_tags: Tags = ()")
         if declared:
-            found += ["", *declared]
+            made += ["", *declared]
         if self.spans:
             if self.schema is None or self.stands_alone():
-                found += [
+                made += [
                     "",
                     "    def _write(self, out: Writer, version: int) -> None:",
                     *lines(self.writing.writer(), 8),
                 ]
             if self.is_element():
                 each = signature(f"def _write_each(structs: Sequence[{self.name}], out: Writer, version: int) -> None:")
-                found += ["", "    @staticmethod", *each, *lines(self.writing.each_writer(), 8)]
+                made += ["", "    @staticmethod", *each, *lines(self.writing.each_writer(), 8)]
             at = "data: memoryview, at: int"
             if self.schema is None or self.stands_alone():
                 one = signature(f"def _read({at}, version: int) -> tuple[{self.name}, int]:")
-                found += ["", "    @staticmethod", *one, *lines(self.reading.reader(), 8)]
+                made += ["", "    @staticmethod", *one, *lines(self.reading.reader(), 8)]
             if self.is_element():
                 each = signature(f"def _read_each({at}, count: int, version: int) -> tuple[list[{self.name}], int]:")
-                found += ["", "    @staticmethod", *each, *lines(self.reading.each_reader(), 8)]
+                made += ["", "    @staticmethod", *each, *lines(self.reading.each_reader(), 8)]
             if self.tagged:
-                found += [
+                made += [
                     "",
                     "    def _tags(self, version: int) -> list[tuple[int, bytes]]:",
                     *lines(self.writing.tags(), 8),
                 ]
             if self.is_default():
-                found += ["", "    def _is_set(self) -> bool:", *lines(self.writing.is_set(), 8)]
+                made += ["", "    def _is_set(self) -> bool:", *lines(self.writing.is_set(), 8)]
             if self.row_layouts():
                 many = signature(f"def _read_many({at}, most: int, version: int) -> tuple[list[{self.name}], int]:")
-                found += ["", "    @staticmethod", *many, *lines(self.reading.rows_reader(), 8)]
-        return found
+                made += ["", "    @staticmethod", *many, *lines(self.reading.rows_reader(), 8)]
+        return made
 
     def docstring(self) -> list[str]:
         """Return the docstring: the struct's purpose, and the meaning of each field."""

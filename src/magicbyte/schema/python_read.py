@@ -44,17 +44,17 @@ class Reading(Struct):
 
     def read_run(self, run: Sequence[FieldSchema], span: VersionSpan) -> Body:
         """Return the statements that read the fields of a run, or a field that stands alone, in a span."""
-        found: list[Statement] = []
+        statements: list[Statement] = []
         there = [field for field in run if is_plain(field, span)]
         for kind, part in groupby(there, key=lambda each: "n" if is_fixed(each, span) else each.name):
             members = list(part)
             if kind == "n":
                 codes = "".join(code_of(field, span) for field in members)
-                found.append(self.unpack(members, f"{self.module.numbers(codes)}.unpack_from(data, at)"))
-                found.append(f"at += {struct.calcsize('>' + codes)}")
+                statements.append(self.unpack(members, f"{self.module.numbers(codes)}.unpack_from(data, at)"))
+                statements.append(f"at += {struct.calcsize('>' + codes)}")
             else:
-                found.append(self.read_alone(members[0], span))
-        return (*found, *(self.reset(field) for field in run if field not in there))
+                statements.append(self.read_alone(members[0], span))
+        return (*statements, *(self.reset(field) for field in run if field not in there))
 
     def unpack(self, fields: Sequence[FieldSchema], value: str) -> Call:
         """Return the assignment of a tuple to fields."""

@@ -145,15 +145,15 @@ class Struct:
         """Return the layouts of the spans in which structs of this kind can be read in rows."""
         if not self.is_element():
             return {}
-        found = {}
+        layouts = {}
         for span in self.spans:
             there = [field for field in self.fields if is_plain(field, span)]
             numbers = all(is_number(field) and not varint_of(field, span) for field in there)
             arrays = [field for field in there if field.type.array]
             nullable = any(span.lowest in field.nullable_versions for field in arrays)
             if numbers and not nullable and len(arrays) < len(there):
-                found[span] = "".join(("[" if field.type.array else "") + code_of(field, span) for field in there)
-        return found
+                layouts[span] = "".join(("[" if field.type.array else "") + code_of(field, span) for field in there)
+        return layouts
 
     def asks_flexible(self, body: Iterable[Statement]) -> list[str]:
         """Return the statement that sets `flexible` for the version, if some of `body` uses it."""
@@ -176,7 +176,7 @@ class Struct:
 
     def chains(self, bodies: Iterable[Callable[[VersionSpan], Body]]) -> list[Statement]:
         """Return the statements of some chains; adjacent ones with the same conditions are merged."""
-        found: list[Statement] = []
+        statements: list[Statement] = []
         last: list[Statement] = []
         for body in bodies:
             made = self.chain(body)
@@ -188,10 +188,10 @@ class Struct:
                     for a, b in pairs
                     if isinstance(a, CodeBlock) and isinstance(b, CodeBlock)
                 ]
-                del found[-len(last) :]
-            found += made
+                del statements[-len(last) :]
+            statements += made
             last = made
-        return found
+        return statements
 
     def chain(self, body: Callable[[VersionSpan], Body]) -> list[Statement]:
         """Return the statements of all spans, under conditions on the version where they differ. Newest first."""
@@ -204,7 +204,7 @@ class Struct:
                 parts.append((span.lowest, span.highest, made))
         if len(parts) == 1:
             return list(parts[0][2])
-        found: list[Statement] = []
+        statements: list[Statement] = []
         lowest, left = parts[0][0], parts[-1][1]  # the highest version without a branch so far
         for low, high, made in reversed(parts):
             if not made:
@@ -212,14 +212,16 @@ class Struct:
             if low == lowest and high == left:
                 only = made[0] if len(made) == 1 else None
                 if isinstance(only, CodeBlock) and only.keyword == "if":
-                    found.append(CodeBlock("elif", only.terms, only.body))
+                    statements.append(CodeBlock("elif", only.terms, only.body))
                 else:
-                    found.append(otherwise(*made))
+                    statements.append(otherwise(*made))
             else:
-                found.append(CodeBlock("elif" if found else "if", (condition(low, high, lowest, left),), made))
+                statements.append(
+                    CodeBlock("elif" if statements else "if", (condition(low, high, lowest, left),), made)
+                )
             left = low - 1 if high == left else left
-        if len(found) == 1 and isinstance(whole := found[0], CodeBlock) and len(whole.body) == 1:
+        if len(statements) == 1 and isinstance(whole := statements[0], CodeBlock) and len(whole.body) == 1:
             inner = whole.body[0]
             if isinstance(inner, CodeBlock) and inner.keyword == "if":  # two conditions become one
                 return [when(also(whole.terms[0], inner.terms), *inner.body)]
-        return found
+        return statements

@@ -37,14 +37,14 @@ class Writing(Struct):
 
     def fields_writer(self) -> tuple[list[str], list[Statement]]:
         """Return the statements that write the fields, preceded by their preparations."""
-        found = [each for field in self.fields if not field.ignorable for each in self.refusal(field)]
-        found += self.chains([*(partial(self.write_run, run) for run in self.runs), self.write_tags])
-        head, names = self.asks_flexible(found), names_in(found)
+        statements = [each for field in self.fields if not field.ignorable for each in self.refusal(field)]
+        statements += self.chains([*(partial(self.write_run, run) for run in self.runs), self.write_tags])
+        head, names = self.asks_flexible(statements), names_in(statements)
         if "buffer" in names:
             head.append("buffer = out.buffer")
         if "lengths" in names:
             head.append("lengths: tuple[int, ...]")
-        return head, found
+        return head, statements
 
     def write_run(self, run: Sequence[FieldSchema], span: VersionSpan) -> Body:
         """Return the statements that write the fields of a run, or a field that stands alone, in a span."""

@@ -55,26 +55,26 @@ def owners_of(message: MessageSchema) -> list[tuple[str, tuple[FieldSchema, ...]
 
 def structs_of(message: MessageSchema) -> list[StructSchema | None]:
     """Return the structs of a message, those inside others first, and None for the message itself."""
-    found: list[StructSchema | None] = []
+    structs: list[StructSchema | None] = []
 
     def add(fields: Sequence[FieldSchema]) -> None:
         for field in fields:
             schema = message.structs.get(field.type.name) if field.type.struct else None
-            if schema is not None and schema not in found:
+            if schema is not None and schema not in structs:
                 add(schema.fields)
-                found.append(schema)
+                structs.append(schema)
 
     add(message.fields)
     for schema in message.structs.values():  # unused common structs
-        if schema not in found:
+        if schema not in structs:
             add(schema.fields)
-            found.append(schema)
-    return [*found, None]
+            structs.append(schema)
+    return [*structs, None]
 
 
 def runs_of(fields: Sequence[FieldSchema], spans: Sequence[VersionSpan]) -> list[list[FieldSchema]]:
     """Return the fields in wire order: adjacent numbers together, the others alone."""
-    found: list[list[FieldSchema]] = []
+    runs: list[list[FieldSchema]] = []
     joined = False
     for field in fields:
         in_run = is_number(field) and field.tag is None
@@ -84,11 +84,11 @@ def runs_of(fields: Sequence[FieldSchema], spans: Sequence[VersionSpan]) -> list
                 for span in spans
             )
         if in_run and joined:
-            found[-1].append(field)
+            runs[-1].append(field)
         else:
-            found.append([field])
+            runs.append([field])
         joined = in_run
-    return found
+    return runs
 
 
 def is_plain(field: FieldSchema, span: VersionSpan) -> bool:
@@ -168,19 +168,21 @@ def encodings_of(field: FieldSchema) -> str:
 
 def remark_on(field: FieldSchema) -> str:
     """Return the comment beside a field: its properties in the schema, without its description."""
-    found = [str(field.type), f"versions {field.versions}"]
+    remarks = [str(field.type), f"versions {field.versions}"]
     if not field.nullable_versions.is_empty:
-        found.append("nullable" if field.nullable_versions == field.versions else f"nullable {field.nullable_versions}")
+        remarks.append(
+            "nullable" if field.nullable_versions == field.versions else f"nullable {field.nullable_versions}"
+        )
     if field.ignorable:
-        found.append("ignorable")
+        remarks.append("ignorable")
     if field.tag is not None:
         where = "" if field.tagged_versions == field.versions else f" in {field.tagged_versions}"
-        found.append(f"tag {field.tag}{where}")
+        remarks.append(f"tag {field.tag}{where}")
     if field.flexible_versions is not None:
-        found.append(f"flexible {field.flexible_versions}")
+        remarks.append(f"flexible {field.flexible_versions}")
     if field.encodings:
-        found.append(encodings_of(field))
-    return ", ".join(found)
+        remarks.append(encodings_of(field))
+    return ", ".join(remarks)
 
 
 def versions_of(message: MessageSchema) -> str:

@@ -87,15 +87,15 @@ class _Inode:
                 was = bytes(self.stable[sector * SECTOR : (sector + 1) * SECTOR])
                 now = bytes(content[sector * SECTOR : (sector + 1) * SECTOR])
                 versions.setdefault(sector, [was]).append(now)
-        found = bytearray(self.stable)
-        _resize(found, random.choice(sizes))
+        bytes_left = bytearray(self.stable)
+        _resize(bytes_left, random.choice(sizes))
         keep = random.choice((0.2, 0.5, 0.9))  # fraction of the newest writes that survive
         for sector, known in versions.items():
             chosen = known[-1] if random.random() < keep else random.choice(known)
             begin = sector * SECTOR
-            room = max(min(len(found) - begin, SECTOR), 0)
-            found[begin : begin + room] = chosen[:room].ljust(room, b"\0")
-        return bytes(found)
+            room = max(min(len(bytes_left) - begin, SECTOR), 0)
+            bytes_left[begin : begin + room] = chosen[:room].ljust(room, b"\0")
+        return bytes(bytes_left)
 
 
 def _resize(content: bytearray, size: int) -> None:
@@ -296,14 +296,14 @@ class SimulatedDisk:
         return disk
 
     def _survived(self, directory: _Directory, random: Random) -> _Directory:
-        found = _Directory()
+        survived = _Directory()
         for name, node in sorted(directory.after_a_cut(random).items()):
             if isinstance(node, _Directory):
-                found.names[name] = self._survived(node, random)
+                survived.names[name] = self._survived(node, random)
             else:
-                found.names[name] = _Inode(node.after_a_cut(random), node.modified_ms)
-        found.stable = dict(found.names)
-        return found
+                survived.names[name] = _Inode(node.after_a_cut(random), node.modified_ms)
+        survived.stable = dict(survived.names)
+        return survived
 
     def date_ms(self) -> int:
         """Return the modification time of a write now."""

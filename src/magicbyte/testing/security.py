@@ -46,27 +46,27 @@ class Security:
 
     def broker_settings(self) -> dict[str, str]:
         """Return the settings of the broker."""
-        found = {"listeners": f"{self.protocol}://127.0.0.1:0"}
+        settings = {"listeners": f"{self.protocol}://127.0.0.1:0"}
         if self.authority is not None:
-            found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self._own)}
+            settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self._own)}
         if self.users:
             plain = {name: password for name, password in self.users.items() if _WORD.fullmatch(name)}
             named = "".join(f" user_{name}={_quoted(password)}" for name, password in plain.items())
             own = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
-            found |= {"sasl.enabled.mechanisms": _MECHANISMS, own: f"{_MODULES[PLAIN]} required{named};"}
-        return found
+            settings |= {"sasl.enabled.mechanisms": _MECHANISMS, own: f"{_MODULES[PLAIN]} required{named};"}
+        return settings
 
     def cluster_settings(self, broker: str) -> dict[str, str]:
         """Return the settings of a broker in a secured cluster: it authenticates as the user `broker`."""
-        found = self.broker_settings() | {"security.inter.broker.protocol": self.protocol}
+        settings = self.broker_settings() | {"security.inter.broker.protocol": self.protocol}
         if self.authority is not None:
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
         if self.users:
             own = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
             login = f" username={_quoted(broker)} password={_quoted(self.users[broker])};"
-            found |= {own: found[own].removesuffix(";") + login, "sasl.mechanism.inter.broker.protocol": PLAIN}
-            found["super.users"] = f"User:{broker}"
-        return found
+            settings |= {own: settings[own].removesuffix(";") + login, "sasl.mechanism.inter.broker.protocol": PLAIN}
+            settings["super.users"] = f"User:{broker}"
+        return settings
 
     def add_users(self, metadata: MetadataStore) -> None:
         """Add the users' SCRAM credentials."""
@@ -76,25 +76,25 @@ class Security:
 
     def java(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:
         """Return settings of Java clients, and of magicbyte's."""
-        found = {"security.protocol": self.protocol}
+        settings = {"security.protocol": self.protocol}
         if self.authority is not None:
-            found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority)}
         if self.users:
             name, password = self._user(user)
             module = _MODULES[PLAIN if mechanism == PLAIN else "SCRAM"]
             text = f"{module} required username={_quoted(name)} password={_quoted(password)};"
-            found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": text}
-        return found
+            settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": text}
+        return settings
 
     def librdkafka(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:
         """Return settings of librdkafka and clients built on it, such as confluent-kafka and kcat."""
-        found = {"security.protocol": self.protocol}
+        settings = {"security.protocol": self.protocol}
         if self.authority is not None:
-            found["ssl.ca.location"] = str(self.authority)
+            settings["ssl.ca.location"] = str(self.authority)
         if self.users:
             name, password = self._user(user)
-            found |= {"sasl.mechanism": mechanism, "sasl.username": name, "sasl.password": password}
-        return found
+            settings |= {"sasl.mechanism": mechanism, "sasl.username": name, "sasl.password": password}
+        return settings
 
     def kafka_python(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, Any]:
         """Return arguments of kafka-python's clients."""

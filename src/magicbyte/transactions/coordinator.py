@@ -303,13 +303,13 @@ class Coordinator:
 
     def _of(self, transactional_id: str, producer_id: int, epoch: int) -> tuple[ErrorCode, Transaction]:
         """Return the transaction of a producer, and NONE; or an error, and a transaction that must not be used."""
-        found = self.transactions.get(transactional_id)
+        transaction = self.transactions.get(transactional_id)
         code = self.status(transactional_id)
-        if not code and (found is None or found.value.producer_id != producer_id):
+        if not code and (transaction is None or transaction.value.producer_id != producer_id):
             code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        elif not code and found is not None and found.value.producer_epoch != epoch:
+        elif not code and transaction is not None and transaction.value.producer_epoch != epoch:
             code = ErrorCode.PRODUCER_FENCED
-        return code, found or _NOBODY
+        return code, transaction or _NOBODY
 
     # ---- changes
 
@@ -407,18 +407,18 @@ class Coordinator:
             places,
         )
 
-    def marked(self, sent: SendMarkers, place: TopicPartition, code: ErrorCode) -> list[Effect]:
+    def marked(self, sent: SendMarkers, partition: TopicPartition, code: ErrorCode) -> list[Effect]:
         """Apply a leader's response to a marker; NONE also for a deleted partition.
 
         The last one completes the transaction. A marker refused as outdated is not sent again in this term.
         """
         transaction = self.transactions.get(sent.transactional_id)
         is_void = not self.terms.is_present(sent.partition, sent.term)
-        if transaction is None or is_void or place not in transaction.unmarked or code in MARKER_FENCED:
+        if transaction is None or is_void or partition not in transaction.unmarked or code in MARKER_FENCED:
             return []
         if code not in MARKED:
-            return [replace(sent, partitions=(place,), again=True)]
-        transaction.unmarked.remove(place)
+            return [replace(sent, partitions=(partition,), again=True)]
+        transaction.unmarked.remove(partition)
         return [] if transaction.unmarked else [self._complete(transaction)]
 
     def _complete(self, transaction: Transaction) -> Store:

@@ -40,7 +40,7 @@ class Loading:
 
     def finish(self) -> dict[str, TransactionValue]:
         """Return the state after all that was read, by transactional id. Raises CorruptRecordError."""
-        found: dict[str, TransactionValue] = {}
+        values: dict[str, TransactionValue] = {}
         for raw, data in self._last.items():
             key = decode_key(raw)
             value = decode_value(key, data)
@@ -50,5 +50,5 @@ class Loading:
                 raise CorruptRecordError("version of a value", expected="0 or 1", found=value.version)
             if value.state not in STORED:
                 raise CorruptRecordError("state of a transactional id", expected="one of 0 to 5", found=value.status)
-            found[key.transactional_id] = value
-        return found
+            values[key.transactional_id] = value
+        return values

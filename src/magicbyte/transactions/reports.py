@@ -15,16 +15,16 @@ _BY_LABEL = {each.label: each for each in STORED}
 
 def describe(coordinator: Coordinator, transactional_id: str) -> describe_transactions.TransactionState:
     """Describe an id; while markers are being sent, with the partitions that lack one."""
-    code, found = coordinator.status(transactional_id), coordinator.transactions.get(transactional_id)
-    if not code and (found is None or found.pending is TransactionState.DEAD):
+    code, transaction = coordinator.status(transactional_id), coordinator.transactions.get(transactional_id)
+    if not code and (transaction is None or transaction.pending is TransactionState.DEAD):
         code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-    if code or found is None:
+    if code or transaction is None:
         return describe_transactions.TransactionState(error_code=code, transactional_id=transactional_id)
-    value = found.value
-    places = found.unmarked if found.state in COMPLETION else found.places
+    value = transaction.value
+    places = transaction.unmarked if transaction.state in COMPLETION else transaction.places
     return describe_transactions.TransactionState(
         transactional_id=transactional_id,
-        transaction_state=found.state.label,
+        transaction_state=transaction.state.label,
         transaction_timeout_ms=value.timeout_ms,
         transaction_start_time_ms=value.start_timestamp,
         producer_id=value.producer_id,

@@ -125,7 +125,7 @@ def measure_messages(data: Bytes, runs: Int64s, state: Int64s) -> int:
 @kernel
 def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """Return (tag 0, 1) of an enriched message's tags area, (-1, 0) without tag 0, (0, -1) if a known tag is cut."""
-    value, found = -1, 0
+    value, tagged = -1, 0
     while at < end:
         tag = load_i8(data, at)
         if tag == 0:
@@ -138,10 +138,10 @@ def tagged_timestamp(data: Bytes, at: int, end: int) -> tuple[int, int]:
             break  # an unknown tag has no known size, so the rest is ignored
         if size > end - at - 1:
             return 0, -1
-        if tag == 0 and found == 0:
-            value, found = load_i64(data, at + 1), 1
+        if tag == 0 and tagged == 0:
+            value, tagged = load_i64(data, at + 1), 1
         at += 1 + size
-    return value, found
+    return value, tagged
 
 
 @kernel
@@ -230,20 +230,20 @@ def decode_messages(
                 status, state[EXPECTED], state[FOUND] = BAD_CRC, load_u32(data, at + MESSAGE_CRC_AT), crc
                 break
             attributes = load_i8(data, at + MESSAGE_ATTRIBUTES_AT)
-            place = at + V0_KEY_LENGTH_AT
+            field_at = at + V0_KEY_LENGTH_AT
             if enriched:
                 if kind != OWN and attributes & 15:
                     status, state[FOUND] = NESTED, attributes & 15
                     break
                 seconds = load_u32(data, at + ENRICHED_SECONDS_AT)
                 area = load_i32(data, at + ENRICHED_TAGS_LENGTH_AT)
-                place = at + ENRICHED_TAGS_START
-                if area < -1 or area > stop - place - 8:
-                    status, state[EXPECTED], state[FOUND] = BAD_TAGS, stop - place - 8, area
+                field_at = at + ENRICHED_TAGS_START
+                if area < -1 or area > stop - field_at - 8:
+                    status, state[EXPECTED], state[FOUND] = BAD_TAGS, stop - field_at - 8, area
                     break
                 if area > 0:
-                    tagged, found = tagged_timestamp(data, place, place + area)
-                    place += area
+                    tagged, found = tagged_timestamp(data, field_at, field_at + area)
+                    field_at += area
                     if found < 0:
                         status, state[EXPECTED], state[FOUND] = BAD_TAGS, area, area
                         break
@@ -271,49 +271,49 @@ def decode_messages(
                     timestamp[cell] = -1
                     timestamp_type[cell] = NO_TYPE
                 else:
-                    place = at + V1_KEY_LENGTH_AT
+                    field_at = at + V1_KEY_LENGTH_AT
                     if kind == LOG_APPEND:
                         timestamp[cell] = append_time
                     else:
                         timestamp[cell] = load_i64(data, at + V1_TIMESTAMP_AT)
                     timestamp_type[cell] = (attributes >> 3) & 1 if kind == OWN else kind
-            size = load_i32(data, place)
-            place += 4
-            if size < -1 or size > stop - place - 4:
-                status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - place - 4, size
+            size = load_i32(data, field_at)
+            field_at += 4
+            if size < -1 or size > stop - field_at - 4:
+                status, state[EXPECTED], state[FOUND] = BAD_KEY_LENGTH, stop - field_at - 4, size
                 break
             key_length[cell] = size
             if size >= 0:
                 if keys == PACK:
-                    copy_bytes(key_data, key_at, data, place, size)
+                    copy_bytes(key_data, key_at, data, field_at, size)
                     key_start[cell] = key_at
                     key_at += size
                 elif keys == REFER:
-                    key_start[cell] = place
-                place += size
+                    key_start[cell] = field_at
+                field_at += size
             else:
                 if keys == PACK:
                     key_start[cell] = key_at
                 elif keys == REFER:
-                    key_start[cell] = place
-            size = load_i32(data, place)
-            place += 4
-            if size < -1 or max(size, 0) != stop - place:
-                status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - place, size
+                    key_start[cell] = field_at
+            size = load_i32(data, field_at)
+            field_at += 4
+            if size < -1 or max(size, 0) != stop - field_at:
+                status, state[EXPECTED], state[FOUND] = BAD_VALUE_LENGTH, stop - field_at, size
                 break
             value_length[cell] = size
             if size >= 0:
                 if values == PACK:
-                    copy_bytes(value_data, value_at, data, place, size)
+                    copy_bytes(value_data, value_at, data, field_at, size)
                     value_start[cell] = value_at
                     value_at += size
                 elif values == REFER:
-                    value_start[cell] = place
+                    value_start[cell] = field_at
             else:
                 if values == PACK:
                     value_start[cell] = value_at
                 elif values == REFER:
-                    value_start[cell] = place
+                    value_start[cell] = field_at
             row += 1
             at = stop
         if status != DONE:

@@ -73,7 +73,7 @@ class Circles:
     def _anomaly(self, circle: list[int]) -> Anomaly:
         pairs = list(zip(circle, [*circle[1:], circle[0]], strict=True))
         reads = [self._read[reader][writer] for reader, writer in pairs]
-        told = [
+        steps = [
             f"operation {reader} read {read.value!r} at offset {read.offset} of {read.partition}, which operation "
             f"{writer} wrote"
             for (reader, writer), read in zip(pairs, reads, strict=True)
@@ -84,5 +84,5 @@ class Circles:
             tuple(each.offset for each in reads),
             tuple(each.value for each in reads),
             tuple(circle),
-            "transactions read from each other: " + "; ".join(told),
+            "transactions read from each other: " + "; ".join(steps),
         )
