@@ -259,13 +259,15 @@ def partitions_to_convert(
 def by_name(directories: Iterable[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:
     """Return partitions by name, in order. Raises LogDirectoryError for one without a name, or that comes twice."""
     partitions: dict[TopicPartition, PartitionDirectory] = {}
-    for each in directories:
-        if each.topic is None or each.partition is None:
-            raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N, or a name given by --as TOPIC-N")
-        name = TopicPartition(each.topic, each.partition)
+    for directory in directories:
+        if directory.topic is None or directory.partition is None:
+            raise LogDirectoryError(
+                f"{directory.path}: expected a folder named TOPIC-N, or a name given by --as TOPIC-N"
+            )
+        name = TopicPartition(directory.topic, directory.partition)
         if name in partitions:
-            raise LogDirectoryError(f"{name}: expected once, found {partitions[name].path} and {each.path}")
-        partitions[name] = each
+            raise LogDirectoryError(f"{name}: expected once, found {partitions[name].path} and {directory.path}")
+        partitions[name] = directory
     return dict(sorted(partitions.items()))
 
 

@@ -460,14 +460,14 @@ class _Cursor:
         if piece is None:
             return _DiffPart(None, self._taken)
         count = int(np.searchsorted(piece.hashes.offset, limit, "right"))
-        part = piece.slice(0, count) if count else None
+        taken = piece.slice(0, count) if count else None
         rest = piece.slice(count, len(piece.hashes))
-        near = part or self._taken or piece
-        if part is not None:
-            self._taken = part
-            self.digest = self.digest.plus(part.hashes.digest())
+        near = taken or self._taken or piece
+        if taken is not None:
+            self._taken = taken
+            self.digest = self.digest.plus(taken.hashes.digest())
         self._piece = rest if len(rest.hashes) else next(self._pieces, None)
-        return _DiffPart(part, near)
+        return _DiffPart(taken, near)
 
 
 class _DiffPart(NamedTuple):

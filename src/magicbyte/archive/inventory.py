@@ -246,29 +246,29 @@ def add_up(tallies: Iterable[Tally]) -> Tally:
     """Return the sums over several partitions. Offsets are None."""
     total = Tally()
     smallest: list[int | None] = []
-    for each in tallies:
-        for name, count in each.formats.items():
+    for tally in tallies:
+        for name, count in tally.formats.items():
             known = total.formats.setdefault(name, FormatCount())
             known.batches += count.batches
             known.bytes += count.bytes
             known.records = None if known.records is None or count.records is None else known.records + count.records
         for kind in ("correct", "broken", "other"):
-            setattr(total.lz4_headers, kind, getattr(total.lz4_headers, kind) + getattr(each.lz4_headers, kind))
-        if total.holes is None or each.holes is None:
+            setattr(total.lz4_headers, kind, getattr(total.lz4_headers, kind) + getattr(tally.lz4_headers, kind))
+        if total.holes is None or tally.holes is None:
             total.holes = None
         else:
-            total.holes = Holes(total.holes.count + each.holes.count, total.holes.offsets + each.holes.offsets)
-        total.committed, total.aborted = total.committed + each.committed, total.aborted + each.aborted
-        total.control_batches += each.control_batches
-        total.open_transactions += each.open_transactions
-        total.max_timestamp = _extreme(max, total.max_timestamp, each.max_timestamp)
-        total.min_batch_timestamp = _extreme(min, total.min_batch_timestamp, each.min_batch_timestamp)
-        if each.min_batch_timestamp is not None:
-            smallest.append(each.min_timestamp)
-        if each.deep is not None:
+            total.holes = Holes(total.holes.count + tally.holes.count, total.holes.offsets + tally.holes.offsets)
+        total.committed, total.aborted = total.committed + tally.committed, total.aborted + tally.aborted
+        total.control_batches += tally.control_batches
+        total.open_transactions += tally.open_transactions
+        total.max_timestamp = _extreme(max, total.max_timestamp, tally.max_timestamp)
+        total.min_batch_timestamp = _extreme(min, total.min_batch_timestamp, tally.min_batch_timestamp)
+        if tally.min_batch_timestamp is not None:
+            smallest.append(tally.min_timestamp)
+        if tally.deep is not None:
             total.deep = total.deep or RecordFacts()
-            total.deep.add(each.deep)
-    known_ones = [each for each in smallest if each is not None]
+            total.deep.add(tally.deep)
+    known_ones = [tally for tally in smallest if tally is not None]
     total.min_timestamp = min(known_ones) if known_ones and len(known_ones) == len(smallest) else None
     return total
 

@@ -73,17 +73,17 @@ def closing_markers(producers: ProducerSnapshot, end_offset: int) -> bytes:
 
     Each is as its coordinator would have written it: with its id and epoch, at the time of its last batch.
     """
-    opened = [each for each in producers.producers if each.current_txn_first_offset != NO_OFFSET]
-    opened.sort(key=lambda each: each.current_txn_first_offset)
+    opened = [producer for producer in producers.producers if producer.current_txn_first_offset != NO_OFFSET]
+    opened.sort(key=lambda producer: producer.current_txn_first_offset)
     return b"".join(
         build_marker(
             ControlType.ABORT,
             base_offset=end_offset + at,
-            timestamp=each.timestamp,
-            producer_id=each.producer_id,
-            producer_epoch=each.producer_epoch,
+            timestamp=producer.timestamp,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
             coordinator_epoch=0,
             partition_leader_epoch=LEADER_EPOCH,
         )
-        for at, each in enumerate(opened)
+        for at, producer in enumerate(opened)
     )

@@ -75,14 +75,14 @@ class Retained:
             "highWatermark": self.high_watermark,
             "removed": [
                 {
-                    "baseOffset": each.base_offset,
-                    "endOffset": each.end_offset,
-                    "bytes": each.size,
-                    "largestTimestamp": each.largest_timestamp,
-                    "head": each.head,
-                    "reason": each.reason.name.lower(),
+                    "baseOffset": segment.base_offset,
+                    "endOffset": segment.end_offset,
+                    "bytes": segment.size,
+                    "largestTimestamp": segment.largest_timestamp,
+                    "head": segment.head,
+                    "reason": segment.reason.name.lower(),
                 }
-                for each in self.removed
+                for segment in self.removed
             ],
         }
 

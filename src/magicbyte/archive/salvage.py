@@ -375,33 +375,33 @@ class _SalvagePlanner:
                 self.aside.append(Aside(self.file.path, row.position, row.end, row.entries, offsets, IMPOSSIBLE))
             else:
                 suspects += self._entries(row)
-        by_position = sorted(suspects, key=lambda each: each.position)
-        suspects.sort(key=lambda each: (each.first, each.position))
+        by_position = sorted(suspects, key=lambda suspect: suspect.position)
+        suspects.sort(key=lambda suspect: (suspect.first, suspect.position))
         fitting: list[tuple[_Suspect, _Home]] = []
-        for each, home in zip(suspects, self._homes(suspects), strict=True):
+        for suspect, home in zip(suspects, self._homes(suspects), strict=True):
             if (
                 fitting
-                and each.first <= fitting[-1][0].last < home.after
-                and _doubt(fitting[-1]) > _doubt((each, home))
+                and suspect.first <= fitting[-1][0].last < home.after
+                and _doubt(fitting[-1]) > _doubt((suspect, home))
             ):
                 self._refuse(fitting.pop()[0], CONTRADICTED)
             before = max(home.before, fitting[-1][0].last) if fitting else home.before
-            at_end = home.cut is None and each.first != before + 1  # any offset would fit there
-            if each.first <= before or each.last >= home.after:
-                self._refuse(each, DUPLICATE)
-            elif not each.sure and (at_end or not home.disturbed or abs(home.near - each.position) > _NEAR):
-                self._refuse(each, CONTENT)
+            at_end = home.cut is None and suspect.first != before + 1  # any offset would fit there
+            if suspect.first <= before or suspect.last >= home.after:
+                self._refuse(suspect, DUPLICATE)
+            elif not suspect.sure and (at_end or not home.disturbed or abs(home.near - suspect.position) > _NEAR):
+                self._refuse(suspect, CONTENT)
             else:
-                fitting.append((each, home))
+                fitting.append((suspect, home))
         chosen = []
-        for at, (each, home) in enumerate(fitting):
+        for at, (suspect, home) in enumerate(fitting):
             before = max(home.before, fitting[at - 1][0].last) if at else home.before
             after = min(home.after, fitting[at + 1][0].first) if at + 1 < len(fitting) else home.after
-            lonely = each.alone and each.sure and each.first != before + 1 and each.last + 1 != after
+            lonely = suspect.alone and suspect.sure and suspect.first != before + 1 and suspect.last + 1 != after
             if lonely:
-                self._refuse(each, CONTRADICTED)
+                self._refuse(suspect, CONTRADICTED)
             else:
-                chosen.append((each, home))
+                chosen.append((suspect, home))
         chosen = self._without_content(by_position, chosen)
         return [pair for pair in chosen if not self._belongs_where_it_is(pair[0], chosen)]
 
@@ -420,20 +420,20 @@ class _SalvagePlanner:
         gone = {each.position for each in torn}
         return [pair for pair in chosen if pair[0].position not in gone]
 
-    def _belongs_where_it_is(self, each: _Suspect, chosen: list[tuple[_Suspect, _Home]]) -> bool:
+    def _belongs_where_it_is(self, suspect: _Suspect, chosen: list[tuple[_Suspect, _Home]]) -> bool:
         """Leave out an entry whose neighbours in the file show that its own offsets are wrong. Return whether it was.
 
         The neighbours leave exactly the number of offsets that it needs. If entries were swapped, another one of
         `chosen` has these offsets, and this one is kept.
         """
-        left = next((row.last for row in self.main if row.end == each.position), None)
-        right = next((row.position for row in self.main if row.position == each.end), None)
-        if not each.alone or left is None or right is None:
+        left = next((row.last for row in self.main if row.end == suspect.position), None)
+        right = next((row.position for row in self.main if row.position == suspect.end), None)
+        if not suspect.alone or left is None or right is None:
             return False
         behind = first_offset_at(self.file, right, self.dialect)
-        if behind - left != each.last - each.first + 2 or any(left < one.first < behind for one, _ in chosen):
+        if behind - left != suspect.last - suspect.first + 2 or any(left < one.first < behind for one, _ in chosen):
             return False
-        self._refuse(each, CONTRADICTED)
+        self._refuse(suspect, CONTRADICTED)
         return True
 
     def _refuse(self, each: _Suspect, why: str) -> None:

@@ -487,16 +487,14 @@ class _Indexes:
         most[most == _NONE] = state.last
         wrong = (self.before == _NONE) | (offsets <= self.before) | (offsets > most)
         for at in np.flatnonzero(wrong).tolist():
-            byte_range, offset, position = (at * 8, at * 8 + 8), int(offsets[at]), int(positions[at])
+            span, offset, position = (at * 8, at * 8 + 8), int(offsets[at]), int(positions[at])
             if self.before[at] == _NONE:
                 expected = "the position of an entry"
-                yield Finding(Severity.ERROR, path, "offset index", expected, str(position), advice, *byte_range)
+                yield Finding(Severity.ERROR, path, "offset index", expected, str(position), advice, *span)
             else:
                 expected = f"{self.before[at] + 1} to {most[at]} for position {position}"
                 offsets_of = (offset, offset)
-                yield Finding(
-                    Severity.ERROR, path, "offset index", expected, str(offset), advice, *byte_range, offsets_of
-                )
+                yield Finding(Severity.ERROR, path, "offset index", expected, str(offset), advice, *span, offsets_of)
 
     def _time_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
         if self.times is None:
@@ -505,7 +503,7 @@ class _Indexes:
         unlike = self.largest != timestamps
         unlike[self.timed :] = True
         for at in np.flatnonzero(unlike).tolist():
-            byte_range, offset, timestamp, most = (
+            span, offset, timestamp, most = (
                 (at * 12, at * 12 + 12),
                 int(offsets[at]),
                 int(timestamps[at]),
@@ -516,7 +514,7 @@ class _Indexes:
                 expected, found = f"{most}, the largest timestamp up to offset {offset}", timestamp
                 if most < timestamp:  # look-ups begin earlier than necessary, and succeed
                     severity, todo = Severity.NOTE, NOTHING
-            yield Finding(severity, path, "time index", expected, str(found), todo, *byte_range, (offset, offset))
+            yield Finding(severity, path, "time index", expected, str(found), todo, *span, (offset, offset))
 
 
 def _records(chunk: Chunk, limit: int) -> list[Finding]:
@@ -598,13 +596,13 @@ def _wrapper_frame(entry: memoryview, dialect: Dialect) -> bytes:
 def _lz4_findings(state: _Segment) -> Iterator[Finding]:
     for what, positions in state.lz4.items():
         if what.endswith("0"):
-            what_is_there = f"the correct one, in {len(positions)} wrappers: consumers before 0.10 refuse them"
+            wrong = f"the correct one, in {len(positions)} wrappers: consumers before 0.10 refuse them"
             yield Finding(
-                Severity.NOTE, state.path, what, "the broken one of old clients", what_is_there, NOTHING, positions[0]
+                Severity.NOTE, state.path, what, "the broken one of old clients", wrong, NOTHING, positions[0]
             )
         else:
-            what_is_there = f"the broken one of old clients, in {len(positions)} entries: consumers refuse them"
-            yield Finding(Severity.ERROR, state.path, what, "the correct one", what_is_there, FIX_LZ4, positions[0])
+            wrong = f"the broken one of old clients, in {len(positions)} entries: consumers refuse them"
+            yield Finding(Severity.ERROR, state.path, what, "the correct one", wrong, FIX_LZ4, positions[0])
 
 
 def _out_of_order(path: str, expected: str, position: int, end: int, offsets: tuple[int, int]) -> Finding:

@@ -53,13 +53,13 @@ async def describe_acls(authorizer: Authorizer | None, request: Request[Describe
     async for resource, entries in request.turns.over(authorizer.acls.of.items()):
         acls = [
             AclDescription(
-                principal=str(each.principal),
-                host=each.host,
-                operation=each.operation,
-                permission_type=each.permission,
+                principal=str(entry.principal),
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
             )
-            for each in sorted(entries)
-            if wanted.takes(resource, each)
+            for entry in sorted(entries)
+            if wanted.takes(resource, entry)
         ]
         if acls:
             resources.append(

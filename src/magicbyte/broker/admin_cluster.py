@@ -175,14 +175,14 @@ async def _producers(services: ClusterServices, topic: str, index: int) -> Parti
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
     states = [
         ProducerState(
-            producer_id=each.producer_id,
-            producer_epoch=each.producer_epoch,
-            last_sequence=each.last_sequence,
-            last_timestamp=each.timestamp,
-            coordinator_epoch=each.coordinator_epoch,
-            current_txn_start_offset=each.current_txn_first_offset,
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.current_txn_first_offset,
         )
-        for each in entries
+        for entry in entries
     ]
     return PartitionResponse(partition_index=index, active_producers=states)
 

@@ -119,18 +119,18 @@ def _check_broker(services: ConfigServices, kind: int, name: str) -> None:
         raise InvalidRequestError(f"expected this broker, {services.runtime.node_id}, found {name!r}")
 
 
-def _config_row(each: Described, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResourceResult:
-    synonyms = each.synonyms if request.message.include_synonyms else ()
+def _config_row(described: Described, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResourceResult:
+    synonyms = described.synonyms if request.message.include_synonyms else ()
     return DescribeConfigsResourceResult(
-        name=each.name,
-        value=each.value,
-        read_only=each.is_read_only,
-        is_default=request.version == 0 and each.source is ConfigSource.DEFAULT,  # later versions have the source
-        config_source=each.source,
-        is_sensitive=each.is_sensitive,
+        name=described.name,
+        value=described.value,
+        read_only=described.is_read_only,
+        is_default=request.version == 0 and described.source is ConfigSource.DEFAULT,  # later versions have the source
+        config_source=described.source,
+        is_sensitive=described.is_sensitive,
         synonyms=[DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in synonyms],
-        config_type=each.setting.kind,
-        documentation=each.setting.doc if request.message.include_documentation else None,
+        config_type=described.setting.kind,
+        documentation=described.setting.doc if request.message.include_documentation else None,
     )
 
 
@@ -140,14 +140,14 @@ def _config_row(each: Described, request: Request[DescribeConfigsRequest]) -> De
 async def alter_configs(services: ConfigServices, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Replace all own settings of topics and brokers."""
     responses = []
-    async for each in request.turns.over(request.message.resources, _STEPS):
-        wanted = {one.name: one.value for one in each.configs}
+    async for resource in request.turns.over(request.message.resources, _STEPS):
+        wanted = {one.name: one.value for one in resource.configs}
         response = AlterConfigsResourceResponse(
-            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
             await _alter(
-                services, each.resource_type, each.resource_name, _whole(wanted), request.message.validate_only
+                services, resource.resource_type, resource.resource_name, _whole(wanted), request.message.validate_only
             )
         except MagicbyteError as error:
             response.error_code, response.error_message = error.code, str(error)
@@ -170,14 +170,18 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Change some settings of topics and brokers."""
     responses = []
-    async for each in request.turns.over(request.message.resources, _STEPS):
-        changes = [ConfigChange(one.name, one.config_operation, one.value) for one in each.configs]
+    async for resource in request.turns.over(request.message.resources, _STEPS):
+        changes = [ConfigChange(one.name, one.config_operation, one.value) for one in resource.configs]
         response = IncrementalResourceResponse(
-            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
             await _alter(
-                services, each.resource_type, each.resource_name, _partly(changes), request.message.validate_only
+                services,
+                resource.resource_type,
+                resource.resource_name,
+                _partly(changes),
+                request.message.validate_only,
             )
         except MagicbyteError as error:
             response.error_code, response.error_message = error.code, str(error)

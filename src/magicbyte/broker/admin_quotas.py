@@ -98,17 +98,21 @@ def _entry(entity: Mapping[str, str | None], values: Mapping[str, float]) -> des
 def _filters(components: Sequence[describing.ComponentData]) -> dict[str, QuotaFilter]:
     """Return the filters by type of entity. Raises RequestRefusedError."""
     filters: dict[str, QuotaFilter] = {}
-    for each in components:
-        kind = each.entity_type
-        if each.match_type not in (_EXACT, _DEFAULT, _ANY) or (each.match_type == _EXACT and each.match is None):
-            why = f"expected a match type of 0 with a name, 1 or 2, found {each.match_type}"
+    for component in components:
+        kind = component.entity_type
+        if component.match_type not in (_EXACT, _DEFAULT, _ANY) or (
+            component.match_type == _EXACT and component.match is None
+        ):
+            why = f"expected a match type of 0 with a name, 1 or 2, found {component.match_type}"
             raise RequestRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
         if not kind or kind in filters:
             why = f"expected types of entities, each once, found {kind!r}"
             raise RequestRefusedError(ErrorCode.INVALID_REQUEST, why)
         if kind not in (USER, CLIENT_ID, IP):
             raise RequestRefusedError(ErrorCode.UNSUPPORTED_VERSION, f"entities of type {kind[:80]!r} have no quotas")
-        filters[kind] = QuotaFilter(each.match if each.match_type == _EXACT else None, each.match_type == _ANY)
+        filters[kind] = QuotaFilter(
+            component.match if component.match_type == _EXACT else None, component.match_type == _ANY
+        )
     if IP in filters and len(filters) > 1:
         raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "expected an ip alone, without a user or client-id")
     return filters
@@ -120,10 +124,10 @@ async def alter(
     """Change quotas, each entity by itself; of a repeated entity the last change counts."""
     message, turns, results = request.message, request.turns, []
     once: dict[tuple[tuple[str, str | None], ...], altering.AlterClientQuotasRequestEntryData] = {}
-    async for each in turns.over(message.entries):
-        once[tuple((part.entity_type, part.entity_name) for part in each.entity)] = each
-        await turns.take(len(each.entity) + len(each.ops))
-    async for named, each in turns.over(once.items(), _STEPS):
+    async for change in turns.over(message.entries):
+        once[tuple((part.entity_type, part.entity_name) for part in change.entity)] = change
+        await turns.take(len(change.entity) + len(change.ops))
+    async for named, change in turns.over(once.items(), _STEPS):
         result = altering.AlterClientQuotasResponseEntryData(
             error_message=None,
             entity=[
@@ -134,7 +138,7 @@ async def alter(
         try:
             entity = dict(named)  # of a repeated type the last name counts
             kind, name = _place(entity)
-            changes = {op.key: None if op.remove else _value(op, is_address=IP in entity) for op in each.ops}
+            changes = {op.key: None if op.remove else _value(op, is_address=IP in entity) for op in change.ops}
             if not message.validate_only:
                 await _change(services, kind, name, changes)
         except MagicbyteError as error:

@@ -108,36 +108,36 @@ def _has_leaders(services: TopicServices, name: str, partitions: int) -> bool:
 async def create_topics(services: TopicServices, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Create topics and their logs, each topic by itself."""
     message = request.message
-    names = Counter(each.name for each in message.topics)
+    names = Counter(wanted.name for wanted in message.topics)
     results = []
     made: list[tuple[ServedTopic, CreatableTopicResult]] = []
     left = MOST_PARTITIONS
     quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_CREATE)
     async with services.runtime.directory:
-        async for each in request.turns.over(message.topics):
-            if names[each.name] > 1:
+        async for wanted in request.turns.over(message.topics):
+            if names[wanted.name] > 1:
                 why = "expected a topic once in a request"
-                results.append(_not_created(each.name, ErrorCode.INVALID_REQUEST, why))
+                results.append(_not_created(wanted.name, ErrorCode.INVALID_REQUEST, why))
                 continue
-            left -= len(each.assignments) or max(each.num_partitions, 1)
+            left -= len(wanted.assignments) or max(wanted.num_partitions, 1)
             try:
                 check_controller(services.cluster_view)
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
-                create, writing = partial(_create, services, each), services.runtime.writing
+                create, writing = partial(_create, services, wanted), services.runtime.writing
                 if quota.is_limiting and not message.validate_only:  # only valid requests count towards the quota
                     quota.take((await writing.run(create, validate_only=True)).partitions)
                 topic = await writing.run(create, validate_only=message.validate_only)
             except MagicbyteError as error:
-                results.append(_not_created(each.name, error.code, str(error)))
+                results.append(_not_created(wanted.name, error.code, str(error)))
                 continue
-            results.append(_created(services, topic, _factor(services, each), validate_only=message.validate_only))
+            results.append(_created(services, topic, _factor(services, wanted), validate_only=message.validate_only))
             await request.turns.take(_SETTINGS_STEPS)
             if not message.validate_only:
                 made.append((topic, results[-1]))
     await _until(
         services,
-        lambda: all(_has_leaders(services, each.name, each.partitions) for each, _ in made),
+        lambda: all(_has_leaders(services, wanted.name, wanted.partitions) for wanted, _ in made),
         message.timeout_ms,
     )
     for topic, result in made:
@@ -190,13 +190,13 @@ def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
 def _created(services: TopicServices, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
     settings = [
         CreatableTopicConfigs(
-            name=each.name,
-            value=each.value,
-            read_only=each.is_read_only,
-            config_source=each.source,
-            is_sensitive=each.is_sensitive,
+            name=setting.name,
+            value=setting.value,
+            read_only=setting.is_read_only,
+            config_source=setting.source,
+            is_sensitive=setting.is_sensitive,
         )
-        for each in configs.describe_topic(topic, services.runtime.config)
+        for setting in configs.describe_topic(topic, services.runtime.config)
     ]
     return CreatableTopicResult(
         name=topic.name,
@@ -230,29 +230,31 @@ async def create_partitions(
 ) -> CreatePartitionsResponse:
     """Add partitions to topics, each topic by itself."""
     message = request.message
-    names = Counter(each.name for each in message.topics)
+    names = Counter(wanted.name for wanted in message.topics)
     results = []
     quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_GROWTH)
     async with services.runtime.directory:
-        async for each in request.turns.over(message.topics):
+        async for wanted in request.turns.over(message.topics):
             code, why = ErrorCode.NONE, None
             try:
-                if names[each.name] > 1:
+                if names[wanted.name] > 1:
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
                     check_controller(services.cluster_view)
-                    grow, writing = partial(_grow, services, each), services.runtime.writing
+                    grow, writing = partial(_grow, services, wanted), services.runtime.writing
                     if quota.is_limiting and not message.validate_only:
                         await writing.run(grow, validate_only=True)
-                        quota.take(each.count - services.topics.known(each.name).partitions)
+                        quota.take(wanted.count - services.topics.known(wanted.name).partitions)
                     await writing.run(grow, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
-            results.append(CreatePartitionsTopicResult(name=each.name, error_code=code, error_message=why))
+            results.append(CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=why))
     if not message.validate_only:
-        counts = {each.name: each.count for each in message.topics}
-        grown = {each.name: counts[each.name] for each in results if not each.error_code}
-        await _until(services, lambda: all(_has_leaders(services, *each) for each in grown.items()), message.timeout_ms)
+        counts = {wanted.name: wanted.count for wanted in message.topics}
+        grown = {wanted.name: counts[wanted.name] for wanted in results if not wanted.error_code}
+        await _until(
+            services, lambda: all(_has_leaders(services, *wanted) for wanted in grown.items()), message.timeout_ms
+        )
         for result in results:
             topic = services.topics.get(result.name)
             if topic is None or result.error_code:

@@ -132,16 +132,16 @@ class Background:
         while True:
             await asyncio.sleep(_FLUSH_CHECK_MS / 1000)
             logs = self._logs
-            if all(each.config.flush_ms == FOREVER for each in list(logs.logs.values())):
+            if all(due.config.flush_ms == FOREVER for due in list(logs.logs.values())):
                 continue
-            for each in logs.flush_due(self._runtime.clock.monotonic_ms()):
+            for due in logs.flush_due(self._runtime.clock.monotonic_ms()):
                 await self._runtime.logs_lock.acquire_shared()  # no log is deleted while it is synced
                 try:
-                    if each in logs.logs.values() and (flush := each.begin_flush()) is not None:
+                    if due in logs.logs.values() and (flush := due.begin_flush()) is not None:
                         started = now_ns()
-                        if await self._tolerant(partial(_sync, each, flush)):
+                        if await self._tolerant(partial(_sync, due, flush)):
                             self._runtime.metrics.syncs.add([now_ns() - started])
-                            each.flushed(flush, self._runtime.clock.monotonic_ms())
+                            due.flushed(flush, self._runtime.clock.monotonic_ms())
                 finally:
                     self._runtime.logs_lock.release_shared()
 

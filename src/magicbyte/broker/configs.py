@@ -80,13 +80,13 @@ class ConfigChange(NamedTuple):
 def describe_topic(topic: ServedTopic, config: BrokerConfig) -> list[Described]:
     """Return all settings of a topic, by name."""
     described = []
-    for name, each in sorted(TOPIC_SETTINGS.items()):
+    for name, setting in sorted(TOPIC_SETTINGS.items()):
         synonyms = [Synonym(name, topic.configs[name], ConfigSource.TOPIC)] if name in topic.configs else []
-        if each.broker is not None:
-            synonyms += _of_broker(each.broker, config)
+        if setting.broker is not None:
+            synonyms += _of_broker(setting.broker, config)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         value = topic.config.settings[name]
-        described.append(Described(name, value, source, False, False, each.setting, tuple(synonyms)))
+        described.append(Described(name, value, source, False, False, setting.setting, tuple(synonyms)))
     return described
 
 

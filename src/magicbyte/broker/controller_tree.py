@@ -292,15 +292,15 @@ class ControllerTree:
         """Change the node of a topic; return it, None if it does not exist. Concurrently added partitions are kept."""
         path = layout.topic_path(topic)
         while True:
-            (found,) = await self._nodes([path])
-            if found is None:
+            (topic_node,) = await self._nodes([path])
+            if topic_node is None:
                 return None
-            node = TopicNode.load(path, found.data)
+            node = TopicNode.load(path, topic_node.data)
             new = change(node)
             if new == node:
                 return node
             try:
-                await self._write([SetNode(path, new.dump(), found.version)])
+                await self._write([SetNode(path, new.dump(), topic_node.version)])
             except (BadVersionError, NoNodeError, UnknownOutcomeError):
                 continue  # retry
             return new

@@ -51,15 +51,15 @@ async def find_coordinator(
             topic, partitions = kept.name, kept.partitions
         except MagicbyteError as error:
             code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
-    found = [
+    answers = [
         _coordinator_of(services, request, key, topic, partitions)
         if partitions
         else Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
         async for key in request.turns.over(dict.fromkeys(keys))
     ]
     if many:
-        return FindCoordinatorResponse(coordinators=found)
-    (only,) = found
+        return FindCoordinatorResponse(coordinators=answers)
+    (only,) = answers
     return FindCoordinatorResponse(
         error_code=only.error_code,
         error_message=only.error_message,

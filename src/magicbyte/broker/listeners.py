@@ -100,21 +100,21 @@ def inter_broker_listener(
 
 def _addresses(setting: str, addresses: str | None) -> list[tuple[str, str, int]]:
     """Return name, host and port of each listener, the names in upper case."""
-    found = []
+    parsed = []
     for part in (addresses or "").split(","):
         if not part.strip():
             continue
         match = _LISTENER.fullmatch(part.strip())
         if match is None or int(match[3]) > 65535:
             raise InvalidConfigError(f"{setting}: expected NAME://HOST:PORT, found {part.strip()!r}")
-        found.append((match[1].upper(), match[2].strip("[]"), int(match[3])))
-    names = [name for name, _, _ in found]
+        parsed.append((match[1].upper(), match[2].strip("[]"), int(match[3])))
+    names = [name for name, _, _ in parsed]
     if len(set(names)) < len(names):
         raise InvalidConfigError(f"{setting}: expected each name once, found {', '.join(names)}")
-    ports = [port for _, _, port in found if port]
+    ports = [port for _, _, port in parsed if port]
     if setting == "listeners" and len(set(ports)) < len(ports):
         raise InvalidConfigError(f"{setting}: expected each port once, found {', '.join(map(str, ports))}")
-    return found
+    return parsed
 
 
 def _pairs(setting: str, found: str) -> list[tuple[str, str]]:

@@ -119,15 +119,15 @@ def _describe(services: MetadataServices, topic: ServedTopic) -> MetadataRespons
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if each.leader == NOBODY else ErrorCode.NONE,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NOBODY else ErrorCode.NONE,
                 partition_index=index,
-                leader_id=each.leader,
-                leader_epoch=each.leader_epoch,
-                replica_nodes=each.replicas,
-                isr_nodes=each.isr,
-                offline_replicas=each.offline,
+                leader_id=state.leader,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=state.replicas,
+                isr_nodes=state.isr,
+                offline_replicas=state.offline,
             )
-            for index, each in enumerate(services.cluster_view.partitions(topic))
+            for index, state in enumerate(services.cluster_view.partitions(topic))
         ],
     )
 

@@ -118,17 +118,17 @@ class Times:
 
     def add(self, times_ns: Iterable[int]) -> None:
         """Count times."""
-        found = sorted(times_ns)
-        self.count += len(found)
-        self.sum_ns += sum(found)
+        times = sorted(times_ns)
+        self.count += len(times)
+        self.sum_ns += sum(times)
         begin = 0
         for bucket, bound in enumerate(BOUNDS_NS):
-            if begin == len(found):
+            if begin == len(times):
                 return
-            end = bisect_right(found, bound, begin)
+            end = bisect_right(times, bound, begin)
             self._buckets[bucket] += end - begin
             begin = end
-        self._buckets[-1] += len(found) - begin
+        self._buckets[-1] += len(times) - begin
 
     def quantile(self, share: float, *, none: int = 0) -> int:
         """Return the upper bound in ns of a quantile, at most 21 % too high; 0 without samples.
@@ -235,10 +235,10 @@ def count(
     records: int = 0,
 ) -> None:
     """Add to one of a topic's tables, by `Conversion`. `what`: its fields, as a tuple is cheaper to build."""
-    found = moved.get(what)
-    if found is None:
-        found = moved[Conversion(*what)] = Moved()
-    found.bytes += size
-    found.sets += sets
-    found.time_ns += time_ns
-    found.records += records
+    entry = moved.get(what)
+    if entry is None:
+        entry = moved[Conversion(*what)] = Moved()
+    entry.bytes += size
+    entry.sets += sets
+    entry.time_ns += time_ns
+    entry.records += records

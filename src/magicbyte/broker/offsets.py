@@ -140,14 +140,14 @@ async def _offset(
     else:
         quick = timestamp == EARLIEST_TIMESTAMP
         if quick:
-            found = offset_for_timestamp(log, timestamp)
+            offset_of_time = offset_for_timestamp(log, timestamp)
         else:
             async with services.runtime.memory.work(services.topics.rules(partition.topic).max_decompressed_bytes):
-                found = await services.replicas.read(partition, offset_for_timestamp, log, timestamp)
-        if found is None or (not quick and found[1] >= end):
+                offset_of_time = await services.replicas.read(partition, offset_for_timestamp, log, timestamp)
+        if offset_of_time is None or (not quick and offset_of_time[1] >= end):
             response.error_code = _behind(request.version) if is_behind else ErrorCode.NONE
             return response
-        response.timestamp, response.offset = found
+        response.timestamp, response.offset = offset_of_time
     if request.version >= _FIRST_WITH_EPOCHS:
         response.leader_epoch = _epoch_at(log, response.offset)
     return response

@@ -166,8 +166,8 @@ def _conversions(services: PageServices) -> Iterator[Family]:
     zero_copy = counter("magicbyte_zero_copy_bytes", "Bytes sent with zero-copy (sendfile).")
     avoided = counter("magicbyte_recompressions_avoided", "Compressed batches stored without recompression.")
     done = counter("magicbyte_recompressions_done", "Batches compressed by the broker.")
-    for topic, each in services.runtime.metrics.topics.items():
-        for direction, table in (("produce", each.produced), ("fetch", each.fetched)):
+    for topic, counted in services.runtime.metrics.topics.items():
+        for direction, table in (("produce", counted.produced), ("fetch", counted.fetched)):
             for what, moved in table.items():
                 labels: dict[str, object] = {
                     "direction": direction,
@@ -183,10 +183,10 @@ def _conversions(services: PageServices) -> Iterator[Family]:
                 sets.add(moved.sets, **labels)
                 records.add(moved.records, **labels)
                 spent.add(moved.time_ns / 1e9, **labels)
-        closed = sum(moved.bytes for what, moved in each.fetched.items() if what.source is what.target)
+        closed = sum(moved.bytes for what, moved in counted.fetched.items() if what.source is what.target)
         zero_copy.add(closed, topic=topic)
-        avoided.add(each.recompressions_avoided, topic=topic)
-        done.add(each.recompressions_done, topic=topic)
+        avoided.add(counted.recompressions_avoided, topic=topic)
+        done.add(counted.recompressions_done, topic=topic)
     yield from (size, sets, records, spent, zero_copy, avoided, done)
 
 
@@ -202,17 +202,17 @@ def _requests(services: PageServices) -> Iterator[Family]:
         "summary",
     )
     remote = Family(f"{prefix}_remotetimems", "Time that requests waited for records or group members.", "summary")
-    for key, each in services.runtime.metrics.apis.items():
-        each.sort()
-        name, waited = APIS[key].name, each.waited
-        for version, count in each.requests.items():
+    for key, counted in services.runtime.metrics.apis.items():
+        counted.sort()
+        name, waited = APIS[key].name, counted.waited
+        for version, count in counted.requests.items():
             requests.add(count, request=name, version=version)
-        for code, count in each.errors.items():
+        for code, count in counted.errors.items():
             errors.add(count, request=name, error=ErrorCode(code).name)
-        for family, times in ((total, each.total), (local, each.local)):
+        for family, times in ((total, counted.total), (local, counted.local)):
             family.add_summary(times.count, times.sum_ns / 1e6, _quantiles_ms(times), request=name)
-        at_once = each.total.count - waited.count
-        remote.add_summary(each.total.count, waited.sum_ns / 1e6, _quantiles_ms(waited, none=at_once), request=name)
+        at_once = counted.total.count - waited.count
+        remote.add_summary(counted.total.count, waited.sum_ns / 1e6, _quantiles_ms(waited, none=at_once), request=name)
     yield from (requests, errors, total, local, remote)
 
 

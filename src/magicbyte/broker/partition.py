@@ -89,15 +89,15 @@ class ServedPartition:
 
     def recent(self, offset: int, max_bytes: int) -> FileSlice | None:
         """Return the result of `log.read` for a recently written set; None if the log must be searched."""
-        place = self._recent.get(offset)
+        recent = self._recent.get(offset)
         active = self.log.active
-        if place is None or place.segment is not active or place.generation != self.log.generation:
+        if recent is None or recent.segment is not active or recent.generation != self.log.generation:
             return None
-        if max_bytes < place.size or offset < self.log.log_start_offset:
+        if max_bytes < recent.size or offset < self.log.log_start_offset:
             return None
-        length = min(max_bytes, active.size - place.position)
+        length = min(max_bytes, active.size - recent.position)
         file = active.log.opened_now()  # opening a file is left to a thread
-        return None if file is None else FileSlice(file, place.position, length, active)
+        return None if file is None else FileSlice(file, recent.position, length, active)
 
     def saw(self, segment: Segment, position: int, end: int, magic: int) -> None:
         """Record that no entry of a segment from `position` to `end` has a newer format than `magic`."""

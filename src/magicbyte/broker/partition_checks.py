@@ -190,7 +190,7 @@ class PartitionChecks:
     async def _ask(self, link: PeerLink, outbox: _Questions, asked: list[_Question]) -> None:
         try:
             request = AddPartitionsToTxnRequest(transactions=[each.message() for each in asked])
-            told = _codes_by_transaction(await link.send(request, versions=_VERSIONS), link.name)
+            codes = _codes_by_transaction(await link.send(request, versions=_VERSIONS), link.name)
         except BrokerError as error:
             self._complain(link, "transactions are not verified there", error)
             # this broker is not authorized, not the producer
@@ -207,7 +207,7 @@ class PartitionChecks:
                 each.resolve({}, ErrorCode.NETWORK_EXCEPTION)
         else:
             for each in asked:
-                each.resolve(told.get(each.transactional_id, {}), ErrorCode.UNKNOWN_SERVER_ERROR)
+                each.resolve(codes.get(each.transactional_id, {}), ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _complain(self, link: PeerLink, what: str, error: Exception) -> None:
         self._runtime.complaints.line(

@@ -94,16 +94,16 @@ def _changed(topic: Changed) -> Iterator[tuple[Changed, int]]:
 
 def _in_parts(topics: Iterable[T], cut: Callable[[T], Iterator[tuple[T, int]]]) -> Iterator[list[T]]:
     """Yield topics with all their partitions in lists of about `PIECE` of these; at least one list."""
-    found, count, is_first = list[T](), 0, True
+    piece, count, is_first = list[T](), 0, True
     for topic in topics:
         for part, size in cut(topic):
-            found.append(part)
+            piece.append(part)
             count += size + 1
             if count >= PIECE:
-                yield found
-                found, count, is_first = [], 0, False
-    if found or is_first:
-        yield found
+                yield piece
+                piece, count, is_first = [], 0, False
+    if piece or is_first:
+        yield piece
 
 
 def _cut_fetch(message: OffsetFetchRequest) -> Iterator[OffsetFetchRequest]:
@@ -158,13 +158,13 @@ def _cut_leave(message: LeaveGroupRequest) -> Iterator[LeaveGroupRequest]:
 
 def _merged(topics: Iterable[Told]) -> list[Told]:
     """Return topics, merging adjacent ones of the same name."""
-    found = list[Told]()
+    merged = list[Told]()
     for each in topics:
-        if found and found[-1].name == each.name:
-            found[-1].partitions.extend(each.partitions)
+        if merged and merged[-1].name == each.name:
+            merged[-1].partitions.extend(each.partitions)
         else:
-            found.append(each)
-    return found
+            merged.append(each)
+    return merged
 
 
 def _first_code(codes: Iterable[int]) -> int:

@@ -71,13 +71,13 @@ async def produce(services: ProduceServices, request: Request[ProduceRequest]) -
     """
     message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
-    found = list[PartitionProduceResponse]()
+    answers = list[PartitionProduceResponse]()
     if (refused := _refusal(services, request, parts)) is not None:
-        found = [_answer(services, request.version, topic, part.index, None, refused) for topic, part in parts]
+        answers = [_answer(services, request.version, topic, part.index, None, refused) for topic, part in parts]
         parts = []
     for at in range(0, len(parts), _TOGETHER):
-        found += await _append(services, request, parts[at : at + _TOGETHER])
-    results = iter(found)
+        answers += await _append(services, request, parts[at : at + _TOGETHER])
+    results = iter(answers)
     responses = [
         TopicProduceResponse(name=topic.name, partition_responses=[next(results) for _ in topic.partition_data])
         for topic in message.topic_data
@@ -228,7 +228,10 @@ def _needs_id(services: ProduceServices, topic: str, records: object) -> bool:
 
 
 def _new_set(
-    services: ProduceServices, request: Request[ProduceRequest], partition: ServedPartition, part: PartitionProduceData
+    services: ProduceServices,
+    request: Request[ProduceRequest],
+    partition: ServedPartition,
+    produced: PartitionProduceData,
 ) -> NewSet:
     config = services.topics.known(partition.topic).config
     wanted = config.min_insync_replicas
@@ -236,8 +239,8 @@ def _new_set(
         partition.check_in_sync(wanted)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA
-    assert part.records is None or isinstance(part.records, memoryview), "records are a view into the frame"
-    records = memoryview(b"") if part.records is None else part.records
+    assert produced.records is None or isinstance(produced.records, memoryview), "records are a view into the frame"
+    records = memoryview(b"") if produced.records is None else produced.records
     rules: AppendRules | None = config.append
     if config.is_identical:
         if dialect is not partition.log.config.dialect:

@@ -90,13 +90,13 @@ def read_all(metadata: MetadataStore) -> StoredQuotas:
         *((USERS, f"{user}/{CLIENTS}/{each}") for user, own in zip(users, below, strict=True) for each in own or ()),
         *((CLIENTS, each) for each in clients),
     ]
-    found: dict[QuotaEntity, Values] = {}
+    quotas: dict[QuotaEntity, Values] = {}
     for place, values in zip(places, _read_many(metadata, places), strict=True):
         if values and (entity := entity_at(*place)) is not None:
-            found[entity] = values
+            quotas[entity] = values
     rates = _read_many(metadata, [(ADDRESSES, each) for each in addresses])
     return StoredQuotas(
-        found,
+        quotas,
         {
             address_at(name): values[CONNECTION_RATE]
             for name, values in zip(addresses, rates, strict=True)
@@ -124,14 +124,14 @@ def _read_node(path: str, node: Node | None) -> Values:
 
 
 def _values(path: str, settings: Mapping[str, str]) -> Values:
-    found = {}
+    limits = {}
     for name, text in settings.items():
         if name in TYPES or name == CONNECTION_RATE:
             try:
-                found[name] = float(text)
+                limits[name] = float(text)
             except ValueError:
                 log.warning("%s: %s is ignored: expected a number, found %r", path, name, text)
-    return found
+    return limits
 
 
 def change_of(

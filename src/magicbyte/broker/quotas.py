@@ -154,13 +154,13 @@ class BrokerQuotas:
         few = replace(message, max_bytes=min(message.max_bytes, most), min_bytes=min(message.min_bytes, most))
         return replace(request, message=few)
 
-    def is_held_back(self, request: Request[FetchRequest], found: Iterable[tuple[str, PartitionData, int]]) -> bool:
+    def is_held_back(self, request: Request[FetchRequest], answers: Iterable[tuple[str, PartitionData, int]]) -> bool:
         """Record the stored bytes that a fetch found; return whether its client gets nothing of it."""
         limit = self._of_fetch(request)
         if limit is None:
             return False
         now_ms, meter = self._clock.monotonic_ms(), self.meters[QuotaType.FETCH]
-        size = _size_of(found, request.version)
+        size = _size_of(answers, request.version)
         wait_ms = meter.record(limit.used_by, size, limit.limit, now_ms)
         if not wait_ms:
             return False

@@ -372,18 +372,18 @@ class _LeaderFetcher:
                     partition_index=key.partition, current_leader_epoch=epoch, timestamp=timestamp, max_num_offsets=1
                 )
             )
-        topics = [ListOffsetsTopic(name=name, partitions=found) for name, found in by_topic.items()]
+        topics = [ListOffsetsTopic(name=name, partitions=offsets) for name, offsets in by_topic.items()]
         request = ListOffsetsRequest(replica_id=self._runtime.node_id, topics=topics)
         response = await self._send(request, ListOffsetsResponse)
-        found = {}
+        offsets = {}
         for topic in response.topics:
             for each in topic.partitions:
                 code = code_of(each.error_code)
                 offset = each.old_style_offsets[0] if each.old_style_offsets else each.offset
                 if offset < 0 and not code:
                     code = ErrorCode.UNKNOWN_SERVER_ERROR
-                found[TopicPartition(topic.name, each.partition_index)] = code, offset
-        return found
+                offsets[TopicPartition(topic.name, each.partition_index)] = code, offset
+        return offsets
 
     async def _send(self, request: Message, kind: type[M]) -> M:
         """Return the leader's response. Raises NetworkError."""
@@ -545,13 +545,13 @@ def _append(fetched: _Fetched, now: Moment) -> _Written:
 
 
 def _run_each(works: Iterable[Callable[[], _Written]]) -> list[_Written | Exception]:
-    found: list[_Written | Exception] = []
+    outcomes: list[_Written | Exception] = []
     for work in works:
         try:
-            found.append(work())
+            outcomes.append(work())
         except Exception as error:  # noqa: BLE001 (it is raised where the partition is taken in)
-            found.append(error)
-    return found
+            outcomes.append(error)
+    return outcomes
 
 
 def _truncate(partition: ServedPartition, cut: Truncate, monotonic_ms: int) -> None:

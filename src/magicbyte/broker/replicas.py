@@ -54,13 +54,13 @@ class Replicas:
         Raises UnknownTopicError, LogDirectoryOfflineError.
         """
         log_of = self._topics.log(topic, index)
-        found = self.partitions.get((topic, index))
-        if found is None or found.log is not log_of:
-            if found is not None:
-                found.wake()
-            found = self.partitions[topic, index] = ServedPartition(topic, index, log_of)
-            self._lead_alone(found, self._topics.leader_epoch(topic, index))
-        return found
+        served = self.partitions.get((topic, index))
+        if served is None or served.log is not log_of:
+            if served is not None:
+                served.wake()
+            served = self.partitions[topic, index] = ServedPartition(topic, index, log_of)
+            self._lead_alone(served, self._topics.leader_epoch(topic, index))
+        return served
 
     def _lead_alone(self, partition: ServedPartition, epoch: int) -> None:
         """Lead a partition without other replicas."""

@@ -289,13 +289,13 @@ def _describable(caller: AuthorizedCaller, topics: Any) -> tuple[Any, list[Any]]
 def _offsets_refused(topics: Iterable[Any], code: ErrorCode) -> list[OffsetFetchResponseTopic]:
     return [
         OffsetFetchResponseTopic(
-            name=each.name,
+            name=topic.name,
             partitions=[
                 OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
-                for index in each.partition_indexes
+                for index in topic.partition_indexes
             ],
         )
-        for each in topics
+        for topic in topics
     ]
 
 
@@ -390,14 +390,14 @@ async def _delete_topics(request: Request[Any], handler: Handler, caller: Author
     by_ids = request.version >= _FIRST_WITH_IDS
     asked = message.topics if by_ids else message.topic_names
     allowed, refused = [], []
-    for each in asked:
-        name = _name_of(caller.services.topics, each) if by_ids else each
+    for wanted in asked:
+        name = _name_of(caller.services.topics, wanted) if by_ids else wanted
         if name is None or caller.has(AclOperation.DELETE, _TOPIC, name):
-            allowed.append(each)
+            allowed.append(wanted)
             continue
         result = DeletableTopicResult(name=name, error_code=_TOPIC_REFUSED)
-        if by_ids and each.topic_id != NULL_UUID:
-            result.topic_id = each.topic_id
+        if by_ids and wanted.topic_id != NULL_UUID:
+            result.topic_id = wanted.topic_id
             result.name = name if caller.has(AclOperation.DESCRIBE, _TOPIC, name) else None
         refused.append(result)
     some = replace(message, **{"topics" if by_ids else "topic_names": allowed})
@@ -413,16 +413,18 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Special
     async def answer(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
         message = request.message
         allowed, refused = [], []
-        for each in message.resources:
+        for resource in message.resources:
             code = ErrorCode.NONE
-            if each.resource_type == _TOPIC_CONFIGS:
-                code = _TOPIC_REFUSED if not caller.has(operation, _TOPIC, each.resource_name) else code
-            elif each.resource_type in (_BROKER_CONFIGS, _LOGGER_CONFIGS):
+            if resource.resource_type == _TOPIC_CONFIGS:
+                code = _TOPIC_REFUSED if not caller.has(operation, _TOPIC, resource.resource_name) else code
+            elif resource.resource_type in (_BROKER_CONFIGS, _LOGGER_CONFIGS):
                 code = _CLUSTER_REFUSED if not caller.has(operation, _CLUSTER) else code
             if code:
-                refused.append(row(error_code=code, resource_type=each.resource_type, resource_name=each.resource_name))
+                refused.append(
+                    row(error_code=code, resource_type=resource.resource_type, resource_name=resource.resource_name)
+                )
             else:
-                allowed.append(each)
+                allowed.append(resource)
         response: Any = await handler(replace(request, message=replace(message, resources=allowed)))
         setattr(response, listed, [*getattr(response, listed), *refused])
         answered: Message = response

@@ -80,14 +80,14 @@ async def _add_offsets(request: Request[Any], handler: Handler, caller: Authoriz
 
 async def _write_markers(request: Request[Any], handler: Handler, caller: AuthorizedCaller) -> Message | None:
     """Write markers for other brokers and, as from 3.8 on, for those who may alter the cluster."""
-    may = any(caller.has(each, ResourceType.CLUSTER) for each in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER))
+    may = any(caller.has(marker, ResourceType.CLUSTER) for marker in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER))
     if may:
         return await handler(request)
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
-                producer_id=each.producer_id,
+                producer_id=marker.producer_id,
                 topics=[
                     WritableTxnMarkerTopicResult(
                         name=topic.name,
@@ -96,10 +96,10 @@ async def _write_markers(request: Request[Any], handler: Handler, caller: Author
                             for one in topic.partition_indexes
                         ],
                     )
-                    for topic in each.topics
+                    for topic in marker.topics
                 ],
             )
-            for each in request.message.markers
+            for marker in request.message.markers
         ]
     )
 

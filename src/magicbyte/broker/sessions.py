@@ -52,34 +52,34 @@ class FetchSession:
                 yield 1
                 self.partitions.pop((topic.topic, index), None)
         for asked in message.topics:
-            for each in asked.partitions:
+            for wanted in asked.partitions:
                 yield 1
-                known = self.partitions.get((asked.topic, each.partition))
+                known = self.partitions.get((asked.topic, wanted.partition))
                 if known is None:
-                    self.partitions[asked.topic, each.partition] = _SessionPartition(each)
+                    self.partitions[asked.topic, wanted.partition] = _SessionPartition(wanted)
                 else:
-                    known.asked = each
+                    known.asked = wanted
 
     def news(self, found: Sequence[tuple[str, PartitionData, int]]) -> list[tuple[str, PartitionData, int]]:
         """Return the part of a response that the reader does not know: topic, data and bytes of records."""
-        told = []
-        for each in found:
-            topic, data, size = each
+        changed = []
+        for answer in found:
+            topic, data, size = answer
             known = self.partitions.get((topic, data.partition_index))
             if known is None:  # removed meanwhile, by a request that did not wait for this response
-                told.append(each)
+                changed.append(answer)
                 continue
             marks = data.high_watermark, data.log_start_offset
             is_told = data.diverging_epoch.end_offset >= 0 or data.preferred_read_replica >= 0
             if size or data.error_code or is_told or marks != (known.high_watermark, known.log_start_offset):
-                told.append(each)
+                changed.append(answer)
                 known.high_watermark, known.log_start_offset = marks
                 if data.error_code:
                     # so that an error is reported as long as it lasts, and its end as well
                     known.high_watermark = _NOTHING_SENT
             if size:
                 self.partitions[topic, data.partition_index] = self.partitions.pop((topic, data.partition_index))
-        return told
+        return changed
 
 
 class BegunFetch(NamedTuple):

@@ -141,17 +141,17 @@ def refused_of(metadata: MetadataStore) -> Callable[[Collection[TopicPartition]]
 
     def refused(keys: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         counts = {name: _count_of(metadata, name) for name in {key.topic for key in keys}}
-        found = {}
+        reasons = {}
         for key in keys:
             count = counts[key.topic]
             if count is not None and key.partition >= count:
-                found[key] = f"topic {key.topic} has {count} partitions, 0 to {count - 1}: move the folder away"
+                reasons[key] = f"topic {key.topic} has {count} partitions, 0 to {count - 1}: move the folder away"
             elif count is None and key.partition >= MOST_PARTITIONS:
-                found[key] = (
+                reasons[key] = (
                     f"expected up to {MOST_PARTITIONS} partitions of a topic: it is not adopted. `magicbyte cat` "
                     "reads it; move the folder away"
                 )
-        return found
+        return reasons
 
     return refused
 

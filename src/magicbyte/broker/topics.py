@@ -326,11 +326,11 @@ class Topics(TopicTable):
 
     def _adopt(self) -> list[str]:
         """Add topics to the tree whose logs exist without it; return their names."""
-        found: dict[str, list[int]] = {}
+        partitions_of: dict[str, list[int]] = {}
         for key in (*self._logs.logs, *(key for key, each in self._logs.offline.items() if each.has_log)):
             if key.topic not in self._topics:
-                found.setdefault(key.topic, []).append(key.partition)
-        for name, partitions in found.items():
+                partitions_of.setdefault(key.topic, []).append(key.partition)
+        for name, partitions in partitions_of.items():
             count = max(partitions) + 1
             logs = [log for key, log in self._logs.logs.items() if key.topic == name]
             own = topic_nodes.settings_of(self._metadata, "topics", name) or _settings_of_adopted(name, logs)
@@ -341,7 +341,7 @@ class Topics(TopicTable):
             self._keep(topic)
             for partition in partitions:
                 self._go_on_with_epoch(name, partition)
-        return sorted(found)
+        return sorted(partitions_of)
 
     def _go_on_with_epoch(self, name: str, partition: int) -> None:
         """Raise the leader epoch to that of the log's last batches: clients reject earlier ones than they have seen."""

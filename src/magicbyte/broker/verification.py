@@ -96,29 +96,29 @@ async def guarded(
     services: VerificationServices, request: Request[ProduceRequest], sets: Mapping[int, NewSet]
 ) -> tuple[dict[int, NewSet], dict[int, AppendRefusedError]]:
     """Return sets with the guards of transactional ones, and the refusals of others."""
-    found, refused = dict(sets), dict[int, AppendRefusedError]()
+    allowed, refused = dict(sets), dict[int, AppendRefusedError]()
     joins, name = request.version >= _JOINS[_PRODUCE], request.message.transactional_id
     if name is None or not _asks(services.runtime, joins=joins):
-        return found, refused
+        return allowed, refused
     waiting, who = dict[int, TopicPartition](), _FirstRecords(-1, -1, -1)
     for at, new in sets.items():
         if new.rules is None or not is_transactional(new.records):
             continue
         who = _first(new.records)
         guard = new.partition.log.producers.guard(*who, joins=joins)
-        found[at] = new._replace(guard=guard)
+        allowed[at] = new._replace(guard=guard)
         if guard is not OPEN:
             waiting[at] = TopicPartition(new.partition.topic, new.partition.index)
     if not waiting:
-        return found, refused
+        return allowed, refused
     started = now_ns()
     codes = await _ask(services, name, who, set(waiting.values()), joins=joins)
     request.connection.waited_ns += now_ns() - started
     for at, place in waiting.items():
         if code := _of_produce(codes[place], request.version):
-            del found[at]
+            del allowed[at]
             refused[at] = AppendRefusedError(code, f"{place}: the coordinator says {codes[place].name}")
-    return found, refused
+    return allowed, refused
 
 
 def _of_produce(code: ErrorCode, version: int) -> ErrorCode:
@@ -141,20 +141,20 @@ async def offsets_refusal(services: VerificationServices, request: Request[TxnOf
     groups = services.coordinators.groups.coordinator
     if not _asks(services.runtime, joins=joins) or groups.status(message.group_id):
         return ErrorCode.NONE  # errors of the group are reported by the group coordinator
-    place = TopicPartition(OFFSETS_TOPIC, partition_for(message.group_id, groups.config.offsets_partitions))
+    offsets_partition = TopicPartition(OFFSETS_TOPIC, partition_for(message.group_id, groups.config.offsets_partitions))
     try:
-        partition = await services.replicas.opened(*place)
+        partition = await services.replicas.opened(*offsets_partition)
     except MagicbyteError:
         return ErrorCode.NONE  # as above
     who = _FirstRecords(message.producer_id, message.producer_epoch, 0)
     if partition.log.producers.is_open(who.producer_id, who.epoch):
         return ErrorCode.NONE
     started = now_ns()
-    codes = await _ask(services, message.transactional_id, who, [place], joins=joins)
+    codes = await _ask(services, message.transactional_id, who, [offsets_partition], joins=joins)
     request.connection.waited_ns += now_ns() - started
-    if codes[place] is ErrorCode.NETWORK_EXCEPTION:
+    if codes[offsets_partition] is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return _known_to(_TXN_OFFSET_COMMIT, request.version, codes[place])
+    return _known_to(_TXN_OFFSET_COMMIT, request.version, codes[offsets_partition])
 
 
 async def _ask(

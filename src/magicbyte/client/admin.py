@@ -180,13 +180,13 @@ async def describe_configs(client: Client, resource: ConfigResource, name: str) 
     )
 
     async def ask(node: BrokerNode) -> dict[str, SettingInForce]:
-        found = only((await client.ask(node, request, DescribeConfigsResponse)).results, "resources")
-        _check(f"settings of {resource.name.lower()} {name}", found.error_code, node, found.error_message)
+        result = only((await client.ask(node, request, DescribeConfigsResponse)).results, "resources")
+        _check(f"settings of {resource.name.lower()} {name}", result.error_code, node, result.error_message)
         return {
             each.name: SettingInForce(
                 each.name, each.value, _is_own(each, name), each.read_only, each.is_sensitive, _source(each)
             )
-            for each in found.configs
+            for each in result.configs
         }
 
     return await _at_keeper(client, resource, name, ask)

@@ -304,16 +304,16 @@ class Client:
 
         Raises UnknownTopicError, which lists similar names.
         """
-        found = await self.topics()
-        if name not in found:
-            near = difflib.get_close_matches(name, found, 3)
+        topics = await self.topics()
+        if name not in topics:
+            near = difflib.get_close_matches(name, topics, 3)
             there = (
                 f"is it {' or '.join(map(repr, near))}?"
                 if near
-                else f"no similarly named topic among the {len(found)} that exist"
+                else f"no similarly named topic among the {len(topics)} that exist"
             )
             raise UnknownTopicError(f"topic {name!r}: expected on the brokers, found none of that name: {there}")
-        return found[name]
+        return topics[name]
 
     async def topic(self, name: str) -> Topic:
         """Return a topic from the cached metadata, refreshed if it is too old. Raises BrokerError."""
@@ -427,23 +427,26 @@ class Client:
         return await self.retried(once)
 
     def _learn(self, response: MetadataResponse) -> None:
-        brokers = {each.node_id: BrokerNode(each.node_id, each.host, each.port) for each in response.brokers}
+        brokers = {
+            topic_answer.node_id: BrokerNode(topic_answer.node_id, topic_answer.host, topic_answer.port)
+            for topic_answer in response.brokers
+        }
         if brokers:
             self.cluster.brokers = brokers
         self.cluster.cluster_id = response.cluster_id
         self.cluster.controller = response.controller_id if response.controller_id >= 0 else None
-        for each in response.topics:
-            if each.name is not None:
+        for topic_answer in response.topics:
+            if topic_answer.name is not None:
                 partitions = {
                     part.partition_index: Partition(
                         part.partition_index, part.leader_id, part.leader_epoch, tuple(part.replica_nodes),
                         tuple(part.isr_nodes), part.error_code, tuple(part.offline_replicas),
                     )
-                    for part in each.partitions
+                    for part in topic_answer.partitions
                 }  # fmt: skip
-                known = None if each.topic_id == NULL_UUID else each.topic_id
-                topic = Topic(each.name, each.is_internal, partitions, each.error_code, known)
-                self._topics[each.name] = _KnownTopic(topic, self.clock.monotonic_ms())
+                known = None if topic_answer.topic_id == NULL_UUID else topic_answer.topic_id
+                topic = Topic(topic_answer.name, topic_answer.is_internal, partitions, topic_answer.error_code, known)
+                self._topics[topic_answer.name] = _KnownTopic(topic, self.clock.monotonic_ms())
 
 
 def _may_pass(error: BrokerError | NetworkError) -> bool:

@@ -84,10 +84,10 @@ async def fetch_sets(
         async def ask(node: BrokerNode, size: int = asked) -> PartitionData:
             return await _fetch(client, node, topic, partition, offset, size, options)
 
-        found = await client.at_leader(topic, partition, ask)
-        data = memoryview(b"") if found.records is None else _joined(found.records)
+        answer = await client.at_leader(topic, partition, ask)
+        data = memoryview(b"") if answer.records is None else _joined(answer.records)
         table = scan(data, dialect=options.dialect)
-        first, next_offset = _first_row(table, offset, found.high_watermark)
+        first, next_offset = _first_row(table, offset, answer.high_watermark)
         if table.damage is not None and first == len(table):
             raise table.damage
         if first < len(table) or not len(data) or table.end == len(data):
@@ -100,13 +100,13 @@ async def fetch_sets(
     if first:
         data = data[table.position[first] if first < len(table) else len(data) :]
         table = scan(data, dialect=options.dialect)
-    aborted = [AbortedRange(each.producer_id, each.first_offset) for each in found.aborted_transactions or []]
+    aborted = [AbortedRange(each.producer_id, each.first_offset) for each in answer.aborted_transactions or []]
     return ClosedSets(
         data[: table.end],
         next_offset,
-        found.high_watermark,
-        found.last_stable_offset,
-        found.log_start_offset,
+        answer.high_watermark,
+        answer.last_stable_offset,
+        answer.log_start_offset,
         table,
         aborted,
     )
@@ -132,17 +132,17 @@ async def read_sets(
     offset, asked = start, ask(start) if options.ahead and (end is None or start < end) else None
     try:
         while end is None or offset < end:
-            found = await (asked or fetch_sets(client, topic, partition, offset, options))
-            asked, before, offset = None, offset, found.next_offset
-            if options.ahead and found.data and (end is None or offset < end):
+            sets = await (asked or fetch_sets(client, topic, partition, offset, options))
+            asked, before, offset = None, offset, sets.next_offset
+            if options.ahead and sets.data and (end is None or offset < end):
                 asked = ask(offset)
             if end is not None:
-                found = _up_to(found, end, options.dialect)
-            if found.data:
-                yield found
-            elif end is not None and before >= _readable_end(found, options):
+                sets = _up_to(sets, end, options.dialect)
+            if sets.data:
+                yield sets
+            elif end is not None and before >= _readable_end(sets, options):
                 return
-            elif offset == before < _readable_end(found, options):
+            elif offset == before < _readable_end(sets, options):
                 await asyncio.sleep(options.max_wait_ms / 1000)
     finally:
         if asked is not None:
@@ -174,7 +174,7 @@ async def read_records(
 
 
 def records_of(
-    found: ClosedSets,
+    sets: ClosedSets,
     start: int,
     end: int | None = None,
     options: FetchOptions = DEFAULT_FETCH,
@@ -184,7 +184,7 @@ def records_of(
 
     `options` are those of the fetch. It may be called in a thread, during the next fetch.
     """
-    for columns in _decoded(found, options, decoding):
+    for columns in _decoded(sets, options, decoding):
         part = _within(columns, start, end)
         if len(part):
             yield part
@@ -293,18 +293,18 @@ def _first_row(table: BatchTable, offset: int, end: int) -> tuple[int, int]:
     return first, max(offset, offset_behind(table, len(table) - 1, end))
 
 
-def _up_to(found: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
+def _up_to(sets: ClosedSets, end: int, dialect: Dialect) -> ClosedSets:
     """Return the sets up to the one that reaches `end`."""
-    if found.next_offset <= end or not len(found.table):
-        return found
+    if sets.next_offset <= end or not len(sets.table):
+        return sets
     row = 0
-    while not _reaches(found.table, row, end - 1, found.high_watermark):
+    while not _reaches(sets.table, row, end - 1, sets.high_watermark):
         row += 1
-    if _begins_at(found.table, row) >= end:
+    if _begins_at(sets.table, row) >= end:
         row -= 1
-    data = found.data[: found.table.position[row] + found.table.size[row]] if row >= 0 else found.data[:0]
-    found.data, found.table = data, scan(data, dialect=dialect)
-    return found
+    data = sets.data[: sets.table.position[row] + sets.table.size[row]] if row >= 0 else sets.data[:0]
+    sets.data, sets.table = data, scan(data, dialect=dialect)
+    return sets
 
 
 def _begins_at(table: BatchTable, row: int) -> int:

@@ -102,13 +102,13 @@ class FetchedPartition:
 
         def work() -> Iterator[tuple[Chunk, list[int]]]:
             position = 0
-            for found in self._sets(selection.first, selection.end, asked):
-                expect(position + found.table.end)
-                rows = delivered_rows(found) if committed else list(range(len(found.table)))
+            for sets in self._sets(selection.first, selection.end, asked):
+                expect(position + sets.table.end)
+                rows = delivered_rows(sets) if committed else list(range(len(sets.table)))
                 if rows:
-                    yield Chunk(self.path, position, found.table), rows
-                position += found.table.end
-                progress(found.table.end)
+                    yield Chunk(self.path, position, sets.table), rows
+                position += sets.table.end
+                progress(sets.table.end)
 
         for columns in in_order(work(), lambda item: decode_chunk(*item, options, on_damage), threads, size=held_bytes):
             chosen = select_records(columns, selection)

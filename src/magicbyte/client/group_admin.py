@@ -117,42 +117,42 @@ async def describe_group(client: Client, name: str) -> DescribedGroup:
 async def _describe_new(client: Client, node: BrokerNode, name: str) -> DescribedGroup | None:
     """Return a group of KIP-848's protocol, or None if it is of another."""
     request = ConsumerGroupDescribeRequest(group_ids=[name])
-    found = only((await client.ask(node, request, ConsumerGroupDescribeResponse)).groups, "groups")
-    if found.error_code in _NOT_OF_THE_NEW_PROTOCOL:
+    group = only((await client.ask(node, request, ConsumerGroupDescribeResponse)).groups, "groups")
+    if group.error_code in _NOT_OF_THE_NEW_PROTOCOL:
         return None
-    _check(f"describe group {name}", found.error_code, node, found.error_message)
+    _check(f"describe group {name}", group.error_code, node, group.error_message)
     members = tuple(
         GroupMember(
-            each.member_id,
-            each.instance_id,
-            each.client_id,
-            each.client_host,
-            tuple((of.topic_name, index) for of in each.assignment.topic_partitions for index in of.partitions),
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            tuple((of.topic_name, index) for of in member.assignment.topic_partitions for index in of.partitions),
         )
-        for each in found.members
+        for member in group.members
     )
-    return DescribedGroup(name, found.group_state, _CONSUMER, _CONSUMER, found.assignor_name, node, members)
+    return DescribedGroup(name, group.group_state, _CONSUMER, _CONSUMER, group.assignor_name, node, members)
 
 
 async def _describe_classic(client: Client, node: BrokerNode, name: str) -> DescribedGroup:
-    found = only(
+    group = only(
         (await client.ask(node, DescribeGroupsRequest(groups=[name]), DescribeGroupsResponse)).groups, "groups"
     )
-    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+    if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return DescribedGroup(name, _NO_SUCH_GROUP, "classic", "", "", node, ())
-    _check(f"describe group {name}", found.error_code, node, found.error_message)
-    of_consumers = found.protocol_type == _CONSUMER
+    _check(f"describe group {name}", group.error_code, node, group.error_message)
+    of_consumers = group.protocol_type == _CONSUMER
     members = tuple(
         GroupMember(
-            each.member_id,
-            each.group_instance_id,
-            each.client_id,
-            each.client_host,
-            tuple(_assigned(each.member_assignment)) if of_consumers else (),
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            tuple(_assigned(member.member_assignment)) if of_consumers else (),
         )
-        for each in found.members
+        for member in group.members
     )
-    return DescribedGroup(name, found.group_state, "classic", found.protocol_type, found.protocol_data, node, members)
+    return DescribedGroup(name, group.group_state, "classic", group.protocol_type, group.protocol_data, node, members)
 
 
 def _assigned(data: bytes) -> Iterator[TopicPartition]:

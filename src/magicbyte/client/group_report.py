@@ -90,15 +90,15 @@ class GroupReport:
             "coordinator": None if described is None else described.coordinator.id,
             "members": [
                 {
-                    "id": each.id,
-                    "instanceId": each.instance_id,
-                    "clientId": each.client_id,
-                    "host": each.host,
-                    "partitions": [f"{topic}-{index}" for topic, index in each.partitions],
+                    "id": member.id,
+                    "instanceId": member.instance_id,
+                    "clientId": member.client_id,
+                    "host": member.host,
+                    "partitions": [f"{topic}-{index}" for topic, index in member.partitions],
                 }
-                for each in group.members
+                for member in group.members
             ],
-            "partitions": [each.to_json() for each in self.places],
+            "partitions": [member.to_json() for member in self.places],
         }
 
 
@@ -130,17 +130,17 @@ async def find_groups(
     client: Client, *, zookeeper: bool, on_other_kind: Callable[[str, str], None]
 ) -> list[ReportedGroup]:
     """Return all groups, without those of other kinds, for which the callback gets name and kind."""
-    found = []
+    groups = []
     for each in await list_groups(client):
         if each.kind in OTHER_KINDS:
             on_other_kind(each.name, each.kind)
             continue
         try:
-            found.append(await find_group(client, each.name, zookeeper=zookeeper))
+            groups.append(await find_group(client, each.name, zookeeper=zookeeper))
         except BrokerError as error:
             if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # deleted meanwhile
                 raise
-    return found
+    return groups
 
 
 async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> ReportedGroup:
@@ -233,18 +233,18 @@ async def reset_offsets(
     latest = (await client.any_connection()).versions.latest(APIS[_LIST_OFFSETS])
     if target.kind == "datetime" and latest is not None and latest < _TIMES_KNOWN:
         warn("brokers before 0.10.1 know no times of records: the start of a segment is taken")
-    found = []
+    resets = []
     for place in places:
         each = await _reset(client, place, was.get(place), target)
         if each.offset != each.wanted:
             warn(
                 f"{place[0]}-{place[1]}: {each.wanted} is not within {each.start} to {each.end}: {each.offset} is taken"
             )
-        found.append(each)
+        resets.append(each)
     if not dry_run:
-        offsets = {(each.topic, each.partition): Committed(each.offset) for each in found}
+        offsets = {(each.topic, each.partition): Committed(each.offset) for each in resets}
         await commit_offsets(client, name, offsets, zookeeper=zookeeper)
-    return found
+    return resets
 
 
 async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> ReportedGroup:
@@ -259,18 +259,18 @@ async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper:
 
 async def _chosen(client: Client, topics: Mapping[str, list[int]]) -> list[TopicPartition]:
     """Return the requested partitions. Raises UnknownTopicError."""
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for topic, numbers in topics.items():
         known = sorted((await client.existing_topic(topic)).partitions)
         for each in numbers:
             if each not in known:
                 raise UnknownTopicError(f"partition {each} of {topic!r}: expected one of 0 to {len(known) - 1}")
-        found += [(topic, each) for each in sorted(set(numbers)) or known]
-    return found
+        partitions += [(topic, each) for each in sorted(set(numbers)) or known]
+    return partitions
 
 
-async def _reset(client: Client, place: TopicPartition, was: Committed | None, target: OffsetTarget) -> Reset:
-    start, end = await bounds(client, *place)
+async def _reset(client: Client, partition: TopicPartition, was: Committed | None, target: OffsetTarget) -> Reset:
+    start, end = await bounds(client, *partition)
     match target.kind:
         case "earliest":
             wanted = start
@@ -280,9 +280,11 @@ async def _reset(client: Client, place: TopicPartition, was: Committed | None, t
             wanted = target.number
         case "shift":
             if was is None:
-                raise UnknownTopicError(f"{place[0]}-{place[1]}: the group has no committed offset in this partition")
+                raise UnknownTopicError(
+                    f"{partition[0]}-{partition[1]}: the group has no committed offset in this partition"
+                )
             wanted = was.offset + target.number
         case "datetime":
-            found = (await list_offset(client, *place, target.number)).offset
+            found = (await list_offset(client, *partition, target.number)).offset
             wanted = end if found is None else found
-    return Reset(*place, None if was is None else was.offset, wanted, start, end)
+    return Reset(*partition, None if was is None else was.offset, wanted, start, end)

@@ -64,17 +64,19 @@ async def committed_offsets(
         response = await client.ask(node, request, OffsetFetchResponse, versions=versions)
         if response.error_code:
             raise BrokerError(f"offsets of group {group}", response.error_code, broker=str(node))
-        found = {}
+        committed = {}
         for topic in response.topics:
-            for each in topic.partitions:
+            for partition in topic.partitions:
                 # A missing offset is an error for ZooKeeper, and from 0.8.2 for unknown partitions.
-                if each.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                    what = f"offset of group {group} in {topic.name}-{each.partition_index}"
-                    raise BrokerError(what, each.error_code, broker=str(node))
-                if each.committed_offset >= 0:
-                    place = Committed(each.committed_offset, each.metadata or "", each.committed_leader_epoch)
-                    found[topic.name, each.partition_index] = place
-        return found
+                if partition.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    what = f"offset of group {group} in {topic.name}-{partition.partition_index}"
+                    raise BrokerError(what, partition.error_code, broker=str(node))
+                if partition.committed_offset >= 0:
+                    place = Committed(
+                        partition.committed_offset, partition.metadata or "", partition.committed_leader_epoch
+                    )
+                    committed[topic.name, partition.partition_index] = place
+        return committed
 
     return await client.at_coordinator(group, ask)
 

@@ -51,13 +51,13 @@ async def list_offset(
         )
         versions = _VERSIONS[2:] if committed else _VERSIONS
         response = await client.ask(node, request, ListOffsetsResponse, versions=versions)
-        found = only(only(response.topics, "topics").partitions, "partitions")
-        if found.error_code:
-            raise BrokerError(f"offsets of {topic}-{partition}", found.error_code, broker=str(node))
-        if found.old_style_offsets:
-            return ListedOffset(found.old_style_offsets[0], None)
+        answer = only(only(response.topics, "topics").partitions, "partitions")
+        if answer.error_code:
+            raise BrokerError(f"offsets of {topic}-{partition}", answer.error_code, broker=str(node))
+        if answer.old_style_offsets:
+            return ListedOffset(answer.old_style_offsets[0], None)
         return ListedOffset(
-            found.offset if found.offset >= 0 else None, found.timestamp if found.timestamp >= 0 else None
+            answer.offset if answer.offset >= 0 else None, answer.timestamp if answer.timestamp >= 0 else None
         )
 
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
@@ -106,15 +106,15 @@ async def _offsets_at(
         for name in topics:
             client.forget(name)
         return {}
-    found = {}
+    offsets = {}
     for topic in response.topics:
         for each in topic.partitions:
             if each.error_code:
                 client.forget(topic.name)
             else:
                 offset = each.old_style_offsets[0] if each.old_style_offsets else each.offset
-                found[topic.name, each.partition_index] = offset
-    return found
+                offsets[topic.name, each.partition_index] = offset
+    return offsets
 
 
 async def bounds(client: Source, topic: str, partition: int) -> tuple[int, int]:

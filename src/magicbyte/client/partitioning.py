@@ -28,30 +28,30 @@ def partitions_of(keys: BytesColumn, partitions: int) -> np.ndarray[Any, Any]:
     start = np.asarray(keys.start, np.int64)[: len(length)]
     data = np.frombuffer(keys.data, np.uint8) if len(keys.data) else np.empty(0, np.uint8)
     multiplier = np.uint32(_MULTIPLIER)
-    found = np.uint32(_SEED) ^ np.maximum(length, 0).astype(np.uint32)
+    digest = np.uint32(_SEED) ^ np.maximum(length, 0).astype(np.uint32)
     for at in range(0, int(length.max(initial=0)) & ~3, 4):
         rows = np.flatnonzero(length >= at + 4)
         word = data[(start[rows] + at)[:, None] + np.arange(4)].view("<u4").ravel() * multiplier
-        found[rows] = found[rows] * multiplier ^ (word ^ word >> np.uint32(24)) * multiplier
+        digest[rows] = digest[rows] * multiplier ^ (word ^ word >> np.uint32(24)) * multiplier
     tail = np.maximum(length, 0) & 3
     for byte in (2, 1, 0):
         rows = np.flatnonzero(tail > byte)
-        found[rows] ^= data[(start + (length & ~3) + byte)[rows]].astype(np.uint32) << np.uint32(8 * byte)
-    found = np.where(tail > 0, found * multiplier, found)
-    found = (found ^ found >> np.uint32(13)) * multiplier
-    found ^= found >> np.uint32(15)
-    return np.where(length < 0, -1, (found & np.uint32(_POSITIVE)).astype(np.int64) % partitions)
+        digest[rows] ^= data[(start + (length & ~3) + byte)[rows]].astype(np.uint32) << np.uint32(8 * byte)
+    digest = np.where(tail > 0, digest * multiplier, digest)
+    digest = (digest ^ digest >> np.uint32(13)) * multiplier
+    digest ^= digest >> np.uint32(15)
+    return np.where(length < 0, -1, (digest & np.uint32(_POSITIVE)).astype(np.int64) % partitions)
 
 
 def murmur2(data: bytes) -> int:
     """Return the hash as a uint32. Source: Austin Appleby's MurmurHash2 for 32 bits; the seed is Kafka's."""
-    found = _SEED ^ len(data)
+    digest = _SEED ^ len(data)
     whole = len(data) & ~3
     for at in range(0, whole, 4):
         word = int.from_bytes(data[at : at + 4], "little") * _MULTIPLIER & _MASK
         word = (word ^ word >> 24) * _MULTIPLIER & _MASK
-        found = found * _MULTIPLIER & _MASK ^ word
+        digest = digest * _MULTIPLIER & _MASK ^ word
     if whole < len(data):
-        found = (found ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
-    found = (found ^ found >> 13) * _MULTIPLIER & _MASK
-    return found ^ found >> 15
+        digest = (digest ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    digest = (digest ^ digest >> 13) * _MULTIPLIER & _MASK
+    return digest ^ digest >> 15

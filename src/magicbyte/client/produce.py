@@ -283,12 +283,12 @@ async def _ask(
     return [_answer(found[each.topic, each.partition], each.topic, node) for each in sets]
 
 
-def _answer(found: Produced | PartitionProduceResponse, topic: str, node: BrokerNode) -> Produced | BrokerError:
-    if isinstance(found, Produced):
-        return found
-    if not found.error_code:
-        return Produced(found.base_offset, found.log_append_time_ms, found.log_start_offset)
-    why = [] if found.error_message is None else [found.error_message]
-    why += [f"record {each.batch_index}: {each.batch_index_error_message}" for each in found.record_errors]
-    what = f"produce to {topic}-{found.index}"
-    return BrokerError(what, found.error_code, broker=str(node), detail="; ".join(why) or None)
+def _answer(answer: Produced | PartitionProduceResponse, topic: str, node: BrokerNode) -> Produced | BrokerError:
+    if isinstance(answer, Produced):
+        return answer
+    if not answer.error_code:
+        return Produced(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
+    why = [] if answer.error_message is None else [answer.error_message]
+    why += [f"record {each.batch_index}: {each.batch_index_error_message}" for each in answer.record_errors]
+    what = f"produce to {topic}-{answer.index}"
+    return BrokerError(what, answer.error_code, broker=str(node), detail="; ".join(why) or None)

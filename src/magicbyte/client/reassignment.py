@@ -44,15 +44,15 @@ def parse_plan(data: bytes | str) -> Assignment:
         raise InvalidReplicaAssignmentError(f"the plan is not JSON: {error}") from error
     if not isinstance(plan, dict) or plan.get("version", 1) != 1 or not isinstance(plan.get("partitions"), list):
         raise InvalidReplicaAssignmentError('the plan: expected {"version": 1, "partitions": [...]}')
-    found: Assignment = {}
+    assignment: Assignment = {}
     for entry in plan["partitions"]:
         partition, replicas = _entry(entry)
-        if partition in found:
+        if partition in assignment:
             raise InvalidReplicaAssignmentError(f"the plan has partition {partition} twice: expected once")
-        found[partition] = replicas
-    if not found:
+        assignment[partition] = replicas
+    if not assignment:
         raise InvalidReplicaAssignmentError("the plan has no partitions")
-    return found
+    return assignment
 
 
 def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
@@ -108,14 +108,14 @@ class Move:
 
 async def assignment_of(client: Client, topics: Iterable[str]) -> Assignment:
     """Return the replicas of all partitions of topics, without those that a move in progress is adding."""
-    found = {
+    assignment = {
         TopicPartition(name, index): partition.replicas
         for name in dict.fromkeys(topics)
         for index, partition in sorted((await client.existing_topic(name)).partitions.items())
     }
-    for each, move in (await _under_way(client, found)).items():
-        found[each] = tuple(broker for broker in move.replicas if broker not in move.adding)
-    return found
+    for each, move in (await _under_way(client, assignment)).items():
+        assignment[each] = tuple(broker for broker in move.replicas if broker not in move.adding)
+    return assignment
 
 
 async def moves_of(client: Client, target: Assignment) -> list[Move]:
@@ -148,13 +148,13 @@ async def _under_way(client: Client, partitions: Iterable[TopicPartition]) -> di
 async def sizes_of(client: Client, partitions: Iterable[TopicPartition]) -> dict[tuple[TopicPartition, int], int]:
     """Return the bytes of each replica of partitions, by partition and broker, for live brokers."""
     wanted = list(partitions)
-    found: dict[tuple[TopicPartition, int], int] = {}
+    sizes: dict[tuple[TopicPartition, int], int] = {}
     for broker in sorted(client.cluster.brokers):
         for directory in await describe_log_dirs(client, broker, wanted):
             for partition, replica in directory.replicas.items():
                 if not replica.is_future:
-                    found[partition, broker] = replica.size
-    return found
+                    sizes[partition, broker] = replica.size
+    return sizes
 
 
 # ---- throttles
@@ -186,14 +186,14 @@ async def unthrottle(client: Client, topics: Iterable[str]) -> bool:
     if not await list_reassignments(client):
         brokers = sorted(client.cluster.brokers)
         resources += [(ConfigResource.BROKER, str(broker), (_LEADER_RATE, _FOLLOWER_RATE)) for broker in brokers]
-    found = False
+    is_changed = False
     for kind, name, settings in resources:
         known = await describe_configs(client, kind, name)
         own = {each: None for each in settings if each in known and known[each].is_own}
         if own:
             await alter_configs(client, kind, name, own)
-            found = True
-    return found
+            is_changed = True
+    return is_changed
 
 
 # ---- progress
@@ -214,19 +214,21 @@ class ReassignmentProgress:
 
     def to_json(self, target: Assignment) -> dict[str, Any]:
         """Return the JSON form, with the assignment that it leads to."""
-        states = [(each, "complete", target[each], target[each]) for each in self.completed]
-        states += [(each, "moving", move.replicas, move.target) for each, move in self.moving.items()]
-        states += [(each, "differs", replicas, target[each]) for each, replicas in self.differing.items()]
+        states = [(partition, "complete", target[partition], target[partition]) for partition in self.completed]
+        states += [(partition, "moving", move.replicas, move.target) for partition, move in self.moving.items()]
+        states += [
+            (partition, "differs", replicas, target[partition]) for partition, replicas in self.differing.items()
+        ]
         return {
             "partitions": [
                 {
-                    "topic": each.topic,
-                    "partition": each.partition,
+                    "topic": partition.topic,
+                    "partition": partition.partition,
                     "state": state,
                     "replicas": list(replicas),
                     "planned": list(planned),
                 }
-                for each, state, replicas, planned in sorted(states)
+                for partition, state, replicas, planned in sorted(states)
             ],
             "copiedBytes": self.copied,
             "toCopyBytes": self.to_copy,
@@ -238,23 +240,23 @@ async def progress_of(client: Client, target: Assignment) -> ReassignmentProgres
     moving = await list_reassignments(client, target)
     topics = await client.topics()
     completed, differing = [], {}
-    for each, replicas in sorted(target.items()):
-        topic = topics.get(each.topic)
-        partition = None if topic is None else topic.partitions.get(each.partition)
+    for partition_name, replicas in sorted(target.items()):
+        topic = topics.get(partition_name.topic)
+        partition = None if topic is None else topic.partitions.get(partition_name.partition)
         if partition is None:
-            raise UnknownTopicError(f"partition {each} does not exist: was its topic deleted meanwhile?")
-        if each in moving:
+            raise UnknownTopicError(f"partition {partition_name} does not exist: was its topic deleted meanwhile?")
+        if partition_name in moving:
             continue
         if partition.replicas == replicas:
-            completed.append(each)
+            completed.append(partition_name)
         else:
-            differing[each] = partition.replicas
+            differing[partition_name] = partition.replicas
     sizes = await sizes_of(client, moving) if moving else {}
     copied = to_copy = 0
-    for each, move in moving.items():
-        whole = max((sizes.get((each, broker), 0) for broker in move.replicas), default=0)
+    for partition_name, move in moving.items():
+        whole = max((sizes.get((partition_name, broker), 0) for broker in move.replicas), default=0)
         to_copy += whole * len(move.adding)
-        copied += sum(sizes.get((each, broker), 0) for broker in move.adding)
+        copied += sum(sizes.get((partition_name, broker), 0) for broker in move.adding)
     return ReassignmentProgress(tuple(completed), moving, differing, copied, to_copy)
 
 

@@ -197,18 +197,18 @@ async def describe_log_dirs(
         _check("describe log directories", response.error_code, node)
         return [
             DescribedLogDir(
-                found.log_dir,
-                found.error_code,
+                described.log_dir,
+                described.error_code,
                 {
                     TopicPartition(topic.name, each.partition_index): ReplicaOnDisk(
                         each.partition_size, each.offset_lag, each.is_future_key
                     )
-                    for topic in found.topics
+                    for topic in described.topics
                     for each in topic.partitions
                 },
-                *(None if size < 0 else size for size in (found.total_bytes, found.usable_bytes)),
+                *(None if size < 0 else size for size in (described.total_bytes, described.usable_bytes)),
             )
-            for found in response.results
+            for described in response.results
         ]
 
     return await client.at_broker(broker_id, ask)

@@ -24,7 +24,7 @@ def client_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
         return {}
     from magicbyte.security.settings import SETTINGS, ClientSecurity, unknown
 
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, value in settings.items():
         if name in SETTINGS:
             continue
@@ -32,8 +32,8 @@ def client_arguments(settings: Mapping[str, str]) -> dict[str, Any]:
             raise InvalidConfigError(unknown(name, SETTINGS | CLIENT_SETTINGS.keys()))
         if name != "client.id" and not value.isdecimal():
             raise InvalidConfigError(f"{name}: expected a number of milliseconds, found {value!r}")
-        found[CLIENT_SETTINGS[name]] = value if name == "client.id" else int(value)
+        arguments[CLIENT_SETTINGS[name]] = value if name == "client.id" else int(value)
     secured = {name: value for name, value in settings.items() if name in SETTINGS}
     if secured:
-        found["security"] = ClientSecurity.of(secured)
-    return found
+        arguments["security"] = ClientSecurity.of(secured)
+    return arguments

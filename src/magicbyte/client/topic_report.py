@@ -81,13 +81,13 @@ async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[Par
 
     Reassignments are omitted if brokers are too old, the caller is not authorized, or there is no controller.
     """
-    found = [
+    pairs = [
         (TopicPartition(topic.name, index), partition)
         for topic in topics
         for index, partition in sorted(topic.partitions.items())
     ]
     moves: dict[TopicPartition, Reassignment] = {}
-    if found:
+    if pairs:
         try:
             moves = await list_reassignments(client)
         # the release of the controller matters, not that of any other broker
@@ -96,7 +96,7 @@ async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[Par
         except BrokerError as error:
             if error.code not in _NOT_TOLD:
                 raise
-    return [_report(client, each, partition, moves.get(each, _STILL)) for each, partition in found]
+    return [_report(client, each, partition, moves.get(each, _STILL)) for each, partition in pairs]
 
 
 def _report(client: Client, name: TopicPartition, partition: Partition, move: Reassignment) -> PartitionReport:

@@ -204,20 +204,20 @@ async def _open_at(
     )
     response = await client.ask(node, request, DescribeProducersResponse)
     return {
-        (topic.name, part.partition_index): (
-            part.error_code,
-            part.error_message,
+        (topic.name, answer.partition_index): (
+            answer.error_code,
+            answer.error_message,
             [
                 PartitionTransaction(
-                    topic.name, part.partition_index, each.producer_id, each.producer_epoch,
+                    topic.name, answer.partition_index, each.producer_id, each.producer_epoch,
                     max(each.coordinator_epoch, 0), each.current_txn_start_offset, each.last_timestamp,
                 )
-                for each in part.active_producers
+                for each in answer.active_producers
                 if each.current_txn_start_offset >= 0
             ],
         )
         for topic in response.topics
-        for part in topic.partitions
+        for answer in topic.partitions
     }  # fmt: skip
 
 

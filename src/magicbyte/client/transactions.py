@@ -183,17 +183,17 @@ class TransactionalProducer:
 
     async def _send(
         self,
-        place: TopicPartition,
+        partition: TopicPartition,
         make: Callable[[BatchHeader], tuple[Iterable[Records], int]],
         options: ProduceOptions,
         harmless: frozenset[ErrorCode] = frozenset(),
     ) -> list[Produced]:
         """Produce sets to a partition, after those sent to it before."""
         await self._prepare()
-        async with self._turns.setdefault(place, asyncio.Lock()):
+        async with self._turns.setdefault(partition, asyncio.Lock()):
             with self._failing(harmless):
-                await self._join(place)
-                sequence = self._sequences.get(place, 0)
+                await self._join(partition)
+                sequence = self._sequences.get(partition, 0)
                 header = BatchHeader(
                     is_transactional=True,
                     producer_id=self._producer_id,
@@ -202,10 +202,10 @@ class TransactionalProducer:
                 )
                 sets, count = make(header)
                 answers = [
-                    await send_in_transaction(self._client, self.transactional_id, *place, each, options)
+                    await send_in_transaction(self._client, self.transactional_id, *partition, each, options)
                     for each in sets
                 ]
-                self._sequences[place] = sequence + count & 0x7FFFFFFF
+                self._sequences[partition] = sequence + count & 0x7FFFFFFF
                 return answers
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:

@@ -218,12 +218,12 @@ def _entry(name: str, function: str, signature: Signature) -> str:
         lines.append(f"{value}.at = getelementptr i8, ptr {base}, i64 {at}\n {value} = load {type_}, ptr {value}.at")
         return value
 
-    for index, each in enumerate(signature.takes):
+    for index, argument in enumerate(signature.takes):
         at = 8 * (_RESULTS + index)
-        if each is None:
+        if argument is None:
             passed.append(f"i64 {load(checks, 'i64', '%words', at)}")
             continue
-        array, flags = load(checks, "ptr", "%words", at), _CONTIGUOUS | (_WRITEABLE if each.is_written else 0)
+        array, flags = load(checks, "ptr", "%words", at), _CONTIGUOUS | (_WRITEABLE if argument.is_written else 0)
         for field, mask, wanted in ((_DIMENSIONS, -1, 1), (_FLAGS, flags, flags)):
             value, before = load(checks, "i32", array, field), good
             good = f"%good{len(checks)}"
@@ -231,7 +231,7 @@ def _entry(name: str, function: str, signature: Signature) -> str:
             checks.append(f"{value}.good = icmp eq i32 {value}.masked, {wanted}")
             checks.append(f"{good} = and i1 {value}.good, {before}")
         data, length = load(loads, "ptr", array, _DATA), load(loads, "i64", load(loads, "ptr", array, _SHAPE), 0)
-        size = f"i64 {each.type[-1]}"
+        size = f"i64 {argument.type[-1]}"
         passed += ["ptr null", "ptr null", f"i64 {length}", size, f"ptr {data}", f"i64 {length}", size]
     return f"""
 declare i32 @"{function}"({", ".join(_numba_types(signature))})

@@ -217,14 +217,14 @@ class Coordinator(GroupTable):
             return [Reply(caller, leave_group.LeaveGroupResponse(error_code=status))]
         one = [leave_group.MemberIdentity(member_id=request.member_id)]
         effects, left = list[Effect](), list[leave_group.MemberResponse]()
-        for each in request.members if caller.version >= MANY_LEAVE else one:
+        for leaving in request.members if caller.version >= MANY_LEAVE else one:
             code = ErrorCode.UNKNOWN_MEMBER_ID
             if group is not None:
-                code, more = group.leave(each.member_id, each.group_instance_id, now)
+                code, more = group.leave(leaving.member_id, leaving.group_instance_id, now)
                 effects += more
             left.append(
                 leave_group.MemberResponse(
-                    member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=code
+                    member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=code
                 )
             )
         response = leave_group.LeaveGroupResponse(members=left)
@@ -256,14 +256,14 @@ class Coordinator(GroupTable):
         stable = group.state is GroupState.STABLE
         members = [
             describe_groups.DescribedGroupMember(
-                member_id=each.member_id,
-                group_instance_id=each.instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                member_metadata=each.metadata(group.protocol or "") if stable else b"",
-                member_assignment=each.assignment if stable else b"",
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol or "") if stable else b"",
+                member_assignment=member.assignment if stable else b"",
             )
-            for each in group.members.values()
+            for member in group.members.values()
         ]
         return describe_groups.DescribedGroup(
             group_id=group_id,
@@ -275,22 +275,22 @@ class Coordinator(GroupTable):
 
     def list_all(self, caller: Caller, request: list_groups.ListGroupsRequest, _now: Moment) -> list[Effect]:
         """Answer a ListGroups. States are compared without regard to case."""
-        states = {each.lower() for each in request.states_filter}
-        types = {each.lower() for each in request.types_filter}
+        states = {group.lower() for group in request.states_filter}
+        types = {group.lower() for group in request.types_filter}
         groups = [
             list_groups.ListedGroup(
-                group_id=each.group_id,
-                protocol_type=each.protocol_type or "",
-                group_state=each.state.value,
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
                 group_type="classic",
             )
-            for each in self.groups.values()
-            if (not states or each.state.value.lower() in states) and (not types or "classic" in types)
+            for group in self.groups.values()
+            if (not states or group.state.value.lower() in states) and (not types or "classic" in types)
         ]
         code = ErrorCode.NONE
         if self.closed:
             code, groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        elif any(each.state is LoadState.LOADING for each in self.terms.values()):
+        elif any(group.state is LoadState.LOADING for group in self.terms.values()):
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [Reply(caller, list_groups.ListGroupsResponse(error_code=code, groups=groups))]
 

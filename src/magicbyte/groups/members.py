@@ -156,16 +156,16 @@ class Members(dict[str, Member]):
         """Return the stored form of all members, with the given or the current assignments."""
         return [
             StoredMember(
-                member_id=each.member_id,
-                group_instance_id=each.instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                rebalance_timeout=each.rebalance_timeout_ms,
-                session_timeout=each.session_timeout_ms,
-                subscription=each.metadata(protocol),
-                assignment=each.assignment if assignments is None else assignments.get(each.member_id, b""),
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(protocol),
+                assignment=member.assignment if assignments is None else assignments.get(member.member_id, b""),
             )
-            for each in self.values()
+            for member in self.values()
         ]
 
 

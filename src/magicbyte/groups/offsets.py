@@ -118,15 +118,15 @@ def ended(table: GroupTable, then: EndTransaction, partition: int, code: ErrorCo
     """Apply or discard the offsets that a producer has committed to the groups of a partition."""
     names = set() if code else table.transacting.pop((partition, then.producer_id), set())
     for group in [found for name in sorted(names) if (found := table.groups.get(name)) is not None]:
-        for place, pending in list(group.pending_offsets.items()):
+        for key, pending in list(group.pending_offsets.items()):
             if then.producer_id not in pending:  # it belongs to a later group of that name, or its offsets were deleted
                 continue
             value = pending[then.producer_id]
             if then.commits and value is not None:
-                _count(group, place, value, then.producer_id)
+                _count(group, key, value, then.producer_id)
             del pending[then.producer_id]
             if not pending:
-                del group.pending_offsets[place]
+                del group.pending_offsets[key]
     return [Tell(then.ticket, code)]
 
 
@@ -279,7 +279,7 @@ def _made(table: GroupTable, partition: _Commit, committed_ms: int) -> OffsetCom
 def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment) -> list[Effect]:
     """Return committed offsets: of one group, or of several from version 8 on. Version 0 is not handled here."""
     if caller.version >= MANY_GROUPS:
-        groups = [_fetched(table, caller, each.group_id, each.topics, request) for each in request.groups]
+        groups = [_fetched(table, caller, asked.group_id, asked.topics, request) for asked in request.groups]
         return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
     fetched = _fetched(table, caller, request.group_id, request.topics, request)
     topics = [
@@ -287,13 +287,13 @@ def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRe
             name=topic.name,
             partitions=[
                 offset_fetch.OffsetFetchResponsePartition(
-                    partition_index=each.partition_index,
-                    committed_offset=each.committed_offset,
-                    committed_leader_epoch=each.committed_leader_epoch,
-                    metadata=each.metadata,
-                    error_code=each.error_code,
+                    partition_index=asked.partition_index,
+                    committed_offset=asked.committed_offset,
+                    committed_leader_epoch=asked.committed_leader_epoch,
+                    metadata=asked.metadata,
+                    error_code=asked.error_code,
                 )
-                for each in topic.partitions
+                for asked in topic.partitions
             ],
         )
         for topic in fetched.topics
@@ -346,13 +346,13 @@ def delete_offsets(
     for topic in request.topics:
         codes = list[PartitionCode]()
         for each in topic.partitions:
-            place, refusal = TopicPartition(topic.name, each.partition_index), ErrorCode.NONE
-            if not table.has_partition(*place):
+            partition, refusal = TopicPartition(topic.name, each.partition_index), ErrorCode.NONE
+            if not table.has_partition(*partition):
                 refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif subscribed is None or topic.name in subscribed:
                 refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            elif place in group.offsets or place in group.pending_offsets:
-                places.append(place)
+            elif partition in group.offsets or partition in group.pending_offsets:
+                places.append(partition)
             codes.append((each.partition_index, refusal))
         topics.append((topic.name, tuple(codes)))
     then = AnswerOffsetDelete(caller, tuple(topics))
@@ -392,17 +392,17 @@ def _by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _fetched_partition(
-    group: Group | None, place: TopicPartition, stable: bool, code: ErrorCode
+    group: Group | None, partition: TopicPartition, stable: bool, code: ErrorCode
 ) -> offset_fetch.OffsetFetchResponsePartitions:
-    committed = None if group is None else group.offsets.get(place)
-    if group is not None and stable and (place in group.pending_offsets or place in group.unstable):
+    committed = None if group is None else group.offsets.get(partition)
+    if group is not None and stable and (partition in group.pending_offsets or partition in group.unstable):
         committed, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
     if committed is None:
         return offset_fetch.OffsetFetchResponsePartitions(
-            partition_index=place.partition, committed_offset=UNKNOWN_OFFSET, error_code=code
+            partition_index=partition.partition, committed_offset=UNKNOWN_OFFSET, error_code=code
         )
     return offset_fetch.OffsetFetchResponsePartitions(
-        partition_index=place.partition,
+        partition_index=partition.partition,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
@@ -422,13 +422,13 @@ def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
     if read is None:
         return
     by_state = group.state is GroupState.EMPTY and group.protocol_type is not None and group.state_since_ms >= 0
-    for place, committed in group.offsets.items():
+    for partition, committed in group.offsets.items():
         since = group.state_since_ms if by_state else committed.commit_timestamp
         end = since + group.config.offsets_retention_ms
         if committed.expire_timestamp >= 0:
             end = committed.expire_timestamp
-        if place.topic not in read and place not in group.pending_offsets and end <= date_ms:
-            yield place
+        if partition.topic not in read and partition not in group.pending_offsets and end <= date_ms:
+            yield partition
 
 
 def subscribed_topics(group: Group) -> set[str] | None:

@@ -277,16 +277,16 @@ def _group_metadata(data: bytes, version: int) -> GroupMetadataValue:
         current_state_timestamp=stored.current_state_timestamp,
         members=[
             StoredMember(
-                member_id=each.member_id,
-                group_instance_id=each.group_instance_id,
-                client_id=each.client_id,
-                client_host=each.client_host,
-                rebalance_timeout=each.rebalance_timeout,
-                session_timeout=each.session_timeout,
-                subscription=each.subscription,
-                assignment=each.assignment,
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout,
+                session_timeout=member.session_timeout,
+                subscription=member.subscription,
+                assignment=member.assignment,
             )
-            for each in stored.members
+            for member in stored.members
         ],
     )
 

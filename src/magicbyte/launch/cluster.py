@@ -106,7 +106,7 @@ class LocalCluster:
         """Return the cluster of a folder. Raises LogDirectoryError if there is none."""
         path = directory / STATE
         try:
-            found = json.loads(path.read_bytes())
+            state = json.loads(path.read_bytes())
         except FileNotFoundError as error:
             why = "`magicbyte cluster up` makes one"
             raise LogDirectoryError(
@@ -115,24 +115,24 @@ class LocalCluster:
         except ValueError as error:
             raise LogDirectoryError(f"{path} is damaged: {error}") from error
         try:
-            return cls._of(directory, found, say)
+            return cls._of(directory, state, say)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise LogDirectoryError(f"{path} is damaged: {error!r}") from error
 
     @classmethod
-    def _of(cls, directory: Path, found: Any, say: Callable[[str], None]) -> LocalCluster:
+    def _of(cls, directory: Path, state: Any, say: Callable[[str], None]) -> LocalCluster:
         def process(entry: Any) -> ProcessId | None:
             return None if entry is None else ProcessId(int(entry["pid"]), str(entry["birth"]))
 
         return cls(
             directory,
-            found["zookeeper"],
-            found["zookeeperPort"],
-            process(found["zookeeperProcess"]),
+            state["zookeeper"],
+            state["zookeeperPort"],
+            process(state["zookeeperProcess"]),
             [LaunchedBroker(int(each["id"]), int(each["port"]), each["http"], process(each["process"]))
-             for each in found["brokers"]],
-            found["asVersion"],
-            {str(name): str(value) for name, value in found["settings"].items()},
+             for each in state["brokers"]],
+            state["asVersion"],
+            {str(name): str(value) for name, value in state["settings"].items()},
             say,
         )  # fmt: skip
 

@@ -192,13 +192,13 @@ def dump_state(state: PartitionState) -> bytes:
 
 def load_state(path: str, data: bytes) -> PartitionState:
     """Parse a partition's state node. Raises MetadataError."""
-    found = load(path, data)
+    fields = load(path, data)
     try:
         return PartitionState(
-            int(found["leader"]),
-            int(found["leader_epoch"]),
-            tuple(int(each) for each in found["isr"]),
-            int(found["controller_epoch"]),
+            int(fields["leader"]),
+            int(fields["leader_epoch"]),
+            tuple(int(each) for each in fields["isr"]),
+            int(fields["controller_epoch"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MetadataError(path, f"expected leader, epochs and isr, found {data[:80]!r}") from error
@@ -230,7 +230,7 @@ def dump_broker(
     `features`: the latest level of each feature that the broker supports; registrations before version 5 lack it.
     """
     plain = next((each for each in endpoints if each.security_protocol == _PLAINTEXT), None)
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "jmx_port": -1,
         "port": -1 if plain is None else plain.port,
         "host": None if plain is None else plain.host,
@@ -239,15 +239,15 @@ def dump_broker(
     }
     if version >= 2:
         named = [replace(each, listener=each.security_protocol) for each in endpoints] if version < 4 else endpoints
-        said["endpoints"] = [str(each) for each in named]
+        fields["endpoints"] = [str(each) for each in named]
     if version >= 3 and rack is not None:
-        said["rack"] = rack
+        fields["rack"] = rack
     if version >= 4:
-        said["listener_security_protocol_map"] = {each.listener: each.security_protocol for each in endpoints}
+        fields["listener_security_protocol_map"] = {each.listener: each.security_protocol for each in endpoints}
     if version >= 5:
         latest = (features or {}).items()
-        said["features"] = {name: {"min_version": 1, "max_version": level} for name, level in latest}
-    return dump(said)
+        fields["features"] = {name: {"min_version": 1, "max_version": level} for name, level in latest}
+    return dump(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,20 +264,20 @@ _ENDPOINT: Final = re.compile(r"([^:/]+)://(\[[^\]]*\]|[^:/\[\]]*):(-?[0-9]+)")
 
 def load_broker(path: str, data: bytes) -> Registration:
     """Parse a registration of any version. Raises MetadataError."""
-    found = load(path, data)
+    fields = load(path, data)
     try:
-        protocols = found.get("listener_security_protocol_map") or {}
+        protocols = fields.get("listener_security_protocol_map") or {}
         endpoints = list[BrokerEndpoint]()
-        for text in found.get("endpoints") or ():
+        for text in fields.get("endpoints") or ():
             match = _ENDPOINT.fullmatch(text)
             if match is None:
                 raise ValueError(text)
             protocol = str(protocols.get(match[1], match[1]))  # before version 4 a listener is named by its protocol
             endpoints.append(BrokerEndpoint(match[1], protocol, match[2].strip("[]"), int(match[3])))
-        if found["version"] < 2:
-            endpoints = [BrokerEndpoint(_PLAINTEXT, _PLAINTEXT, str(found["host"]), int(found["port"]))]
-        rack = found.get("rack")
-        features = {str(name): int(each["max_version"]) for name, each in (found.get("features") or {}).items()}
+        if fields["version"] < 2:
+            endpoints = [BrokerEndpoint(_PLAINTEXT, _PLAINTEXT, str(fields["host"]), int(fields["port"]))]
+        rack = fields.get("rack")
+        features = {str(name): int(each["max_version"]) for name, each in (fields.get("features") or {}).items()}
         return Registration(tuple(endpoints), None if rack is None else str(rack), features)
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise MetadataError(path, f"expected endpoints, found {data[:200]!r}") from error
@@ -354,13 +354,13 @@ def dump_config_change(kind: str, name: str) -> bytes:
 
 def load_config_change(path: str, data: bytes) -> tuple[str, str]:
     """Return kind and name of the entity whose settings changed, from version 1 or 2. Raises MetadataError."""
-    found = load(path, data)
-    if "entity_path" in found:
-        kind, _, name = str(found["entity_path"]).partition("/")
+    fields = load(path, data)
+    if "entity_path" in fields:
+        kind, _, name = str(fields["entity_path"]).partition("/")
         return kind, name
-    if "entity_type" not in found or "entity_name" not in found:
+    if "entity_type" not in fields or "entity_name" not in fields:
         raise MetadataError(path, f"expected an entity, found {data[:80]!r}")
-    return str(found["entity_type"]), str(found["entity_name"])
+    return str(fields["entity_type"]), str(fields["entity_name"])
 
 
 def load_partitions(path: str, data: bytes) -> list[TopicPartition]:

@@ -129,21 +129,21 @@ class _Arrivals:
     size: int = 0
     sets: int = 0
 
-    def take(self, each: Sending, offset: int) -> bool:
+    def take(self, sending: Sending, offset: int) -> bool:
         """Add a set at `offset` of the target, if it is the first, or adjacent to the others without gaps."""
         if self.sets and (
             offset != self.target
-            or each.first != self.next_offset
-            or each.records != each.next_offset - each.first
+            or sending.first != self.next_offset
+            or sending.records != sending.next_offset - sending.first
             or self.records != self.next_offset - self.first
-            or (each.why is None) != self.is_closed
+            or (sending.why is None) != self.is_closed
         ):
             return False
         self.sets += 1
-        self.size += len(each.source)
-        self.records += each.records
-        self.target += each.records
-        self.next_offset, self.following = each.next_offset, each.following
+        self.size += len(sending.source)
+        self.records += sending.records
+        self.target += sending.records
+        self.next_offset, self.following = sending.next_offset, sending.following
         return True
 
 
@@ -211,14 +211,14 @@ class _Copying:
         if self._place != place:
             await self.save()
 
-    async def _copy(self, place: MirrorPlace, outboxes: Outboxes) -> None:
+    async def _copy(self, progress: MirrorPlace, outboxes: Outboxes) -> None:
         """Send the source's records from a position on."""
-        route, self._reached = self.route, place.offset
+        route, self._reached = self.route, progress.offset
         end = (await list_offset(route.source, route.topic, route.partition, LATEST, committed=route.committed)).offset
         assert end is not None, "every partition has an end"
         self._note_lag(end)
         options = FetchOptions(FETCH_BYTES, committed=route.committed, dialect=route.dialect)
-        sets = read_sets(route.source, route.topic, route.partition, place.offset, end, options)
+        sets = read_sets(route.source, route.topic, route.partition, progress.offset, end, options)
         async with aclosing(ahead(sets)) as each:
             async for found in each:
                 if len(found.data) >= FETCH_BYTES // 2:
@@ -236,22 +236,22 @@ class _Copying:
                 f"{route}: {sum(self._skip.values())} records of the target no longer exist at the source"
             )
 
-    async def _send_all(self, found: ClosedSets, end: int, outboxes: Outboxes) -> None:
+    async def _send_all(self, sets: ClosedSets, end: int, outboxes: Outboxes) -> None:
         """Send the records of some sets, and advance past them, including markers, aborted and empty sets."""
         if not self._skip and len(self._place.lanes) < len(self.route.targets):
             await self._widen(self._place)
         if self.route.lanes or self._skip or self._parked:
-            for load in self._loads(found):
+            for load in self._loads(sets):
                 if self._stop.is_set():
                     return
                 await self._send(load)
                 self._note_lag(end)
         else:
-            await self._send_closely(found, outboxes)
+            await self._send_closely(sets, outboxes)
         if self._stop.is_set():
             return
-        if len(found.table):
-            self._reached = end_of(found, self._reached, end)
+        if len(sets.table):
+            self._reached = end_of(sets, self._reached, end)
             self._parked = {each for each in self._parked if each >= self._reached}
             if self._flow is None or not self._flow.reach(self._reached):
                 self._take_arrivals()
@@ -260,14 +260,14 @@ class _Copying:
         self._note_lag(end)
         await self._save_if_due()
 
-    async def _send_closely(self, found: ClosedSets, outboxes: Outboxes) -> None:
+    async def _send_closely(self, sets: ClosedSets, outboxes: Outboxes) -> None:
         """Send sets to the partition of the same number, several at a time."""
         route, place = self.route, self._place
         if self._flow is None:
             identity = place.lanes[route.partition].identity
             self._flow = Flow(route.to, route.partition, route.storage, identity, self._arrived, self._stop)
         outbox = await outboxes.of_leader(route.to, route.partition)
-        await self._flow.send(found, self._reached, outbox, at_boundary=self._at_boundary)
+        await self._flow.send(sets, self._reached, outbox, at_boundary=self._at_boundary)
         self._take_arrivals()
         await self._settle()
 

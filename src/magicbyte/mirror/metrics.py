@@ -21,17 +21,17 @@ def families(copied: Mapping[str, Copied], saved: Mapping[str, float]) -> list[F
     spared = gauge(
         "magicbyte_mirror_saved_cpu_seconds", "CPU time that decompression of the closed sets would have taken."
     )
-    for topic, each in copied.items():
+    for topic, counted in copied.items():
         for state, count, length in (
-            ("closed", each.closed_sets, each.closed_bytes),
-            ("opened", each.opened_sets, each.opened_bytes),
+            ("closed", counted.closed_sets, counted.closed_bytes),
+            ("opened", counted.opened_sets, counted.opened_bytes),
         ):
             sets.add(count, topic=topic, state=state)
             size.add(length, topic=topic, state=state)
-        records.add(each.records, topic=topic)
-        lost.add(each.lost, topic=topic)
-        parked.add(each.parked, topic=topic)
-        lag.add(each.lag, topic=topic)
+        records.add(counted.records, topic=topic)
+        lost.add(counted.lost, topic=topic)
+        parked.add(counted.parked, topic=topic)
+        lag.add(counted.lag, topic=topic)
         if topic in saved:
             spared.add(saved[topic], topic=topic)
     return [sets, size, records, lost, parked, lag, spared]

@@ -74,14 +74,14 @@ class Mirror(Rounds):
         if self._groups is None:
             return
         places, without_place = {}, {}
-        for each in self._copiers.values():
-            partition = each.route.topic, each.route.partition
-            if each.route.lanes:
+        for copier in self._copiers.values():
+            partition = copier.route.topic, copier.route.partition
+            if copier.route.lanes:
                 without_place[partition] = KEYS_DECIDE
-            elif each.saved is None:
+            elif copier.saved is None:
                 without_place[partition] = NOTHING_COPIED
             else:
-                places[partition] = (each.route.to, each.route.partition), each.saved
+                places[partition] = (copier.route.to, copier.route.partition), copier.saved
         groups = self._groups
         synced = await self._source.retried(lambda: groups.sync(places, without_place))
         for written in synced.written:

@@ -141,13 +141,13 @@ def line(topic: str, partition: int, run: OffsetRun) -> str:
 def read_lines(lines: Iterable[str]) -> dict[tuple[str, int], MirrorOffsetMap]:
     """Parse the maps in the lines of a file, by topic and partition. Raises MirrorError for invalid lines."""
     maps: dict[tuple[str, int], MirrorOffsetMap] = {}
-    for number, each in enumerate(lines, 1):
+    for number, text in enumerate(lines, 1):
         try:
-            told = json.loads(each)
+            told = json.loads(text)
             key = str(told["topic"]), int(told["partition"])
             run = run_told(told)
         except (ValueError, KeyError, TypeError) as error:
-            raise MirrorError(f"line {number}: expected a run of an offset map, found {each[:80]!r}") from error
+            raise MirrorError(f"line {number}: expected a run of an offset map, found {text[:80]!r}") from error
         maps.setdefault(key, MirrorOffsetMap()).add(run)
     return maps
 

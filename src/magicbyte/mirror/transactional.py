@@ -92,18 +92,18 @@ class TransactionalCopier:
         options = FetchOptions(FETCH_BYTES, committed=route.committed, dialect=route.dialect)
         sets = read_sets(route.source, route.topic, route.partition, progress.offset, end, options)
         async with aclosing(ahead(sets)) as each:
-            async for found in each:
+            async for fetched in each:
                 if self._stop.is_set():
                     break
-                if len(found.data) >= FETCH_BYTES // 2:
+                if len(fetched.data) >= FETCH_BYTES // 2:
                     expect(WORTH_LOADING)  # because the broker had more, and the kernels are worth loading
                 copied: list[tuple[Parcel, list[Made]]] = []
                 async with producer.transaction():
-                    loads = route.loads(found, progress.offset, len(progress.lanes), at_boundary=self._at_boundary)
+                    loads = route.loads(fetched, progress.offset, len(progress.lanes), at_boundary=self._at_boundary)
                     for load in loads:
                         made, progress = await self._send(producer, load, progress)
                         copied.append((load.parcel, made))
-                    progress = replace(progress, offset=end_of(found, progress.offset, end))
+                    progress = replace(progress, offset=end_of(fetched, progress.offset, end))
                     await self._keep(producer, progress)
                 self.saved, self._at_boundary = progress, True
                 for parcel, made in copied:

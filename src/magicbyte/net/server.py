@@ -424,24 +424,24 @@ class Server(Generic[T]):
         loop = asyncio.get_running_loop()
         now, idle_ms = loop.time(), self.limits.idle_ms
         stall_ms = min(STALL_MS, idle_ms)
-        for each in list(self._connections):
-            limit_ms = stall_ms if each.incoming.begun else idle_ms
-            if each.busy:
-                each.idle_since = now
-                if each.stream.is_abandoned and each.task is not None:
-                    self.complaints.line(log, each.host, "abandoned requests", "%s: disconnected during its request",
-                                         each.stream.peer, level=logging.INFO)  # fmt: skip
-                    each.task.cancel()
-            elif each.is_muted and each.stream.is_abandoned and each.task is not None:
-                each.task.cancel()
-            elif each.moved != each.stream.moved:
-                each.moved, each.idle_since = each.stream.moved, now
-            elif (now - each.idle_since) * 1000 >= limit_ms:
-                self.complaints.line(log, each.host, "idle connections", "%s: closed, nothing has come or gone for "
-                                     "%d ms", each.stream.peer, limit_ms, level=logging.INFO)  # fmt: skip
-                each.stream.close()
-                if each.is_muted and each.task is not None:
-                    each.task.cancel()
+        for peer in list(self._connections):
+            limit_ms = stall_ms if peer.incoming.begun else idle_ms
+            if peer.busy:
+                peer.idle_since = now
+                if peer.stream.is_abandoned and peer.task is not None:
+                    self.complaints.line(log, peer.host, "abandoned requests", "%s: disconnected during its request",
+                                         peer.stream.peer, level=logging.INFO)  # fmt: skip
+                    peer.task.cancel()
+            elif peer.is_muted and peer.stream.is_abandoned and peer.task is not None:
+                peer.task.cancel()
+            elif peer.moved != peer.stream.moved:
+                peer.moved, peer.idle_since = peer.stream.moved, now
+            elif (now - peer.idle_since) * 1000 >= limit_ms:
+                self.complaints.line(log, peer.host, "idle connections", "%s: closed, nothing has come or gone for "
+                                     "%d ms", peer.stream.peer, limit_ms, level=logging.INFO)  # fmt: skip
+                peer.stream.close()
+                if peer.is_muted and peer.task is not None:
+                    peer.task.cancel()
         self.complaints.flush()
         self._sweeper = loop.call_later(max(stall_ms / 4000, 0.01), self._sweep)
 

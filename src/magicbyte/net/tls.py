@@ -263,16 +263,16 @@ def _joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
     """Yield buffers, with small neighbours joined: each makes separate TLS records."""
     small: list[Buffer] = []
     size = 0
-    for each in buffers:
-        length = each.nbytes if isinstance(each, memoryview) else len(each)
+    for buffer in buffers:
+        length = buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
         if size + length > _JOINED and small:
             yield b"".join(small)
             small, size = [], 0
         if length > _JOINED:
             for at in range(0, length, _WRITE_BYTES):
-                yield memoryview(each).cast("B")[at : at + _WRITE_BYTES]
+                yield memoryview(buffer).cast("B")[at : at + _WRITE_BYTES]
         elif length:
-            small.append(each)
+            small.append(buffer)
             size += length
     if small:
         yield b"".join(small)

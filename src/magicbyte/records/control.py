@@ -150,10 +150,10 @@ def marker_types(table: BatchTable, rows: Any) -> list[ControlType | None]:
     size: Any = table.size
     codec = np.asarray(table.attributes)[rows] & CODEC_MASK
     is_usual = (size[rows] == MARKER_BYTES) & (codec == 0) & (np.asarray(table.count)[rows] == 1)
-    found: list[ControlType | None] = [None] * len(rows)
+    types: list[ControlType | None] = [None] * len(rows)
     usual = np.flatnonzero(is_usual)
     if not len(usual):
-        return found
+        return types
     width = MARKER_BYTES - RECORD_BATCH_OVERHEAD
     bodies = at_each_byte(table.buffer, f"V{width}", RECORD_BATCH_OVERHEAD)[np.asarray(table.position)[rows[usual]]]
     stored = bodies.view(np.uint8).reshape(-1, width)
@@ -162,8 +162,8 @@ def marker_types(table: BatchTable, rows: Any) -> list[ControlType | None]:
         is_kind = (stored[:, : _EPOCH.start] == body[: _EPOCH.start]).all(axis=1)
         is_kind &= (stored[:, _EPOCH.stop :] == body[_EPOCH.stop :]).all(axis=1)
         for at in usual[is_kind].tolist():
-            found[at] = kind
-    return found
+            types[at] = kind
+    return types
 
 
 def _read_record(section: memoryview, at: int) -> tuple[int, memoryview | None, memoryview | None, int]:

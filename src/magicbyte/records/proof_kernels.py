@@ -192,12 +192,12 @@ def prove_batches(
             slots[2 * row], slots[2 * row + 1] = begin, behind
             row += 1
         read_jobs(data, slot, jobs, room, state)
-        for each in range(first, row):
-            at, begin, behind = position[each], slots[2 * each], slots[2 * each + 1]
+        for batch in range(first, row):
+            at, begin, behind = position[batch], slots[2 * batch], slots[2 * batch + 1]
             sound = 0
             if behind == PLAIN:
                 sound = prove_records(
-                    data, at, data, at + RECORD_BATCH_OVERHEAD, at + size[each], room,
+                    data, at, data, at + RECORD_BATCH_OVERHEAD, at + size[batch], room,
                     table, run, offset, timestamp, timestamp_type, cells, state,
                 )  # fmt: skip
             elif behind != DOUBTFUL:
@@ -211,6 +211,6 @@ def prove_batches(
                         data, at, room, start, end, room,
                         table, run, offset, timestamp, timestamp_type, cells, state,
                     )  # fmt: skip
-            proven[each] = sound
+            proven[batch] = sound
             doubtful += 1 - sound
     return doubtful

@@ -167,8 +167,8 @@ def thin_batches(
             state[ROW] = row
             return ODD
         read_jobs(data, slot, jobs, room, ends)
-        for each in range(first, row):
-            begin, behind = slots[2 * each], slots[2 * each + 1]
+        for batch in range(first, row):
+            begin, behind = slots[2 * batch], slots[2 * batch + 1]
             end, whole = begin * BLOCK, 1
             for job in range(begin, behind):
                 if end != job * BLOCK:
@@ -177,10 +177,10 @@ def thin_batches(
             status = ODD
             if whole and end >= begin * BLOCK:
                 status = thin_records(
-                    data, position[each], room, begin * BLOCK, end, low, gone, out, facts, each * FACTS, state
+                    data, position[batch], room, begin * BLOCK, end, low, gone, out, facts, batch * FACTS, state
                 )
             if status != DONE:
-                state[ROW] = each
+                state[ROW] = batch
                 return status
     state[ROW] = row
     return DONE

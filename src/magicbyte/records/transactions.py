@@ -199,13 +199,13 @@ class CommittedFilter:
         self._waiting: list[AbortedRange] = []  # transactions whose end only a marker will show, the next one last
         self._aborted_producers: set[int] = set()
         self._last_stable_offset = last_stable_offset
-        for each in sorted(aborted, key=lambda one: one.first_offset):
-            if each.last_offset < 0:
-                self._waiting.append(each)
+        for transaction in sorted(aborted, key=lambda one: one.first_offset):
+            if transaction.last_offset < 0:
+                self._waiting.append(transaction)
             else:
-                firsts, lasts = self._ended.setdefault(each.producer_id, ([], []))
-                firsts.append(each.first_offset)
-                lasts.append(max([each.last_offset, *lasts[-1:]]))
+                firsts, lasts = self._ended.setdefault(transaction.producer_id, ([], []))
+                firsts.append(transaction.first_offset)
+                lasts.append(max([transaction.last_offset, *lasts[-1:]]))
         self._waiting.reverse()
 
     def delivered(self, table: Sequence[BatchFacts | None]) -> list[bool]:

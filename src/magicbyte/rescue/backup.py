@@ -64,20 +64,22 @@ def open_backup(
     """
     content = BackupContent()
     same: dict[TopicPartition, list[PartitionDirectory]] = {}
-    for each in _partitions(folder, as_):
-        if each.topic is None or each.partition is None:
-            raise LogDirectoryError(f"{each.path}: expected a folder named TOPIC-N; --as TOPIC-N names a single one")
-        name = TopicPartition(each.topic, each.partition)
-        if each.topic in INTERNAL and each.topic != OFFSETS_TOPIC:
+    for partition in _partitions(folder, as_):
+        if partition.topic is None or partition.partition is None:
+            raise LogDirectoryError(
+                f"{partition.path}: expected a folder named TOPIC-N; --as TOPIC-N names a single one"
+            )
+        name = TopicPartition(partition.topic, partition.partition)
+        if partition.topic in INTERNAL and partition.topic != OFFSETS_TOPIC:
             content.left_out[str(name)] = OLD_CLUSTERS
             continue
         try:
-            check_topic_name(each.topic)
+            check_topic_name(partition.topic)
         except InvalidTopicError as error:
             content.left_out[str(name)] = f"no topic has this name: {error}"
             continue
-        if not topics or each.topic in topics or each.topic == OFFSETS_TOPIC:
-            same.setdefault(name, []).append(_of_new_cluster(each))
+        if not topics or partition.topic in topics or partition.topic == OFFSETS_TOPIC:
+            same.setdefault(name, []).append(_of_new_cluster(partition))
     for topic in topics:
         if not any(name.topic == topic for name in same):
             raise UnknownTopicError(f"{folder}: no topic {topic!r}")

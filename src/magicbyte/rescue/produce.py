@@ -138,11 +138,11 @@ async def _read_back(target: Client, topics: Topics, advance: Callable[[int], No
     """Read the records back from the target, and compute their digests."""
     committed = (await target.versions()).latest(APIS[_FETCH], _COMMITTED) is not None
     for name, partitions in topics.items():
-        for each in partitions:
-            place = await Book(RESCUE_GROUP, name, each.name.partition).load(target, 1)
+        for partition in partitions:
+            place = await Book(RESCUE_GROUP, name, partition.name.partition).load(target, 1)
             assert place is not None, "it is kept before the first set is sent"
-            start, _ = await bounds(target, *each.name)
-            end = place.lanes[each.name.partition].target
-            each.written = await records_seen(
-                target, *each.name, start, end, committed=committed, progress=advance, size=each.salvage.bytes
+            start, _ = await bounds(target, *partition.name)
+            end = place.lanes[partition.name.partition].target
+            partition.written = await records_seen(
+                target, *partition.name, start, end, committed=committed, progress=advance, size=partition.salvage.bytes
             )

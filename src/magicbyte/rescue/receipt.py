@@ -158,20 +158,20 @@ class RescueReceipt:
             "to": self.to,
             "dryRun": self.is_dry,
             "complete": self.is_complete,
-            "records": sum(each.whole.digest.records for each in self.partitions),
-            "partitions": [each.to_json() for each in self.partitions],
+            "records": sum(group.whole.digest.records for group in self.partitions),
+            "partitions": [group.to_json() for group in self.partitions],
             "archive": self.archive,
             "missing": list(map(str, self.missing)),
             "leftOut": self.left_out,
             "groups": [
                 {
-                    "group": each.group,
-                    "partition": "{}-{}".format(*each.source),
-                    "offset": each.offset,
-                    "atTarget": each.translation.offset,
-                    "exact": each.translation.exact,
+                    "group": group.group,
+                    "partition": "{}-{}".format(*group.source),
+                    "offset": group.offset,
+                    "atTarget": group.translation.offset,
+                    "exact": group.translation.exact,
                 }
-                for each in self.groups
+                for group in self.groups
             ],
             "groupsLeftOut": self.groups_left_out,
             "groupsKept": self.kept_groups,

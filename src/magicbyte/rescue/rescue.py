@@ -275,14 +275,14 @@ class _RescueStage:
     async def _see(self, receipt: RescueReceipt, folder: Path) -> None:
         """Compute the digests of all sound records."""
         source = LogSource(discover([str(folder)]))
-        with self.options.steps("read", sum(each.salvage.bytes for each in receipt.partitions)) as advance:
-            for each in receipt.partitions:
-                if each.error is None:
-                    ends = await bounds(source, *each.name)
-                    size = each.salvage.bytes
-                    each.whole = await records_seen(source, *each.name, *ends, progress=advance, size=size)
-                    every = await count_records(source, *each.name, *ends)
-                    each.whole.aborted = every - each.whole.digest.records
+        with self.options.steps("read", sum(partition.salvage.bytes for partition in receipt.partitions)) as advance:
+            for partition in receipt.partitions:
+                if partition.error is None:
+                    ends = await bounds(source, *partition.name)
+                    size = partition.salvage.bytes
+                    partition.whole = await records_seen(source, *partition.name, *ends, progress=advance, size=size)
+                    every = await count_records(source, *partition.name, *ends)
+                    partition.whole.aborted = every - partition.whole.digest.records
 
 
 def _name(each: PartitionDirectory) -> TopicPartition:

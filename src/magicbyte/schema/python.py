@@ -160,15 +160,15 @@ class _Class(Struct):
                     *lines(self.writing.writer(), 8),
                 ]
             if self.is_element():
-                each = signature(f"def _write_each(structs: Sequence[{self.name}], out: Writer, version: int) -> None:")
-                made += ["", "    @staticmethod", *each, *lines(self.writing.each_writer(), 8)]
+                head = signature(f"def _write_each(structs: Sequence[{self.name}], out: Writer, version: int) -> None:")
+                made += ["", "    @staticmethod", *head, *lines(self.writing.each_writer(), 8)]
             at = "data: memoryview, at: int"
             if self.schema is None or self.stands_alone():
                 one = signature(f"def _read({at}, version: int) -> tuple[{self.name}, int]:")
                 made += ["", "    @staticmethod", *one, *lines(self.reading.reader(), 8)]
             if self.is_element():
-                each = signature(f"def _read_each({at}, count: int, version: int) -> tuple[list[{self.name}], int]:")
-                made += ["", "    @staticmethod", *each, *lines(self.reading.each_reader(), 8)]
+                head = signature(f"def _read_each({at}, count: int, version: int) -> tuple[list[{self.name}], int]:")
+                made += ["", "    @staticmethod", *head, *lines(self.reading.each_reader(), 8)]
             if self.tagged:
                 made += [
                     "",

@@ -147,14 +147,14 @@ class Coordinator:
         return [
             Store(
                 partition,
-                found[0].term,
-                tuple((TransactionKey(each.transactional_id).to_bytes(), None) for each in found),
+                together[0].term,
+                tuple((TransactionKey(each.transactional_id).to_bytes(), None) for each in together),
                 self.config.check_interval_ms,
-                Forget(tuple(each.transactional_id for each in found)),
+                Forget(tuple(each.transactional_id for each in together)),
             )
             for partition, old in expired.items()
             for at in range(0, len(old), _FORGOTTEN_TOGETHER)
-            for found in [old[at : at + _FORGOTTEN_TOGETHER]]
+            for together in [old[at : at + _FORGOTTEN_TOGETHER]]
         ]
 
     # ---- requests

@@ -39,22 +39,22 @@ def list_all(
     """List all ids that match every filter of the request. An unknown state is no error: the response lists it."""
     if coordinator.closed:
         return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if any(each.state is LoadState.LOADING for each in coordinator.terms.values()):
+    if any(transaction.state is LoadState.LOADING for transaction in coordinator.terms.values()):
         return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    states = {_BY_LABEL[each] for each in request.state_filters if each in _BY_LABEL}
+    states = {_BY_LABEL[transaction] for transaction in request.state_filters if transaction in _BY_LABEL}
     ids, duration_ms = set(request.producer_id_filters), request.duration_filter
     return list_transactions.ListTransactionsResponse(
-        unknown_state_filters=[each for each in request.state_filters if each not in _BY_LABEL],
+        unknown_state_filters=[transaction for transaction in request.state_filters if transaction not in _BY_LABEL],
         transaction_states=[
             list_transactions.TransactionState(
-                transactional_id=each.transactional_id,
-                producer_id=each.value.producer_id,
-                transaction_state=each.state.label,
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.value.producer_id,
+                transaction_state=transaction.state.label,
             )
-            for each in coordinator.transactions.values()
-            if each.pending is not TransactionState.DEAD
-            and (not request.state_filters or each.state in states)
-            and (not ids or each.value.producer_id in ids)
-            and (duration_ms < 0 or date_ms - each.value.start_timestamp > duration_ms)
+            for transaction in coordinator.transactions.values()
+            if transaction.pending is not TransactionState.DEAD
+            and (not request.state_filters or transaction.state in states)
+            and (not ids or transaction.value.producer_id in ids)
+            and (duration_ms < 0 or date_ms - transaction.value.start_timestamp > duration_ms)
         ],
     )

@@ -51,16 +51,16 @@ def prepare(
     RoomNeeded without `has_room`, for a set that exceeds the scratch memory of threads.
     """
     request = Request(request_version)
-    found = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
-    if not found.parts:
+    produced = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
+    if not produced.parts:
         return _nothing()
-    if can_stay(found, rules):
-        stored = stamp(found, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
+    if can_stay(produced, rules):
+        stored = stamp(produced, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
     else:
-        codec = found.codec if rules.codec is None else rules.codec
+        codec = produced.codec if rules.codec is None else rules.codec
         if codec is Codec.ZSTD and rules.format is not Format.V2:
             raise AppendRefusedError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2")
-        stored = rebuild(found, codec, rules, request, next_offset, now_ms, leader_epoch)
+        stored = rebuild(produced, codec, rules, request, next_offset, now_ms, leader_epoch)
         stored.compressed = int(codec is not Codec.NONE)
         _check_entries(stored, rules)
     stored.size = size = sum(map(len, stored.pieces))
@@ -69,7 +69,7 @@ def prepare(
         raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
     if rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED:
         stored.log_append_time = now_ms
-    stored.decompressed = found.decompressed
+    stored.decompressed = produced.decompressed
     stored.is_brokers = not request.is_client
     return stored
 

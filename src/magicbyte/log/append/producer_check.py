@@ -81,16 +81,16 @@ class ProducerChecks:
         """
         if self.is_open(producer_id, epoch):
             return OPEN
-        found = self._guards.get(producer_id)
-        if found is None:
+        guard = self._guards.get(producer_id)
+        if guard is None:
             while len(self._guards) >= _MOST_GUARDS:
                 self._guards.popitem(last=False)
-            found = self._guards[producer_id] = Guard(sequence, epoch, joins)
-        elif epoch > found.epoch:
-            found.epoch, found.sequence, found.joins = epoch, sequence, joins
-        elif epoch == found.epoch:
-            found.sequence = min(found.sequence, sequence)
-        return found
+            guard = self._guards[producer_id] = Guard(sequence, epoch, joins)
+        elif epoch > guard.epoch:
+            guard.epoch, guard.sequence, guard.joins = epoch, sequence, joins
+        elif epoch == guard.epoch:
+            guard.sequence = min(guard.sequence, sequence)
+        return guard
 
     def is_open(self, producer_id: int, epoch: int) -> bool:
         """Return whether a producer has an open transaction of this epoch in the partition."""

@@ -144,13 +144,21 @@ class RecordSet:
         if parts is None:
             first, last = self.first_offset, self.last_offset
             parts = (IndexedPart(0, self.size, first, last, self.max_timestamp, self.max_timestamp_offset),)
-        for part in parts:
-            if part.max_timestamp > timestamp:
-                timestamp, time_offset = part.max_timestamp, part.time_offset
+        for indexed_part in parts:
+            if indexed_part.max_timestamp > timestamp:
+                timestamp, time_offset = indexed_part.max_timestamp, indexed_part.time_offset
             if since_entry > interval:
-                entries.append(IndexEntry(part.position, part.first_offset, part.last_offset, timestamp, time_offset))
+                entries.append(
+                    IndexEntry(
+                        indexed_part.position,
+                        indexed_part.first_offset,
+                        indexed_part.last_offset,
+                        timestamp,
+                        time_offset,
+                    )
+                )
                 since_entry = 0
-            since_entry += part.size
+            since_entry += indexed_part.size
         return Due(entries, since_entry, timestamp, time_offset)
 
 

@@ -20,7 +20,7 @@ _APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
 
 def rebuild(
-    found: ProducedSet,
+    produced: ProducedSet,
     codec: Codec,
     rules: AppendRules,
     request: Request,
@@ -33,7 +33,7 @@ def rebuild(
     Offsets continue from `next_offset`; timestamps are the producer's or the append time, as the rules say; other
     header fields of a batch of magic 2 are kept. Raises AppendRefusedError if the result is too large.
     """
-    columns = joined([each for part in found.parts for each in columns_of_part(part, found.dialect)])
+    columns = joined([each for part in produced.parts for each in columns_of_part(part, produced.dialect)])
     count = len(columns)
     target, broker_time = rules.format, rules.format is Format.ENRICHED or rules.timestamp_type is _APPEND_TIME
     times, kind = columns.timestamp, TimestampType.CREATE_TIME
@@ -47,7 +47,7 @@ def rebuild(
         timestamp_type=kind,
         max_timestamp=now_ms if broker_time else None,
         partition_leader_epoch=leader_epoch,
-        **_producer_of(found),
+        **_producer_of(produced),
     )
     writer = RowWriter(new, target)
     try:

@@ -66,25 +66,25 @@ class AppendRules:
         for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
             if furthest is not None:
                 known.setdefault(name, furthest)
-        found: dict[str, object] = {
+        fields: dict[str, object] = {
             field: _number(name, known[name]) for name, field in _NUMBERS.items() if name in known
         }
         if "compression.type" in known:
-            found["codec"] = _choice(known, "compression.type", _CODECS)
+            fields["codec"] = _choice(known, "compression.type", _CODECS)
         if "message.timestamp.type" in known:
-            found["timestamp_type"] = _choice(known, "message.timestamp.type", _TIMESTAMP_TYPES)
+            fields["timestamp_type"] = _choice(known, "message.timestamp.type", _TIMESTAMP_TYPES)
         if "cleanup.policy" in known:
             policies = [each.strip() for each in known["cleanup.policy"].split(",")]
             if unknown := [each for each in policies if each not in ("compact", "delete")]:
                 raise InvalidConfigError(f"cleanup.policy: expected compact, delete or both, found {unknown[0]}")
-            found["compacted"] = "compact" in policies
+            fields["compacted"] = "compact" in policies
         if "enriched.append.mode" in known:
-            found["verify"] = _choice(known, "enriched.append.mode", {"verify": True, "trust": False})
+            fields["verify"] = _choice(known, "enriched.append.mode", {"verify": True, "trust": False})
         if "message.format.version" in known:
-            found["format"] = stored_format(known["message.format.version"])
+            fields["format"] = stored_format(known["message.format.version"])
         if _choice(known, "message.dialect", {"kafka": False, "enriched": True}, "kafka"):
-            found["format"] = Format.ENRICHED
-        return cls(**found)  # type: ignore[arg-type]
+            fields["format"] = Format.ENRICHED
+        return cls(**fields)  # type: ignore[arg-type]
 
 
 _NUMBERS = {

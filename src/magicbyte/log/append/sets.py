@@ -459,30 +459,30 @@ class _Reader:
                 index += 1
 
 
-def _walk(part: ProducedPart, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool, int]]:
+def _walk(produced: ProducedPart, dialect: Dialect) -> Iterator[tuple[bool, bool, bool, bool, int]]:
     """Yield for each record whether it is nested, has another magic, is LogAppendTime, has a key; and its timestamp."""
-    if part.magic == 2:
-        for columns in columns_of_part(part, dialect):
+    if produced.magic == 2:
+        for columns in columns_of_part(produced, dialect):
             assert columns.key is not None, "they were asked for"
             for size, timestamp in zip(columns.key.length, columns.timestamp, strict=True):  # type: ignore[call-overload]
                 yield False, False, False, int(size) >= 0, int(timestamp)
         return
-    for _, entry in entries(part.records, dialect):
+    for _, entry in entries(produced.records, dialect):
         assert not isinstance(entry, RecordBatch), "the walk found messages only"
-        plain = part.view is None and isinstance(entry, MessageView) and entry.timestamp_type is _APPEND_TIME
+        plain = produced.view is None and isinstance(entry, MessageView) and entry.timestamp_type is _APPEND_TIME
         timestamp = entry.timestamp if isinstance(entry, MessageView) else NO_TIMESTAMP
-        yield entry.is_wrapper, entry.magic != part.magic, plain, entry.key is not None, timestamp
+        yield entry.is_wrapper, entry.magic != produced.magic, plain, entry.key is not None, timestamp
 
 
-def columns_of_part(part: ProducedPart, dialect: Dialect) -> Iterator[RecordColumns]:
+def columns_of_part(produced: ProducedPart, dialect: Dialect) -> Iterator[RecordColumns]:
     """Yield the records of a whole part, with the producer's offsets."""
-    image = part.records
-    if part.magic == 2:
-        header = bytearray(part.data[:RECORD_BATCH_OVERHEAD])
+    image = produced.records
+    if produced.magic == 2:
+        header = bytearray(produced.data[:RECORD_BATCH_OVERHEAD])
         with memoryview(header) as view:
             ATTRIBUTES.write(view, ATTRIBUTES.read(view) & ~CODEC_MASK)
-            SIZE.write(view, RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(part.records))
-        image = memoryview(b"".join((header, part.records))) if part.codec else part.data
+            SIZE.write(view, RECORD_BATCH_OVERHEAD - LOG_OVERHEAD + len(produced.records))
+        image = memoryview(b"".join((header, produced.records))) if produced.codec else produced.data
     table = scan(image, dialect=dialect, merge=True)
     assert table.damage is None, "it was walked before"
     yield from decode_rows(table, range(len(table)), _AS_IT_IS)

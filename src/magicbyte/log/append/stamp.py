@@ -22,17 +22,17 @@ _LARGE = 4096  # bytes from which a view is cheaper than a copy
 _APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
 
 
-def can_stay(found: ProducedSet, rules: AppendRules) -> bool:
+def can_stay(produced: ProducedSet, rules: AppendRules) -> bool:
     """Return whether the set can be appended in place: same format and codec, and inner offsets 0, 1, 2…"""
-    target, parts = rules.format, found.parts
-    if not found.has_format(target):
+    target, parts = rules.format, produced.parts
+    if not produced.has_format(target):
         return False
-    if found.is_control:
+    if produced.is_control:
         return True
     if target is _ENRICHED:
         return rules.codec is None or all(part.codec is rules.codec for part in parts)
-    codec = found.codec if rules.codec is None else rules.codec
-    if codec is not found.codec:
+    codec = produced.codec if rules.codec is None else rules.codec
+    if codec is not produced.codec:
         return False
     if not codec or parts[0].magic == 2:
         return True
@@ -40,7 +40,7 @@ def can_stay(found: ProducedSet, rules: AppendRules) -> bool:
 
 
 def stamp(
-    found: ProducedSet,
+    produced: ProducedSet,
     rules: AppendRules,
     request: Request,
     next_offset: int,
@@ -55,19 +55,19 @@ def stamp(
     """
     stored = RecordSet([], 0, next_offset, next_offset - 1)
     append_time = rules.timestamp_type is _APPEND_TIME
-    for part in found.parts:
-        if isinstance(part.view, RecordBatch):
-            _stamp_batch(stored, part, part.view, rules, now_ms, leader_epoch, is_ours=is_ours)
-        elif found.dialect is Dialect.ENRICHED:
-            _stamp_enriched(stored, part, request, now_ms)
-        elif isinstance(part.view, MessageView):
-            timestamp = now_ms if append_time else part.survey.latest
-            stored.last_offset += part.survey.records
-            _stamp_message(stored, part.view, stored.last_offset, rules.timestamp_type, timestamp)
-        elif part.survey.records > _FEW and len(part.data) < part.survey.records * _LARGE:
-            _stamp_row(stored, part, rules, now_ms, is_ours=is_ours)
+    for produced_part in produced.parts:
+        if isinstance(produced_part.view, RecordBatch):
+            _stamp_batch(stored, produced_part, produced_part.view, rules, now_ms, leader_epoch, is_ours=is_ours)
+        elif produced.dialect is Dialect.ENRICHED:
+            _stamp_enriched(stored, produced_part, request, now_ms)
+        elif isinstance(produced_part.view, MessageView):
+            timestamp = now_ms if append_time else produced_part.survey.latest
+            stored.last_offset += produced_part.survey.records
+            _stamp_message(stored, produced_part.view, stored.last_offset, rules.timestamp_type, timestamp)
+        elif produced_part.survey.records > _FEW and len(produced_part.data) < produced_part.survey.records * _LARGE:
+            _stamp_row(stored, produced_part, rules, now_ms, is_ours=is_ours)
         else:
-            for _, entry in entries(part.data):
+            for _, entry in entries(produced_part.data):
                 assert isinstance(entry, MessageView)
                 timestamp = now_ms if append_time else entry.timestamp
                 stored.last_offset += 1
@@ -82,25 +82,25 @@ def _stamp_message(stored: RecordSet, message: MessageView, offset: int, kind: T
         stored.time(timestamp, offset)
 
 
-def _stamp_row(stored: RecordSet, part: ProducedPart, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
+def _stamp_row(stored: RecordSet, produced: ProducedPart, rules: AppendRules, now_ms: int, *, is_ours: bool) -> None:
     """Append many small plain messages as one copy, because two buffers for each would cost more.
 
     If the bytes are ours, there is no copy either.
     """
-    first, survey = stored.next_offset, part.survey
+    first, survey = stored.next_offset, produced.survey
     append_time = rules.timestamp_type is _APPEND_TIME
-    form = form_for(compiled=worth_compiling(len(part.data)))
-    data = part.data if is_ours else memoryview(bytearray(part.data))
+    form = form_for(compiled=worth_compiling(len(produced.data)))
+    data = produced.data if is_ours else memoryview(bytearray(produced.data))
     form.form(stamp_messages)(form.bytes_of(data), first, now_ms, int(append_time), form.crc_table(IEEE))
     stored.pieces.append(data)
     stored.last_offset += survey.records
-    if part.magic:
+    if produced.magic:
         stored.time(now_ms if append_time else survey.latest, first if append_time else first + survey.latest_at)
 
 
 def _stamp_batch(
     stored: RecordSet,
-    part: ProducedPart,
+    produced: ProducedPart,
     batch: RecordBatch,
     rules: AppendRules,
     now_ms: int,
@@ -108,7 +108,7 @@ def _stamp_batch(
     *,
     is_ours: bool,
 ) -> None:
-    first, survey = stored.next_offset, part.survey
+    first, survey = stored.next_offset, produced.survey
     append_time = rules.timestamp_type is _APPEND_TIME
     timestamp = now_ms if append_time else survey.latest
     head = batch.stamped(first, leader_epoch, rules.timestamp_type, timestamp)

@@ -376,7 +376,7 @@ class SetFilter:
 
     def _collect(self, sets: _Sets) -> list[Piece]:
         """Return the pieces in order; neighbouring copied sets are one piece each, too."""
-        dropped, found = self.dropped, []
+        dropped, pieces = self.dropped, []
         position, size, last = (
             np.asarray(each, np.int64).tolist() for each in (sets.table.position, sets.table.size, sets.last)
         )
@@ -384,16 +384,16 @@ class SetFilter:
             if row in sets.pieces:
                 data, last_kept = sets.pieces[row]
                 if len(data):
-                    found.append(Piece(row, data, last_kept))
+                    pieces.append(Piece(row, data, last_kept))
             elif verdict == _COPY:
                 dropped.sets_copied += 1
-                found.append(Piece(row, sets.table.buffer[position[row] : position[row] + size[row]], last[row]))
+                pieces.append(Piece(row, sets.table.buffer[position[row] : position[row] + size[row]], last[row]))
             elif verdict == _DROP and retained:
                 dropped.sets_emptied += int(sets.count[row] > 0)
-                found.append(Piece(row, empty_batch(RecordBatch(sets.view(row))), last[row]))
+                pieces.append(Piece(row, empty_batch(RecordBatch(sets.view(row))), last[row]))
             else:
                 dropped.sets_dropped += 1
-        return found
+        return pieces
 
 
 def may_be_mixed(table: BatchTable, columns: RecordColumns) -> bool:
@@ -545,7 +545,7 @@ class _Rewriting:
 
 def _kinds(sets: _Sets, rows: Iterable[int]) -> list[tuple[int, ...] | None]:
     """Return for each row the properties that neighbours must share to be merged; None: it is not merged."""
-    found: list[tuple[int, ...] | None] = []
+    kinds: list[tuple[int, ...] | None] = []
     for row in rows:
         bits = int(sets.attributes[row])
         view = sets.view(row)
@@ -562,8 +562,8 @@ def _kinds(sets: _Sets, rows: Iterable[int]) -> list[tuple[int, ...] | None]:
             and PRODUCER_ID.read(view) == NO_PRODUCER_ID
         ):
             kind = (2, bits & 15, PARTITION_LEADER_EPOCH.read(view), MAX_TIMESTAMP.read(view) if append_time else 0)
-        found.append(kind)
-    return found
+        kinds.append(kind)
+    return kinds
 
 
 def _stands_between(sets: _Sets, before: int, row: int) -> bool:

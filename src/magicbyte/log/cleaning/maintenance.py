@@ -138,15 +138,15 @@ class Maintenance:
 
         It may be called while another thread is in a step.
         """
-        found = {}
+        sizes_of = {}
         for partition in self.uncleanable.copy().keys() | self.damaged.copy().keys():
             log, bases = self.directory.logs.get(partition), self.damaged.get(partition, {})
             if log is not None:
                 is_whole = partition in self.uncleanable
                 sizes = [each.size for each in list(log.segments) if is_whole or each.base_offset in bases]
                 if sizes:
-                    found[partition] = sum(sizes)
-        return found
+                    sizes_of[partition] = sum(sizes)
+        return sizes_of
 
     def _note(self, partition: TopicPartition, error: CorruptRecordError) -> None:
         """Record damage found outside a compaction: of the segment that it is in, or else of the whole log."""

@@ -84,12 +84,12 @@ def put_keys(
         # its lines are requested now, and a dozen misses are in flight at once.
         if row + AHEAD < len(key_length):
             prefetch_two(table, 8 * place_of(slots, hashes[2 * (row + AHEAD)]))
-        place = offset[row] - first
-        if place < 0 or offset[row] < begin:
+        bit = offset[row] - first
+        if bit < 0 or offset[row] < begin:
             continue
         if key_length[row] < 0 or value_length[row] < 0:
-            if place < bits:
-                odd[place >> 3] = odd[place >> 3] | (1 << (place & 7))
+            if bit < bits:
+                odd[bit >> 3] = odd[bit >> 3] | (1 << (bit & 7))
             if key_length[row] < 0:
                 continue
         if state[KEYS] >= limit:
@@ -100,9 +100,9 @@ def put_keys(
             state[KEYS] = state[KEYS] + 1
             table[at], table[at + 1] = hashes[2 * row], hashes[2 * row + 1]
         else:
-            place = table[at + 2] - 1 - first
-            if place < bits:
-                superseded[place >> 3] = superseded[place >> 3] | (1 << (place & 7))
+            bit = table[at + 2] - 1 - first
+            if bit < bits:
+                superseded[bit >> 3] = superseded[bit >> 3] | (1 << (bit & 7))
         table[at + 2] = offset[row] + 1
     state[ROW] = len(key_length)
     return DONE

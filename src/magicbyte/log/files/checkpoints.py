@@ -143,16 +143,16 @@ def format_message_dialect(dialect: Dialect) -> bytes:
 
 def parse_meta_properties(content: bytes) -> MetaProperties:
     """Return the content of a `meta.properties`. Raises CorruptRecordError."""
-    found = parse_properties(content)
+    properties = parse_properties(content)
     numbers: dict[str, int | None] = {}
     for name in ("version", "broker.id", "node.id"):
-        text = found.get(name)
+        text = properties.get(name)
         numbers[name] = None if text is None else _integer(text.strip().encode(), None)
     version = numbers["version"]
     if version not in (0, 1):
         raise CorruptRecordError("version", expected="0 or 1", found=version)
     node_id = numbers["broker.id"] if version == 0 else numbers["node.id"]
-    return MetaProperties(version, node_id, found.get("cluster.id"), found.get("directory.id"), found)
+    return MetaProperties(version, node_id, properties.get("cluster.id"), properties.get("directory.id"), properties)
 
 
 def parse_clean_shutdown(content: bytes) -> CleanShutdown:

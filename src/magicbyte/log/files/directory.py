@@ -201,7 +201,7 @@ def discover(
     Raises LogDirectoryError for a path that holds no log, or when `as_` cannot apply, CorruptRecordError for a damaged
     `message.dialect`.
     """
-    found: list[PartitionDirectory] = []
+    partitions: list[PartitionDirectory] = []
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     for path in [os.fspath(each) for each in given]:
         files, inside = file_system(path)
@@ -214,12 +214,12 @@ def discover(
             raise LogDirectoryError(f"{path}: expected {EXPECTED}: {error}") from error
         if not below:
             raise LogDirectoryError(f"{path}: expected {EXPECTED}, found no log in it")
-        found += sorted(below, key=lambda each: (each.topic or "", each.partition or 0, each.path))
+        partitions += sorted(below, key=lambda each: (each.topic or "", each.partition or 0, each.path))
     if as_ is None:
-        return found
-    if len(found) != 1:
-        raise LogDirectoryError(f"{as_} names one partition: expected one partition folder, found {len(found)}")
-    return [replace(found[0], topic=as_.topic, partition=as_.partition)]
+        return partitions
+    if len(partitions) != 1:
+        raise LogDirectoryError(f"{as_} names one partition: expected one partition folder, found {len(partitions)}")
+    return [replace(partitions[0], topic=as_.topic, partition=as_.partition)]
 
 
 def log_directories(partitions: Iterable[PartitionDirectory]) -> list[DirectoryFiles]:
@@ -294,13 +294,13 @@ def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int, m
     is_log_directory = any(map(_holds_segments, folders.values())) or any(
         entry.name in _LOG_DIRECTORY_FILES for entry in entries
     )
-    found = []
+    partitions = []
     for folder, inside in folders.items():
         if is_log_directory and (_holds_segments(inside) or (not inside and folder_name(folder))):
-            found.append(_partition(files, folder, inside, path))
+            partitions.append(_partition(files, folder, inside, path))
         else:
-            found += _below(files, folder, inside, depth - 1, many)
-    return found
+            partitions += _below(files, folder, inside, depth - 1, many)
+    return partitions
 
 
 def _holds_segments(entries: list[FileEntry]) -> bool:

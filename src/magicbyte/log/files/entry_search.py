@@ -185,23 +185,23 @@ class EntrySearch:
 
         `most` is the expected count; the walk ends there if no further record follows.
         """
-        window, at, found = FIRST_WINDOW, position, 0
+        window, at, records = FIRST_WINDOW, position, 0
         state = self.make.zeros(search.FOLLOW)
         while True:
             data = self.file.read_at(at, window)
             stop = at + int(
                 self.make.form(search.follow_records)(
-                    self.make.bytes_of(data), 0, len(data), max(most - found, 0) or MAX_OFFSET, state
+                    self.make.bytes_of(data), 0, len(data), max(most - records, 0) or MAX_OFFSET, state
                 )
             )
             count = int(state[search.ENTRIES])
-            found += count
-            if found == most or at + len(data) >= self.file.size:
-                return stop, found
+            records += count
+            if records == most or at + len(data) >= self.file.size:
+                return stop, records
             if not count:
                 size, _ = batches.long_varint.py_func(data, 0, len(data))
                 if not len(data) < size <= min(self.limits.entry_bytes, self.credit):
-                    return stop, found
+                    return stop, records
                 self.credit -= size
                 window = size + 8
             else:
@@ -225,13 +225,13 @@ class Candidates:
         entries, at, window = self._entries, self._start, FIRST_WINDOW
         file, limits, make = entries.file, entries.limits, entries.make
         state = make.zeros(search.FOLLOW)
-        found = make.zeros(_FOUND_AT_ONCE)
+        positions = make.zeros(_FOUND_AT_ONCE)
         find = make.form(search.find_headers)
         while at < self._stop:
             data = make.bytes_of(file.read_at(at, window + HEAD_BYTES))
             last, room = min(window, self._stop - at), file.size - at
-            status = find(data, 0, last, len(data), room, limits.entry_bytes, entries.enriched, found, state)
-            for place in found[: int(state[search.ENTRIES])]:
+            status = find(data, 0, last, len(data), room, limits.entry_bytes, entries.enriched, positions, state)
+            for place in positions[: int(state[search.ENTRIES])]:
                 position = at + int(place)
                 if position >= self.skip_to and (entry := entries.sound_at(position)) is not None:
                     yield entry

@@ -480,16 +480,16 @@ def file_system(path: str) -> tuple[FileSystem, str]:
     return (RemoteFiles(remote_of(path)), path) if inside is None else (LocalFiles(), inside)
 
 
-def local_path(place: str) -> str | None:
+def local_path(location: str) -> str | None:
     """Return the local path of a path or file: URL; None for the URL of another store."""
-    if place.startswith("file:///"):
-        return place.removeprefix("file://")
-    if place.startswith("file://"):
-        host, slash, rest = place.removeprefix("file://").partition("/")
+    if location.startswith("file:///"):
+        return location.removeprefix("file://")
+    if location.startswith("file://"):
+        host, slash, rest = location.removeprefix("file://").partition("/")
         return f"{slash}{rest}" if host == "localhost" else f"{host}{slash}{rest}"
-    if place.startswith("file:/"):
-        return place.removeprefix("file:")
-    return None if "://" in place else place
+    if location.startswith("file:/"):
+        return location.removeprefix("file:")
+    return None if "://" in location else location
 
 
 _FOREIGN_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError"))

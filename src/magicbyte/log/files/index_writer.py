@@ -251,18 +251,18 @@ class SegmentIndexer:
 
         position = int(table.position[len(table) - 1])
         if start_position + position > MAX_RELATIVE:
-            found = start_position + position
+            in_segment = start_position + position
             raise CorruptRecordError(
-                "position in the segment", expected=f"<= {MAX_RELATIVE}", found=found, position=position
+                "position in the segment", expected=f"<= {MAX_RELATIVE}", found=in_segment, position=position
             )
         far = (offsets < self.base_offset) | (offsets - self.base_offset > MAX_RELATIVE)
         if far.any():
             row = int(np.argmax(far))
             expected = f"{self.base_offset} to {self.base_offset + MAX_RELATIVE}"
-            found = int(offsets[row])
+            in_segment = int(offsets[row])
             raise CorruptRecordError(
-                "offset in the segment", expected=expected, found=found, position=int(table.position[row])
-            ).locate(offsets=(found, found))
+                "offset in the segment", expected=expected, found=in_segment, position=int(table.position[row])
+            ).locate(offsets=(in_segment, in_segment))
 
     def _choose(self, positions: Int64Array) -> Int64Array:
         """Return which of the appends at `positions` get an entry: those more than the interval after the last one."""

@@ -150,22 +150,22 @@ class Judgement:
         row_end = highest = -1
         own = self._own_offset(least)
         candidates = self.entries.candidates(self.entries.start + 1, end)
-        for found in candidates:
-            held = self._held_until(found)
-            if found.end > row_end:
-                row_end, highest, _ = self.entries.row_of(found, MAX_OFFSET, end)
+        for candidate in candidates:
+            held = self._held_until(candidate)
+            if candidate.end > row_end:
+                row_end, highest, _ = self.entries.row_of(candidate, MAX_OFFSET, end)
             if held is None:
-                between = found.first > least and highest < most
-                if self._fills(found):
-                    return found.position, Resumption.BACK
+                between = candidate.first > least and highest < most
+                if self._fills(candidate):
+                    return candidate.position, Resumption.BACK
                 if row_end == end and between:
-                    return found.position, Resumption.SURE
-                across = row_end > end and found.first > least  # an entry lies across the claimed end
-                in_front = least < found.first <= highest < own  # before the damaged one, by its own offset
+                    return candidate.position, Resumption.SURE
+                across = row_end > end and candidate.first > least  # an entry lies across the claimed end
+                in_front = least < candidate.first <= highest < own  # before the damaged one, by its own offset
                 if across or in_front or (row_end < end and self._like_header(row_end, highest)):
-                    stray = found.first <= least or self._contradicted(row_end, least, highest)
-                    return found.position, Resumption.STRAY if stray else Resumption.SEARCHED
-            candidates.skip_to = found.end if held is None or held < row_end else row_end
+                    stray = candidate.first <= least or self._contradicted(row_end, least, highest)
+                    return candidate.position, Resumption.STRAY if stray else Resumption.SEARCHED
+            candidates.skip_to = candidate.end if held is None or held < row_end else row_end
         return end, Resumption.SURE
 
     def _searched(self, position: int, last: int, least: int) -> tuple[int, Resumption]:
@@ -175,23 +175,23 @@ class Judgement:
         """
         cut = self._claims(position, self.file.size, last) and not self._contradicted(position + 1, last, MAX_OFFSET)
         candidates = self.entries.candidates(position + 1, self.file.size)
-        for found in candidates:
-            held = self._held_until(found)
-            if held is None and self._fills(found):
-                return found.position, Resumption.BACK
-            end, highest, count = self.entries.row_of(found, RUN, self.file.size)
-            rises = self.entries.rises_later(found, least, RUN)
+        for candidate in candidates:
+            held = self._held_until(candidate)
+            if held is None and self._fills(candidate):
+                return candidate.position, Resumption.BACK
+            end, highest, count = self.entries.row_of(candidate, RUN, self.file.size)
+            rises = self.entries.rises_later(candidate, least, RUN)
             if held is None and not rises:
                 if count == RUN or (end == self.file.size and not cut):
-                    return found.position, Resumption.SEARCHED
-                rising, goes_on = found.first > least, self._like_header(end, highest)
+                    return candidate.position, Resumption.SEARCHED
+                rising, goes_on = candidate.first > least, self._like_header(end, highest)
                 contradicted = rising and self._contradicted(end, least, highest)
                 if count >= _SHORT_RUN and rising and not contradicted:
-                    return found.position, Resumption.SEARCHED
+                    return candidate.position, Resumption.SEARCHED
                 if not cut and (goes_on or not (self._tail_of_record(end) or self._claims(position, end, last))):
                     stray = contradicted or (not rising and count == 1 and not goes_on) or highest > self.limits.high
-                    return found.position, Resumption.STRAY if stray else Resumption.SEARCHED
-            candidates.skip_to = found.end if held is None or held < end else end
+                    return candidate.position, Resumption.STRAY if stray else Resumption.SEARCHED
+            candidates.skip_to = candidate.end if held is None or held < end else end
         return self.file.size, Resumption.SURE
 
     def _fills(self, entry: Entry) -> bool:
@@ -251,25 +251,25 @@ class Judgement:
             return False
         return end <= position + LOG_OVERHEAD + SIZE.read(memoryview(self.file.read_at(position, LOG_OVERHEAD)))
 
-    def _held_until(self, found: Entry) -> int | None:
-        """Return the end of the record or message that seems to contain `found`; None if there is none.
+    def _held_until(self, entry: Entry) -> int | None:
+        """Return the end of the record or message that seems to contain `entry`; None if there is none.
 
         Its own lengths must add up exactly, so that bytes before an entry do not look like a record by chance.
         """
-        if found.end > self._holder_end:
-            self._holder_end = self._holder(found) or 0
-        if not self._holder_end or self.entries.straddled(found, self._holder_end, RUN):
+        if entry.end > self._holder_end:
+            self._holder_end = self._holder(entry) or 0
+        if not self._holder_end or self.entries.straddled(entry, self._holder_end, RUN):
             return None
-        fits = self._fills(found) or self._last < found.first <= self._last + _CLOSE
+        fits = self._fills(entry) or self._last < entry.first <= self._last + _CLOSE
         return None if fits and self._refuted(self._holder_end) else self._holder_end
 
-    def _holder(self, found: Entry) -> int | None:
-        """Search the bytes around `found` for a record or message that contains it."""
-        low = max(self.entries.start, found.position - _LOOK_BACK)
+    def _holder(self, entry: Entry) -> int | None:
+        """Search the bytes around `entry` for a record or message that contains it."""
+        low = max(self.entries.start, entry.position - _LOOK_BACK)
         ahead = _LOOK_AHEAD if self.entries.credit > _LOOK_AHEAD else HEAD_BYTES
         self.entries.credit -= ahead
-        data = self.file.read_at(low, found.end - low + ahead)
-        start, stop = found.position - low, found.end - low
+        data = self.file.read_at(low, entry.end - low + ahead)
+        start, stop = entry.position - low, entry.end - low
         end = int(
             self.entries.make.form(search.held_by_record)(self.entries.make.bytes_of(data), 0, start, stop, len(data))
         )
@@ -278,9 +278,9 @@ class Judgement:
         for at in range(start - 4, max(start - 4 - _LOOK_BACK_PLAIN, -1), -1):
             length = int.from_bytes(data[at : at + 4], "big", signed=True)
             ends = low + at + 4 + length
-            if length <= 0 or not found.end <= ends <= self.file.size:
+            if length <= 0 or not entry.end <= ends <= self.file.size:
                 continue
-            if at == start - 4 and (ends in (found.end, self.file.size) or self.entries.sound_at(ends) is not None):
+            if at == start - 4 and (ends in (entry.end, self.file.size) or self.entries.sound_at(ends) is not None):
                 return ends
             if _is_message(data, at, ends - low, self.entries.enriched) and self.entries.sound_at(ends) is not None:
                 return ends

@@ -59,17 +59,17 @@ def newest(names: Iterable[str]) -> int:
 def parse_stored(content: bytes) -> StoredSink | None:
     """Parse a manifest; return None if its sink is a folder. Raises LogDirectoryError."""
     try:
-        found: Mapping[str, Any] = json.loads(content)
-        if "checkpoints" not in found:
+        fields: Mapping[str, Any] = json.loads(content)
+        if "checkpoints" not in fields:
             return None
         outputs = [
             Output(
                 each["name"], each["at"], tuple((file["name"], file["size"], file["sha256"]) for file in each["files"])
             )
-            for unit in found["units"].values()
+            for unit in fields["units"].values()
             for each in unit["outputs"]
         ]
-        return StoredSink(tuple(outputs), found["checkpoints"], found["tables"])
+        return StoredSink(tuple(outputs), fields["checkpoints"], fields["tables"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LogDirectoryError(f"expected the manifest of a pipeline: {error!r}") from error
 

@@ -102,14 +102,14 @@ def why_not_loaded(name: str) -> str | None:
     """
     if name in _NOT_OURS or (name.startswith(".") and folder_name(name) is None):
         return ""
-    found = folder_name(name)
-    if found is None:
+    folder = folder_name(name)
+    if folder is None:
         return "no partition has a folder of this name (expected TOPIC-N)"
     try:
-        check_topic_name(found.key.topic)
+        check_topic_name(folder.key.topic)
     except InvalidTopicError as error:
         return f"no topic has this name: {error}"
-    match found.state:
+    match folder.state:
         case FolderState.DELETE:
             return ""
         case FolderState.FUTURE:
@@ -117,9 +117,9 @@ def why_not_loaded(name: str) -> str | None:
         case FolderState.STRAY:
             return "a partition that another broker found not to be its own"
         case FolderState.CURRENT:
-            if str(found.key) != name:
-                return f"the partition's folder is called {found.key}"
-    return f"{found.key.topic} is the quorum's own" if is_reserved(found.key.topic) else None
+            if str(folder.key) != name:
+                return f"the partition's folder is called {folder.key}"
+    return f"{folder.key.topic} is the quorum's own" if is_reserved(folder.key.topic) else None
 
 
 def offset_file(name: str) -> OffsetFile | None:

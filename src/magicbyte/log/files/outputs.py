@@ -39,17 +39,17 @@ class _Identity(NamedTuple):
     inode: int
 
 
-def local_output(place: str, *, folder: bool) -> Path:
+def local_output(location: str, *, folder: bool) -> Path:
     """Return the local path of an output, given as a path or a file: URL.
 
     Raises ValueError for the URL of another store and, if a `folder` is to be written, for an existing file.
     """
-    local = local_path(place)
+    local = local_path(location)
     if local is None:
-        raise ValueError(f"{place!r}: expected a local path")
+        raise ValueError(f"{location!r}: expected a local path")
     path = Path(local)
     if folder and path.exists() and not path.is_dir():
-        raise ValueError(f"{place!r}: expected a folder, found a file")
+        raise ValueError(f"{location!r}: expected a folder, found a file")
     return path
 
 
@@ -64,16 +64,16 @@ def inputs_of(
     from magicbyte.log.files.directory import LOG
     from magicbyte.log.files.names import folder_name
 
-    found = {*paths, *map(str, others)}
-    alone = {os.path.dirname(os.path.realpath(path)) for path in found if path.endswith(LOG)}  # noqa: PTH120
+    inputs = {*paths, *map(str, others)}
+    alone = {os.path.dirname(os.path.realpath(path)) for path in inputs if path.endswith(LOG)}  # noqa: PTH120
     for partition in partitions:
         if folder_name(partition.path) is not None or os.path.realpath(partition.path) not in alone:
-            found.add(partition.path)
+            inputs.add(partition.path)
         for segment in partition.segments:  # each may be a link to elsewhere
-            found.update(each.path for each in (segment.log, *segment.companions.values()))
+            inputs.update(each.path for each in (segment.log, *segment.companions.values()))
         if partition.log_directory is not None:
-            found.add(partition.log_directory)
-    return sorted(found)
+            inputs.add(partition.log_directory)
+    return sorted(inputs)
 
 
 def refuse_overlap(output: str | Path, inputs: Iterable[str | Path], *, fills: bool = True) -> None:
@@ -134,22 +134,22 @@ def _above(output: str | Path, source: str) -> LogDirectoryError:
     return LogDirectoryError(f"{output}: expected a path that does not contain {source}, which is an input")
 
 
-def _local(place: str) -> str | None:
+def _local(location: str) -> str | None:
     """Return the local path of a path or URL, None for that of another store."""
-    if (path := local_path(place)) is not None:
+    if (path := local_path(location)) is not None:
         return path
     from fsspec.implementations.local import LocalFileSystem
 
     try:
-        remote = remote_of(place)
+        remote = remote_of(location)
     except LogDirectoryError:
         return None
     while not isinstance(remote, LocalFileSystem):
         inner = getattr(remote, "fs", None)
         if inner is None:
             return None
-        remote, place = inner, place.rpartition("::")[2]
-    return str(remote._strip_protocol(place))
+        remote, location = inner, location.rpartition("::")[2]
+    return str(remote._strip_protocol(location))
 
 
 def _identity(path: str) -> _Identity | None:
@@ -332,14 +332,18 @@ def _named_errors(path: str) -> Iterator[None]:
 
 def refuse_unwritable(folder: Path) -> None:
     """Raise LogDirectoryError if this process cannot make `folder`, or files in it. Nothing is written."""
-    place = Path(os.path.realpath(folder))
-    while not os.path.lexists(place) and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        raise LogDirectoryError(f"{folder}: cannot be written: {place} is not a folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        why = "is on a disk that is mounted read-only" if _is_read_only(place) else "may not be written to by this user"
-        raise LogDirectoryError(f"{folder}: cannot be written: {place} {why}")
+    existing = Path(os.path.realpath(folder))
+    while not os.path.lexists(existing) and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise LogDirectoryError(f"{folder}: cannot be written: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        why = (
+            "is on a disk that is mounted read-only"
+            if _is_read_only(existing)
+            else "may not be written to by this user"
+        )
+        raise LogDirectoryError(f"{folder}: cannot be written: {existing} {why}")
 
 
 def _is_read_only(folder: Path) -> bool:

@@ -37,24 +37,24 @@ class Named(Protocol):
 P = TypeVar("P", bound=Named)
 
 
-def in_use(found: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
-    """Return `found` without the folders of log directories that a broker would not read.
+def in_use(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
+    """Return `partitions` without the folders of log directories that a broker would not read.
 
     These are being deleted or copied, or are strays: beside the partition itself they would count twice. A folder whose
     own path was given stays.
     """
-    return [each for each in found if each.state is FolderState.CURRENT or each.log_directory is None]
+    return [each for each in partitions if each.state is FolderState.CURRENT or each.log_directory is None]
 
 
-def choose(found: Collection[P], topics: Collection[str] = (), numbers: Collection[int] = ()) -> list[P]:
+def choose(partitions: Collection[P], topics: Collection[str] = (), numbers: Collection[int] = ()) -> list[P]:
     """Return the partitions of `topics` with one of the `numbers`; no topics or no numbers mean all.
 
     Raises UnknownTopicError, with the existing names, for a topic or a partition that does not exist.
     """
-    missing = [topic for topic in topics if topic not in {each.topic for each in found}]
+    missing = [topic for topic in topics if topic not in {each.topic for each in partitions}]
     if missing:
-        raise UnknownTopicError(f"no topic {missing[0]!r} here: expected {_some({each.topic for each in found})}")
-    chosen = [each for each in found if not topics or each.topic in topics]
+        raise UnknownTopicError(f"no topic {missing[0]!r} here: expected {_some({each.topic for each in partitions})}")
+    chosen = [each for each in partitions if not topics or each.topic in topics]
     absent = [number for number in numbers if number not in {each.partition for each in chosen}]
     if absent:
         raise UnknownTopicError(f"no partition {absent[0]} here: expected {_some({each.name for each in chosen})}")

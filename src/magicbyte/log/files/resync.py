@@ -131,17 +131,17 @@ def sound_beginning(file: ReadableFile, limits: Limits, dialect: Dialect = Diale
     Nothing after it is examined: recovery truncates there.
     """
     last = limits.low - 1
-    for found in _Walk(file, limits, dialect, searches=False).run():
-        if isinstance(found, Sound) and found.order is RowOrder.MAIN:
-            last = found.last
-            yield found
-        elif isinstance(found, Gap):
-            yield found
+    for row in _Walk(file, limits, dialect, searches=False).run():
+        if isinstance(row, Sound) and row.order is RowOrder.MAIN:
+            last = row.last
+            yield row
+        elif isinstance(row, Gap):
+            yield row
             return
         else:
-            assert not isinstance(found, Displaced), "the bytes after it are not examined"
-            position = found.position if isinstance(found, Sound) else found.end
-            first = found.first if isinstance(found, Sound) else found.last
+            assert not isinstance(row, Displaced), "the bytes after it are not examined"
+            position = row.position if isinstance(row, Sound) else row.end
+            first = row.first if isinstance(row, Sound) else row.last
             error = CorruptRecordError("offset", expected=f"> {last}", found=first, position=position)
             yield Gap(position, file.size, error.locate(path=file.path), last)
             return
@@ -273,15 +273,15 @@ class _Walk:
             self.row, self.sure = self.row + 1, how is Resumption.SURE
             self.order, self.last = RowOrder.MAIN, self.main_last
             if how in (Resumption.STRAY, Resumption.BACK):
-                found = self.entries.sound_at(position)
-                assert found is not None, "the search found it"
-                displaced = self._displaced(position, found.first) if how is Resumption.BACK else None
+                sound = self.entries.sound_at(position)
+                assert sound is not None, "the search found it"
+                displaced = self._displaced(position, sound.first) if how is Resumption.BACK else None
                 if displaced is not None:
                     yield displaced
                 else:
                     self.order, self.last = (
                         RowOrder.STRAY if how is Resumption.STRAY else RowOrder.BACK,
-                        found.first - 1,
+                        sound.first - 1,
                     )
 
     def _followed(self, buffer_position: int, at: int, view: memoryview) -> Sound:

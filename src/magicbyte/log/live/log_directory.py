@@ -157,13 +157,13 @@ class LogDirectory:
     def _look_into_quarantine(self) -> None:
         path = f"{self.path}/{QUARANTINE}"
         try:
-            found = self.files.list(path)
+            files = self.files.list(path)
         except FileNotFoundError:
             return
         except (NotADirectoryError, PermissionError) as error:  # no reason to serve nothing at all
             self.notes.append(f"{path}: expected a directory that can be read: {error.strerror}")
             return
-        self.quarantined = len(found), sum(each.size for each in found)
+        self.quarantined = len(files), sum(each.size for each in files)
         if self.quarantined[0]:
             count, size = self.quarantined
             self.notes.append(f"{path}: files that were cut off or replaced are kept until you delete them: {count}, "
@@ -225,7 +225,7 @@ class LogDirectory:
         return [key for key in keys if key not in refused]
 
     def _bring_up(
-        self, key: TopicPartition, monotonic_ms: int, found: Mapping[str, Mapping[TopicPartition, int]]
+        self, key: TopicPartition, monotonic_ms: int, offsets: Mapping[str, Mapping[TopicPartition, int]]
     ) -> None:
         """Open the log of a partition. If it cannot be opened, it is offline. Raises OSError for a failing disk."""
         metadata = f"{key}/{checkpoints.PARTITION_METADATA}"
@@ -233,7 +233,7 @@ class LogDirectory:
             self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
             health = Health(self._folder(key), tells=False)  # an error of one path does not affect other logs
             mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
-            log = self._opened(key, monotonic_ms, found, health, mends, clean=self.was_clean)
+            log = self._opened(key, monotonic_ms, offsets, health, mends, clean=self.was_clean)
             log.health = self.health
             self.logs[key] = log
         except (LogDirectoryOfflineError, OSError) as error:
@@ -248,7 +248,7 @@ class LogDirectory:
         except MagicbyteError as error:
             why = f"{error}"
         else:
-            high_watermark = found[checkpoints.HIGH_WATERMARK].get(key, log.log_start_offset)
+            high_watermark = offsets[checkpoints.HIGH_WATERMARK].get(key, log.log_start_offset)
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
             self.notes += log.loaded.notes
             return
@@ -258,7 +258,7 @@ class LogDirectory:
         self,
         key: TopicPartition,
         monotonic_ms: int,
-        found: Mapping[str, Mapping[TopicPartition, int]],
+        offsets: Mapping[str, Mapping[TopicPartition, int]],
         health: Health,
         mends: Mends,
         *,
@@ -270,8 +270,8 @@ class LogDirectory:
             self.settings.config_of(key),
             monotonic_ms=monotonic_ms,
             clean=clean,
-            recovery_point=found[checkpoints.RECOVERY_POINT].get(key, 0),
-            log_start_offset=found[checkpoints.LOG_START].get(key, 0),
+            recovery_point=offsets[checkpoints.RECOVERY_POINT].get(key, 0),
+            log_start_offset=offsets[checkpoints.LOG_START].get(key, 0),
             health=health,
             quarantine=f"{self.path}/{QUARANTINE}",
             lowered=self.checkpoint_recovery_points,
@@ -286,15 +286,15 @@ class LogDirectory:
         if wanted is None:
             return
         consequence = f"the directory counts as that of broker {wanted.broker_id}, cluster {wanted.cluster_id}"
-        found = self._parsed(checkpoints.META_PROPERTIES, checkpoints.parse_meta_properties, consequence)
-        if found is None:
+        properties = self._parsed(checkpoints.META_PROPERTIES, checkpoints.parse_meta_properties, consequence)
+        if properties is None:
             cluster = "" if wanted.cluster_id is None else f"cluster.id={wanted.cluster_id}\n"
             put_file(self.files, path, f"version=0\nbroker.id={wanted.broker_id}\n{cluster}".encode())
             return
-        if found.node_id not in (None, wanted.broker_id):
-            raise LogDirectoryError(f"{path}: expected broker {wanted.broker_id}, found {found.node_id}")
-        if None not in (found.cluster_id, wanted.cluster_id) and found.cluster_id != wanted.cluster_id:
-            raise LogDirectoryError(f"{path}: expected cluster {wanted.cluster_id}, found {found.cluster_id}")
+        if properties.node_id not in (None, wanted.broker_id):
+            raise LogDirectoryError(f"{path}: expected broker {wanted.broker_id}, found {properties.node_id}")
+        if None not in (properties.cluster_id, wanted.cluster_id) and properties.cluster_id != wanted.cluster_id:
+            raise LogDirectoryError(f"{path}: expected cluster {wanted.cluster_id}, found {properties.cluster_id}")
 
     def close(self) -> None:
         """Close all logs, and write the clean shutdown marker last; no marker while a log needs a recovery."""
@@ -420,14 +420,14 @@ class LogDirectory:
 
         `damaged` is called for each log in which damage hides the segments that are due. The others are not affected.
         """
-        found = {}
+        removed_of = {}
         for key, log in list(self.logs.items()):
             try:
                 if removed := log.delete_old_segments(now):
-                    found[key] = removed
+                    removed_of[key] = removed
             except CorruptRecordError as error:
                 damaged(key, error)
-        return found
+        return removed_of
 
     def remove_deleted(self, monotonic_ms: int) -> int:
         """Delete the files whose delay has passed, of segments and whole logs; return how many of these there were."""

@@ -37,24 +37,24 @@ def size_in_segment(log: PartitionLog, offset: int, upper: int) -> int | None:
 
 def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[AbortedTransaction]:
     """Return the aborted transactions with an offset in `first` to below `end`, in the order of their markers."""
-    found: list[AbortedTransaction] = []
+    transactions: list[AbortedTransaction] = []
     for segment in log.segments_from(first):
         aborted, is_complete = segment.indexes.aborted(first, end)
-        found += aborted
+        transactions += aborted
         if is_complete:
             break
-    return found
+    return transactions
 
 
-def aborted_in_slice(log: PartitionLog, first: int, upper: int, found: FileSlice) -> list[AbortedTransaction]:
+def aborted_in_slice(log: PartitionLog, first: int, upper: int, stored: FileSlice) -> list[AbortedTransaction]:
     """Return the aborted transactions with an offset in `first` to below `upper` and not after a slice of the log.
 
     Its end is that of an index entry, so a few later ones may be among them, as with Kafka.
     """
     end = log.log_end_offset
     for segment, following in pairwise((*log.segments, None)):
-        if segment is found.segment and segment is not None:
-            after = segment.indexes.offset_after(found.position + found.length)
+        if segment is stored.segment and segment is not None:
+            after = segment.indexes.offset_after(stored.position + stored.length)
             end = after if after is not None else end if following is None else following.base_offset
     return aborted_transactions(log, first, min(upper, end))
 

@@ -413,15 +413,15 @@ class Segment:
         rules, base = self.config.rules.recovering(), self.base_offset
         indexer = SegmentIndexer(base, rules, dialect=self.config.dialect, producers=producers)
         end_offset, kept, error = base, 0, None
-        for found in sound_beginning(self.log.opened(), Limits(base, base + MAX_RELATIVE), self.config.dialect):
-            if not isinstance(found, Sound):
-                error = found.error
+        for row in sound_beginning(self.log.opened(), Limits(base, base + MAX_RELATIVE), self.config.dialect):
+            if not isinstance(row, Sound):
+                error = row.error
                 break
-            table = scan(found.view, dialect=self.config.dialect)
-            indexer.append(table, found.position)
+            table = scan(row.view, dialect=self.config.dialect)
+            indexer.append(table, row.position)
             if epochs is not None:
                 epochs.append(table)
-            end_offset, kept = int(last_offsets(table)[-1]) + 1, found.end
+            end_offset, kept = int(last_offsets(table)[-1]) + 1, row.end
         if kept < self.log.size:
             cut(kept, error)
         removed = self.log.size - kept

@@ -242,14 +242,14 @@ def decode_messages(
                     status, state[EXPECTED], state[FOUND] = BAD_TAGS, stop - field_at - 8, area
                     break
                 if area > 0:
-                    tagged, found = tagged_timestamp(data, field_at, field_at + area)
+                    tagged, tag_status = tagged_timestamp(data, field_at, field_at + area)
                     field_at += area
-                    if found < 0:
+                    if tag_status < 0:
                         status, state[EXPECTED], state[FOUND] = BAD_TAGS, area, area
                         break
                 else:
-                    tagged, found = -1, 0
-                if not found:
+                    tagged, tag_status = -1, 0
+                if not tag_status:
                     if kind != OWN:
                         tagged = append_time
                     elif seconds != 0xFFFFFFFF:

@@ -224,30 +224,30 @@ class _Evidence:
 
     def _losses(self, name: str, partition: _Partition) -> Iterator[Anomaly]:
         last, last_reader = max(
-            ((each.first_offset, each.reader) for each in partition.values.values() if each.reader != NOBODY),
+            ((value.first_offset, value.reader) for value in partition.values.values() if value.reader != NOBODY),
             default=(UNKNOWN, NOBODY),
         )
-        for each in partition.values.values():
-            if each.reader != NOBODY or each.writer == NOBODY:
+        for value in partition.values.values():
+            if value.reader != NOBODY or value.writer == NOBODY:
                 continue
-            at = each.last_offset
-            if at != UNKNOWN and partition.may_lack(each, at):
+            at = value.last_offset
+            if at != UNKNOWN and partition.may_lack(value, at):
                 continue
-            offsets, what = () if at == UNKNOWN else (at,), f"{_named(each.value)} of operation {each.writer}"
-            if at != UNKNOWN and at <= last and self.is_sure(each):
+            offsets, what = () if at == UNKNOWN else (at,), f"{_named(value.value)} of operation {value.writer}"
+            if at != UNKNOWN and at <= last and self.is_sure(value):
                 yield Anomaly(
-                    AnomalyKind.LOST_WRITE, name, offsets, (each.value,), (each.writer, last_reader),
+                    AnomalyKind.LOST_WRITE, name, offsets, (value.value,), (value.writer, last_reader),
                     f"{what} at offset {at} was never read, though operation {last_reader} read offset {last}",
                 )  # fmt: skip
-            elif self.rules.read_to_end and not self._is_doubtful(partition, each):
-                if each.outcome is OperationOutcome.OK:
+            elif self.rules.read_to_end and not self._is_doubtful(partition, value):
+                if value.outcome is OperationOutcome.OK:
                     yield Anomaly(
-                        AnomalyKind.UNSEEN, name, offsets, (each.value,), (each.writer,),
+                        AnomalyKind.UNSEEN, name, offsets, (value.value,), (value.writer,),
                         f"{what} was acknowledged and never read, though all was read to the end",
                     )  # fmt: skip
-                elif each.in_transaction and self.is_sure(each):
+                elif value.in_transaction and self.is_sure(value):
                     yield Anomaly(
-                        AnomalyKind.TORN_TRANSACTION, name, offsets, (each.value,), (each.writer,),
+                        AnomalyKind.TORN_TRANSACTION, name, offsets, (value.value,), (value.writer,),
                         f"{what} was never read, though other values of this transaction were",
                     )  # fmt: skip
 
@@ -257,20 +257,20 @@ class _Evidence:
         return written.last_offset == UNKNOWN and (partition.log_start > 0 or replaced)
 
     def _reads(self, name: str, partition: _Partition) -> Iterator[Anomaly]:
-        for each in partition.values.values():
-            if each.reader == NOBODY:
+        for value in partition.values.values():
+            if value.reader == NOBODY:
                 continue
-            offset = each.first_offset
-            if each.outcome is OperationOutcome.FAIL:
+            offset = value.first_offset
+            if value.outcome is OperationOutcome.FAIL:
                 yield Anomaly(
-                    AnomalyKind.ABORTED_READ, name, (offset,), (each.value,), (each.writer, each.reader),
-                    f"{_named(each.value)} at offset {offset} was read by operation {each.reader}, though operation "
-                    f"{each.writer}, which wrote it, failed",
+                    AnomalyKind.ABORTED_READ, name, (offset,), (value.value,), (value.writer, value.reader),
+                    f"{_named(value.value)} at offset {offset} was read by operation {value.reader}, though operation "
+                    f"{value.writer}, which wrote it, failed",
                 )  # fmt: skip
-            elif each.writer == NOBODY and self.rules.all_sends_known:
+            elif value.writer == NOBODY and self.rules.all_sends_known:
                 yield Anomaly(
-                    AnomalyKind.UNWRITTEN, name, (offset,), (each.value,), (each.reader,),
-                    f"{_named(each.value)} at offset {offset}, read by operation {each.reader}, was never sent",
+                    AnomalyKind.UNWRITTEN, name, (offset,), (value.value,), (value.reader,),
+                    f"{_named(value.value)} at offset {offset}, read by operation {value.reader}, was never sent",
                 )  # fmt: skip
 
 
