@@ -10,6 +10,7 @@ import pytest
 
 from builders import run
 from magicbyte.broker.controller_channel import BrokerChannel, Control
+from magicbyte.errors import NetworkError
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol import Message
 from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -97,6 +98,37 @@ def test_nothing_is_taken_across_a_request_that_stops_replicas() -> None:
     found, answers = sent(*controls)
     assert tuple(found) == controls
     assert answers == 4
+
+
+def test_a_connection_is_reset_before_its_request_is_repeated_on_another() -> None:
+    """Otherwise the system may deliver the request behind later ones."""
+    events: list[str] = []
+
+    class Lost(Hanging):
+        async def open(self) -> Lost:
+            events.append("open")
+            return self
+
+        async def send(self, request: Message, *, timeout_ms: int) -> Message:
+            events.append("send")
+            if events.count("send") == 1:
+                raise NetworkError("no response")
+            return await super().send(request, timeout_ms=timeout_ms)
+
+        def abort(self) -> None:
+            events.append("abort")
+
+    async def work() -> None:
+        broker, loop, answered = Lost(), asyncio.get_running_loop(), asyncio.Event()
+        broker.goes_on.set()
+        channel = BrokerChannel(1, broker.open, broker.make, loop.create_task, lambda: None, timeout_ms=1000)
+        channel.send(UpdateMetadata(1, ()), lambda _: answered.set())
+        async with asyncio.timeout(20):
+            await answered.wait()
+        await channel.close()
+
+    run(work())
+    assert events == ["open", "send", "abort", "open", "send", "abort"]
 
 
 def test_a_fault_of_ours_costs_one_request_and_the_broker_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:

@@ -126,6 +126,9 @@ def test_79_a_fetch_beyond_the_quota_gets_nothing_and_the_same_offset_later() ->
         assert (held.error_code, held.responses, held.session_id) == (0, [], 0)
         assert held.throttle_time_ms > 0
         other.close()
+        other = await Peer.of(broker.served)  # bytes that are not sent do not count
+        assert (await other.ask(asking("t", 1), 11, FetchResponse)).throttle_time_ms == held.throttle_time_ms
+        other.close()
         broker.clock.advance(11_000)
         later = await Peer.of(broker.served)
         again = await later.ask(asking("t", 1), 11, FetchResponse)

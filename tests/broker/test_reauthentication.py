@@ -138,6 +138,20 @@ def test_a_third_login_within_a_second_of_the_second_is_not_begun_and_ends_nothi
     within(work, Timed())
 
 
+def test_a_large_request_is_answered_behind_a_second_login() -> None:
+    """Frames of a login are small."""
+    nothing = bytes.fromhex("0000000300000001000163ffff000100000000" + "00000000") + bytes(600 << 10)
+
+    async def work(broker: Timed) -> None:
+        raw = await logged_in(broker)
+        assert await raw.ask(nothing)
+        assert error_of(await raw.shake()) == 0
+        assert error_of(await raw.authenticate(ALICE)) == 0
+        assert await raw.ask(nothing)
+
+    within(work, Timed())
+
+
 def test_a_mechanism_may_have_a_time_of_its_own() -> None:
     async def work(broker: Timed) -> None:
         raw = await Raw.to(broker)
