@@ -35,8 +35,10 @@ from magicbyte.broker.metrics import (
 )
 from magicbyte.cli.logs import JsonFormatter
 from magicbyte.codecs import Codec
-from magicbyte.errors import ErrorCode
+from magicbyte.errors import ErrorCode, InvalidConfigError, NetworkError
 from magicbyte.log.cleaning.maintenance import Action
+from magicbyte.net.scrape import PageAccess
+from magicbyte.net.scrape import scrape as scrape_page
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -44,6 +46,7 @@ from magicbyte.protocol.messages.fetch import FetchResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from magicbyte.records.encode import Format
+from magicbyte.testing.certificates import Authority
 
 SERVED = {"http.address": "127.0.0.1:0"}
 TOPICS = "kafka_server_brokertopicmetrics_"
@@ -487,6 +490,77 @@ def test_the_pages_are_for_this_machine_unless_told_otherwise_with_a_warning(
     config = BrokerConfig({"http.address": address})
     assert config.http == where
     assert any("open to the network" in each for each in config.warnings()) == is_open
+
+
+def test_pages_with_a_token_are_for_those_who_have_it(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("s3same-zq\n")
+
+    def got(port: int, page: str, authorization: str | None) -> tuple[int, str | None, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", page, headers={} if authorization is None else {"Authorization": authorization})
+        response = connection.getresponse()
+        found = response.status, response.getheader("WWW-Authenticate"), response.read()
+        connection.close()
+        return found
+
+    async def work() -> None:
+        async with Running(tmp_path / "logs", {**SERVED, "http.token.file": str(path)}) as broker:
+            for page in ("/metrics", "/health", "/nowhere"):
+                for given in (None, "", "s3same-zq", "Bearer", "Bearer s3same", "Bearer s3same-zqx", "Basic s3same-zq"):
+                    told = await asyncio.to_thread(got, broker.http_port, page, given)
+                    assert told == (401, "Bearer", b"Unauthorized\n"), (page, given)
+            status, _, body = await asyncio.to_thread(got, broker.http_port, "/health", "bearer s3same-zq")
+            assert (status, json.loads(body)["ready"]) == (200, True)
+
+    run(work())
+
+
+def test_pages_over_tls_are_for_those_with_a_certificate_and_the_token(tmp_path: Path) -> None:
+    authority, token, ca = Authority(), tmp_path / "token", tmp_path / "ca.pem"
+    ca.write_text(authority.certificate)
+    token.write_text("s3same-zq")
+    own = authority.write(tmp_path, "own")
+    settings = SERVED | {
+        "http.token.file": str(token),
+        "http.ssl.keystore.location": str(authority.write(tmp_path, "broker")),
+        "http.ssl.truststore.location": str(ca),
+    }
+
+    async def work() -> None:
+        async with Running(tmp_path / "logs", settings) as broker:
+            url = f"https://127.0.0.1:{broker.http_port}/metrics"
+            allowed = await scrape_page(url, PageAccess(ca, own, "s3same-zq"))
+            assert "kafka_log_logmanager_offlinelogdirectorycount" in allowed.names()
+            for access in (PageAccess(ca, own), PageAccess(ca, token="s3same-zq"), PageAccess(ca, own, "wrong")):
+                with pytest.raises(NetworkError):
+                    await scrape_page(url, access)
+            with pytest.raises(NetworkError):
+                await scrape_page(f"127.0.0.1:{broker.http_port}")
+            assert (await scrape_page(url, PageAccess(ca, own, "s3same-zq"))).names()
+
+    run(work())
+
+
+@pytest.mark.parametrize("setting", ["http.token.file", "http.ssl.keystore.location"])
+def test_a_file_for_the_pages_that_is_none_stops_the_start(tmp_path: Path, setting: str) -> None:
+    path = tmp_path / "file"
+    path.write_text("two words")
+
+    async def start(settings: dict[str, str]) -> None:
+        async with Running(tmp_path / "logs", SERVED | settings):
+            pytest.fail("it starts")
+
+    for given, expected in ((tmp_path / "none", "none"), (path, "expected a")):
+        with pytest.raises(InvalidConfigError, match=expected) as error:
+            run(start({setting: str(given)}))
+        assert "words" not in str(error.value)
+
+
+def test_pages_with_a_token_or_for_certificates_are_not_open_to_the_network() -> None:
+    for setting in ("http.token.file", "http.ssl.truststore.location"):
+        config = BrokerConfig({"http.address": "0.0.0.0:9404", setting: "file"})
+        assert not any("the pages" in each for each in config.warnings())
 
 
 # ---- slow requests

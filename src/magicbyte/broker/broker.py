@@ -351,21 +351,20 @@ class Broker:
         if (address := config.http) is not None:
             from magicbyte.broker.pages import PageServices, pages
 
-            self._pages = pages(
-                PageServices(
-                    self.runtime,
-                    self.cluster_id,
-                    self.logs,
-                    self.topics,
-                    self.cluster_view,
-                    self.coordinators,
-                    self.fetch_sessions,
-                    lambda: self.controller,
-                    self._uncleanable_bytes,
-                    self._connected_clients,
-                    self.ports,
-                )
+            services = PageServices(
+                self.runtime,
+                self.cluster_id,
+                self.logs,
+                self.topics,
+                self.cluster_view,
+                self.coordinators,
+                self.fetch_sessions,
+                lambda: self.controller,
+                self._uncleanable_bytes,
+                self._connected_clients,
+                self.ports,
             )
+            self._pages = pages(services)
             self.http_port = await self._pages.listen(*address)
 
     def _registration(self) -> bytes:

@@ -448,6 +448,23 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         "HOST:PORT of the HTTP endpoint with /metrics and /health. Port 0 stands for a free port. Not set: no "
         "endpoint.",
     )
+    http_token_file = text(
+        "http.token.file",
+        None,
+        "A file with a bearer token. Requests to the HTTP endpoint must have it. Read at the start. Not set: requests "
+        "need no token.",
+    )
+    http_ssl_keystore_location = text(
+        "http.ssl.keystore.location",
+        None,
+        "A PEM file with a private key and its certificates. The HTTP endpoint then speaks TLS. Read at the start.",
+    )
+    http_ssl_truststore_location = text(
+        "http.ssl.truststore.location",
+        None,
+        "A PEM file with trusted certificates. Clients of the HTTP endpoint must then have a certificate. Needs "
+        "`http.ssl.keystore.location`.",
+    )
     slow_request_ms = integer(
         "slow.request.ms",
         -1,
@@ -544,8 +561,12 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
                     f"every client that reaches it {may}"
                 )
-        if self.http is not None and not is_loopback(self.http[0]):
-            lines.append(f"the pages at {self.http_address} are open to the network: they name topics and clients")
+        is_open = self.http_token_file is None and self.http_ssl_truststore_location is None
+        if self.http is not None and is_open and not is_loopback(self.http[0]):
+            lines.append(
+                f"the pages at {self.http_address} are open to the network: they name topics and clients "
+                "(http.token.file or http.ssl.truststore.location closes them)"
+            )
         return lines
 
 

@@ -19,11 +19,15 @@ from magicbyte.net.exposition import Family, counter, disk_bytes, gauge, health_
 from magicbyte.net.http import Page, Pages
 from magicbyte.protocol import APIS
 from magicbyte.security.quotas import QuotaType
+from magicbyte.security.settings import token_in
+from magicbyte.security.tls import Store, TlsSettings, server_context
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Collection
 
     from magicbyte.broker.cluster_view import ClusterView
+    from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.controller import ControllerService
     from magicbyte.broker.coordinators import Coordinators
     from magicbyte.broker.runtime import Runtime
@@ -82,12 +86,23 @@ class PageServices:
 
 
 def pages(services: PageServices) -> Pages:
-    """Return the pages of a broker."""
+    """Return the pages of a broker. Reads the files of their token and certificates. Raises InvalidConfigError."""
     health = health_page(lambda: _health(services))
     idle = LoopIdle()
     found: dict[str, Page] = {"/metrics": metrics_page(lambda: families(services, idle)), "/health": health}
     found |= {"/health/ready": health, "/health/live": health_page(lambda: (True, {"live": True}))}
-    return Pages(found, for_pages(limit()))
+    config = services.runtime.config
+    token = None if config.http_token_file is None else token_in(config.http_token_file)
+    return Pages(found, for_pages(limit()), token=token, context=_context(config))
+
+
+def _context(config: BrokerConfig) -> ssl.SSLContext | None:
+    """Return the TLS context of the pages, None without TLS. Raises InvalidConfigError."""
+    if config.http_ssl_keystore_location is None:
+        return None
+    trusted = None if (path := config.http_ssl_truststore_location) is None else Store(path, "PEM")
+    settings = TlsSettings(trusted, Store(config.http_ssl_keystore_location, "PEM"))
+    return server_context(settings, "none" if trusted is None else "required")
 
 
 def _health(services: PageServices) -> tuple[bool, Mapping[str, Any]]:

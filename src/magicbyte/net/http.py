@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias
 
-from magicbyte.errors import NetworkError
+from magicbyte.errors import NetworkError, SecurityError
 from magicbyte.net.descriptors import MOST_FOR_PAGES, OUT_OF_DESCRIPTORS
 from magicbyte.net.listening import listening_sockets
 from magicbyte.net.stream import SocketStream, Stream
+from magicbyte.net.tls import TlsStream
 from magicbyte.printable import logger
 
 log = logger(__name__)
@@ -43,8 +46,17 @@ class Pages:
     Further ones wait in the system's queue meanwhile, without a descriptor.
     """
 
-    def __init__(self, pages: Mapping[str, Page], connections: int = MOST_FOR_PAGES) -> None:
-        self._pages = pages
+    def __init__(
+        self,
+        pages: Mapping[str, Page],
+        connections: int = MOST_FOR_PAGES,
+        *,
+        token: str | None = None,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """Serve `pages`, over TLS with a `context`. `token`: the bearer token that requests must have, if any."""
+        self._pages, self._credentials = pages, None if token is None else f"bearer {token}".encode()
+        self._context = context
         self._most = connections
         self._listening: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
@@ -106,31 +118,52 @@ class Pages:
         assert task is not None, "each connection has one"
         try:
             async with asyncio.timeout(_REQUEST_S):
+                if self._context is not None:
+                    stream = secured = TlsStream(stream, self._context, server_side=True)
+                    await secured.handshake()
                 head = await _head(stream)
             self._silent.pop(task, None)
             async with asyncio.timeout(_PATIENCE_S):
                 await stream.write(await self._answer(head))
-        except (NetworkError, TimeoutError) as error:
+        except (NetworkError, SecurityError, TimeoutError) as error:
             log.debug("a request for a page was not answered: %s", error)
+        finally:
+            stream.close()
 
     async def _answer(self, request: bytes) -> list[bytes]:
         """Return the response to one request. Its body is not read, because no page uses one."""
         head = request.decode("latin-1").split("\r\n")
         method, path = [*head[0].split(" "), "", ""][:2]
-        accept = next((line.partition(":")[2].strip() for line in head if line.lower().startswith("accept:")), "")
+        accept = _header(head, "accept")
         page = self._pages.get(path.partition("?")[0])
-        if method not in ("GET", "HEAD"):
+        if not self._is_allowed(_header(head, "authorization")):
+            answer = _plain(HTTPStatus.UNAUTHORIZED)
+        elif method not in ("GET", "HEAD"):
             answer = _plain(HTTPStatus.METHOD_NOT_ALLOWED)
         elif page is None:
             answer = _plain(HTTPStatus.NOT_FOUND)
         else:
             answer = await page(accept)
         status = HTTPStatus(answer.status)
+        challenge = "WWW-Authenticate: Bearer\r\n" if status == HTTPStatus.UNAUTHORIZED else ""
         start = (
-            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {answer.content_type}\r\n{challenge}"
             f"Content-Length: {len(answer.body)}\r\nConnection: close\r\n\r\n"
         )
         return [start.encode("latin-1"), b"" if method == "HEAD" else answer.body]
+
+    def _is_allowed(self, authorization: str) -> bool:
+        """Return whether a request may have a page, by its Authorization header."""
+        if self._credentials is None:
+            return True
+        scheme, _, token = authorization.partition(" ")
+        given = f"{scheme.lower()} {token.strip()}".encode()
+        return hmac.compare_digest(given, self._credentials)
+
+
+def _header(head: list[str], name: str) -> str:
+    """Return the value of a request's header, "" without it."""
+    return next((line.partition(":")[2].strip() for line in head if line.lower().startswith(f"{name}:")), "")
 
 
 async def _head(stream: Stream) -> bytes:

@@ -86,12 +86,17 @@ class Login:
         if token is not None:
             return OAuthClient(token)
         assert self.token_file is not None, "the endpoint's is given"
-        try:
-            with open(self.token_file, "rb") as file:
-                token = file.read(_MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
-        except OSError as error:
-            raise InvalidConfigError(f"{self.token_file}: {error.strerror}: expected a file with a token") from None
-        return OAuthClient(checked_token(self.token_file, token))
+        return OAuthClient(token_in(self.token_file))
+
+
+def token_in(path: str) -> str:
+    """Return the bearer token in a file. Raises InvalidConfigError, whose message shows nothing of it."""
+    try:
+        with open(path, "rb") as file:
+            token = file.read(_MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise InvalidConfigError(f"{path}: {error.strerror}: expected a file with a token") from None
+    return checked_token(path, token)
 
 
 def checked_token(place: str, token: str) -> str:
