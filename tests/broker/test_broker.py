@@ -224,6 +224,9 @@ class SlowFile(LocalWritableFile):
         if self.path.endswith(".log") and "/topic-" in self.path:
             self.disk.syncs += 1
             assert self.disk.may_sync.wait(20)
+            if self.disk.has_bug:
+                self.disk.has_bug = False
+                raise RuntimeError("a bug")
             if self.disk.fails:
                 raise OSError(5, "Input/output error", self.path)
         super().sync()
@@ -241,7 +244,7 @@ class SlowDisk(LocalFiles):
         self.may_sync, self.may_read = threading.Event(), threading.Event()
         self.may_sync.set()
         self.may_read.set()
-        self.fails = False
+        self.fails = self.has_bug = False
         self.syncs = 0
 
     def create(self, path: str) -> LocalWritableFile:
@@ -310,6 +313,21 @@ def test_a_batch_that_is_sent_again_before_its_sync_is_acknowledged_with_the_fir
             assert (await produce(peers[1], data=data, acks=1)).base_offset == 0
             for each in peers:
                 each.close()
+
+    run(work())
+
+
+def test_a_bug_in_a_sync_is_answered_and_stops_no_later_append(folder: Path) -> None:
+    async def work() -> None:
+        disk = SlowDisk()
+        async with OnSlowDisk(folder, disk) as broker:
+            broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
+            peer = await Peer.of(broker)
+            disk.has_bug = True
+            answers = [await asyncio.wait_for(produce(peer, acks=acks), 20) for acks in (1, 1, -1)]
+            assert [each.error_code for each in answers] == [56, 0, 0]
+            assert await high_watermark(peer) == 9
+            peer.close()
 
     run(work())
 

@@ -30,6 +30,7 @@ from magicbyte.log.append.sets import KEPT_SCRATCH, RoomNeeded
 from magicbyte.log.live.config import FOREVER
 from magicbyte.log.live.group_commit import GroupCommit, Outcome
 from magicbyte.ports import Moment
+from magicbyte.printable import logger
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.records.entry import entries
 from magicbyte.records.layout import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.replication.leader import LeaderPartition
 
+log = logger(__name__)
 T = TypeVar("T")
 
 QUICK_BYTES: Final = 2 << 20  # a set up to this size is usually stored before the loop could do something else
@@ -405,7 +407,9 @@ class Appends:
                     running, started = self._commits.begin(), now_ns()
                     try:
                         await self._runtime.writing.run(running.run)
-                    except (OSError, OutOfDescriptorsError) as error:
+                    except Exception as error:
+                        if not isinstance(error, OSError | OutOfDescriptorsError):
+                            log.exception("a sync ended because of a bug; its appends are refused")
                         outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
                     else:
                         outcome = self._commits.end(running, self._runtime.clock.monotonic_ms())

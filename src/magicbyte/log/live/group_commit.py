@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from magicbyte.errors import OutOfDescriptorsError
 from magicbyte.log.live.partition_log import Flush, PartitionLog
 
 T = TypeVar("T")
@@ -72,10 +71,10 @@ class GroupCommit(Generic[T]):
             (durable if kept else lost).append(waiter)
         return Outcome(durable, lost)
 
-    def fail(self, failed: Round[T], error: OSError | OutOfDescriptorsError) -> list[T]:
-        """Record that a round failed: its directories are offline. Return all of its waiters; none is acknowledged.
+    def fail(self, failed: Round[T], error: Exception) -> list[T]:
+        """Record that a round failed. Return all of its waiters; none is acknowledged.
 
-        A lack of descriptors is transient, and takes nothing offline.
+        An I/O error takes its directories offline; a lack of descriptors, which is transient, and a bug do not.
         """
         if isinstance(error, OSError):
             for log, _ in failed.flushes:
