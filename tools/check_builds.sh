@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 first=${1-$folder/first}
+COMMIT=$(git rev-parse HEAD)
+export COMMIT # of both builds, whatever is committed meanwhile
 tools/build.sh "$first"
 tools/build.sh "$folder/second"
 for built in "$folder"/second/*; do
