@@ -210,7 +210,7 @@ def test_a_reset_as_a_table_and_what_lies_outside_is_said(bootstrap: str) -> Non
         "orders-0     3         8      0   10    2\n"
         "orders-1     7        10      0   10    0\n"
     )
-    assert result.stderr == "magicbyte: warning: orders-1: 12 is not within 0 to 10: 10 is taken\n"
+    assert result.stderr == "magicbyte: warning: orders-1: 12 is not within 0 to 10: 10 is used\n"
 
 
 def test_a_group_that_is_not_there_is_made_where_topics_are_named(bootstrap: str) -> None:
@@ -306,7 +306,7 @@ def test_a_broker_of_0_8_tells_offsets_alone_and_has_them_reset() -> None:
     assert (listed.exit_code, deleted.exit_code, reset.exit_code) == (2, 2, 0)
     assert "list groups: UNSUPPORTED_VERSION (35): brokers from 0.9 on can do it" in listed.stderr
     assert "delete group readers: UNSUPPORTED_VERSION (35): brokers from 1.1 on can do it" in deleted.stderr
-    assert "brokers before 0.10.1 know no times of records" in reset.stderr
+    assert "brokers before 0.10.1 have no index of timestamps" in reset.stderr
     (request,) = broker.asked(OffsetCommitRequest)
     assert [(each.name, each.partitions[0].committed_offset) for each in request.topics] == [("topic", 9)]
 

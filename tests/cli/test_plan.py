@@ -96,7 +96,7 @@ def test_a_broker_whose_metrics_are_out_of_reach_is_a_note(command: list[str], m
         monkeypatch.setattr("magicbyte.migration.planner.scrape", refused)
         done = run(*command, "-b", broker.bootstrap_servers)
     assert done.exit_code == 0, done.stderr
-    assert "note: metrics of broker 0 are not known" in done.stdout
+    assert "note: metrics of broker 0 are unavailable" in done.stdout
     assert "Connection refused" in done.stdout
 
 

@@ -50,7 +50,7 @@ def test_what_a_broker_stores_is_told_whatever_its_age(version: str, form: str, 
     assert [(each["format"], each["codec"]) for each in topic["stored"]] == [(form, "gzip")]
     assert (topic["format"], topic["sampled"]) == (form, True)
     assert topic["next"] == ("nothing" if form == "2" else "set message.format.version")
-    assert any("settings are not known" in note for note in notes) == version.startswith("0.")
+    assert any("settings are unknown" in note for note in notes) == version.startswith("0.")
 
 
 def test_a_topic_whose_format_was_changed_is_in_phase_2(tmp_path: Path) -> None:

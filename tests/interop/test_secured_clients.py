@@ -36,11 +36,11 @@ REFUSED: Final = {
     "wrong password of SCRAM": ("uthentication ?failed", "the login by SCRAM-SHA-256 is refused"),
     "expired": (
         "expired|validity check|verify failed",
-        f"TLS: the other side gives up|TLS: unexpected message|{ENDED}",
+        f"TLS: the peer ended the handshake|TLS: unexpected message|{ENDED}",
     ),
     "elsewhere": (
         "match|verify failed|altern|cannot validate",
-        f"TLS: the other side gives up|TLS: unexpected message|{ENDED}",
+        f"TLS: the peer ended the handshake|TLS: unexpected message|{ENDED}",
     ),
     "plain bytes": ("(?i)disconnect|closed|EOF|reset|no.*bytes|unable to bootstrap", "plain bytes on a TLS listener"),
 }

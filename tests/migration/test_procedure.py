@@ -105,5 +105,5 @@ def test_old_consumers_are_an_objection_and_old_producers_are_none() -> None:
 
 def test_what_is_stored_in_a_newer_format_is_an_objection_at_kafkas_brokers_alone() -> None:
     (objection,) = objections([NEW], [], READY, [Format.V1], Format.V0)
-    assert objection.startswith("format v1 stays stored")
+    assert objection.startswith("format v1 stays in the log")
     assert objections([replace(NEW, is_ours=True)], [], READY, [Format.V1], Format.V0) == []

@@ -686,7 +686,7 @@ def check_log_directory(directory: DirectoryFiles, ends: dict[TopicPartition, in
         try:
             known[name] = directory.offsets(name) or {}
         except CorruptRecordError as error:
-            yield _of_error(error, "a broker starts without it, and checks more", error.path or directory.path)
+            yield _of_error(error, "a broker starts without it, but checks more", error.path or directory.path)
     for name, offsets in known.items():
         for partition, offset in offsets.items():
             if (end := ends.get(partition)) is not None and offset > end:

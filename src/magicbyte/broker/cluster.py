@@ -51,8 +51,8 @@ def _id_of(node: Node, known_id: str | None) -> str:
     cluster_id = layout.load_cluster_id(node.data)
     if known_id not in (None, cluster_id):
         raise LogDirectoryError(
-            f"the metadata is of cluster {cluster_id}, the log directory of {known_id}: put back the one that "
-            "belongs to the other, or move it away, metadata or meta.properties, to continue without it"
+            f"the metadata is of cluster {cluster_id}, the log directory of {known_id}: restore the "
+            "matching one, or move the metadata or meta.properties away to continue without it"
         )
     return cluster_id
 

@@ -232,13 +232,13 @@ async def reset_offsets(
         raise BrokerError(task, ErrorCode.INVALID_REQUEST, broker="the cluster", detail=detail)
     latest = (await client.any_connection()).versions.latest(APIS[_LIST_OFFSETS])
     if target.kind == "datetime" and latest is not None and latest < _TIMES_KNOWN:
-        warn("brokers before 0.10.1 know no times of records: the start of a segment is taken")
+        warn("brokers before 0.10.1 have no index of timestamps: the start of a segment is used")
     resets = []
     for place in places:
         each = await _reset(client, place, was.get(place), target)
         if each.offset != each.wanted:
             warn(
-                f"{place[0]}-{place[1]}: {each.wanted} is not within {each.start} to {each.end}: {each.offset} is taken"
+                f"{place[0]}-{place[1]}: {each.wanted} is not within {each.start} to {each.end}: {each.offset} is used"
             )
         resets.append(each)
     if not dry_run:

@@ -195,7 +195,7 @@ class CanaryReport:
 def judge_canary(canary: BrokerRates, others: Sequence[BrokerRates]) -> CanaryReport:
     """Compare the canary with the other brokers. More failures, conversions, time or CPU are reasons to roll back."""
     if not canary.records_in and canary.fetch_ms is None:
-        idle = f"broker {canary.broker} took and served nothing in that time"
+        idle = f"broker {canary.broker} had no traffic in that time"
         return CanaryReport(CanaryVerdict.UNKNOWN, (idle,), canary, tuple(others))
     reasons = tuple(_objections(canary, others))
     verdict = CanaryVerdict.ROLL_BACK if reasons else CanaryVerdict.KEEP

@@ -212,7 +212,8 @@ def _settings(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
         for name, value in settings.items():
             if target.has_forgotten(name):
                 what = f"Kafka {target.version} does not know it, and refuses requests that set it"
-                do = f"remove it from whatever makes or changes topics; {_SUCCESSORS.get(name, 'nothing replaces it')}"
+                successor = _SUCCESSORS.get(name, "nothing replaces it")
+                do = f"remove it from every tool that creates or changes topics; {successor}"
                 yield UpgradeFinding("setting", Weight.CHANGES, f"topic {topic}: {name}={value}", what, do)
             elif name in _SEGMENT_SIZES and _is_below(value, target.least_segment_bytes):
                 yield UpgradeFinding(
@@ -276,8 +277,8 @@ def _topics(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
                 "topic",
                 Weight.CHANGES,
                 topic,
-                f"it holds format {' and '.join(old)}: Kafka {target.version} serves that as it is stored, and writes "
-                "format v2 where it compacts",
+                f"it holds format {' and '.join(old)}: Kafka {target.version} serves it unchanged, and writes "
+                "format v2 in compaction",
                 "keep consumers that read it, or wait for retention, or convert the logs of stopped brokers: "
                 "magicbyte convert --to v2",
             )

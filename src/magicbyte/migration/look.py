@@ -58,7 +58,7 @@ async def _own(client: Client, resource: ConfigResource, name: str, notes: list[
     try:
         settings = await describe_configs(client, resource, name)
     except (BrokerError, NetworkError) as error:
-        notes.append(f"settings of {resource.name.lower()} {name} are not known ({error})")
+        notes.append(f"settings of {resource.name.lower()} {name} are unknown ({error})")
         return {}
     return {key: each.value or "" for key, each in settings.items() if _is_set(each, resource)}
 

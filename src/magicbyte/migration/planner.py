@@ -59,9 +59,9 @@ SAMPLE_BYTES: Final = 512 << 10  # of a topic, for rehearsals
 MOST_RECORDS: Final = 4000
 LOOK_BYTES: Final = 16 << 10  # of each fetch that samples stored formats
 MOST_READERS: Final = 8  # of one kind in a rehearsal
-_SLOW: Final = "a rehearsal ran without compiled loops: the figures are those of a broker that has none either"
+_SLOW: Final = "a rehearsal ran without compiled loops: the figures apply to a broker without them"
 _SLOW_BROKER: Final = (
-    "the broker has not loaded compiled loops yet, with which was rehearsed: until it has, a step costs it more"
+    "the rehearsal used compiled loops, which the broker has not loaded yet: until then a step costs it more"
 )
 _DESCRIBE_CONFIGS: Final = 32  # API key
 MOST_SETS: Final = 64  # per fetch of a rehearsal
@@ -277,7 +277,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     notes = []
     has_settings = await tells_settings(client)
     if not has_settings:
-        notes.append("settings are not known, Kafka's defaults are taken: brokers tell them from 0.11 on")
+        notes.append("settings are unknown, Kafka's defaults are assumed: brokers report them from 0.11 on")
     for name, topic in sorted(known.items()):
         if not names and (topic.is_internal or name.startswith("__")):
             continue
@@ -289,7 +289,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
                     each: text for each in _SETTINGS if each in settings and (text := settings[each].value)
                 }
             except BrokerError as error:
-                notes.append(f"{name}: settings are not known, Kafka's defaults are taken ({error})")
+                notes.append(f"{name}: settings are unknown, Kafka's defaults are assumed ({error})")
         await _look_at_topic(client, facts, topic, looks)
     notes += await _members(client, found)
     return found, notes
@@ -343,7 +343,7 @@ async def _members(client: Client, found: Mapping[str, TopicFacts]) -> list[str]
                     if topic in found and member.client_id not in found[topic].members.setdefault(group.name, []):
                         found[topic].members[group.name].append(member.client_id)
     except (UnsupportedVersionError, BrokerError) as error:
-        return [f"groups are not known ({error})"]
+        return [f"groups are unknown ({error})"]
     return []
 
 
@@ -387,7 +387,7 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
     answers = await asyncio.gather(*(scrape(where) for _, where in places.values()), return_exceptions=True)
     for (broker, (address, where)), answer in zip(places.items(), answers, strict=True):
         if isinstance(answer, NetworkError):
-            notes.append(f"metrics of broker {broker} are not known: {answer} (its http.address is {address})")
+            notes.append(f"metrics of broker {broker} are unavailable: {answer} (its http.address is {address})")
         elif isinstance(answer, BaseException):
             raise answer
         else:

@@ -149,8 +149,8 @@ def objections(
     newer = sorted(form.title for form in stored if form.magic > target.magic)
     if newer and not all(each.is_ours for each in brokers):
         found.append(
-            f"format {' and '.join(newer)} stays stored: Kafka's brokers, which go by the setting, give it as it is "
-            "to consumers that cannot read it"
+            f"format {' and '.join(newer)} stays in the log: Kafka's brokers convert by the setting, and send it "
+            "unconverted to consumers that cannot read it"
         )
     consumers = [each for each in old if each.is_consumer]
     found += [f"{each.text}: everything is converted for it" for each in consumers]

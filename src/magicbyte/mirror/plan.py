@@ -375,7 +375,7 @@ class _MirrorPlanner:
     def _circle(self, topic: Topic) -> MirrorError:
         cluster, group = self.target.cluster.cluster_id, self.choice.group
         return MirrorError(
-            f"{topic.name}: it came from cluster {cluster}, the target: a circle. With --prefix such topics are left "
+            f"{topic.name}: it came from cluster {cluster}, the target: a loop. With --prefix such topics are left "
             f"out. If that mirror has ended, delete its group {group} at the source"
         )
 

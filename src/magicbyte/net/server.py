@@ -437,8 +437,8 @@ class Server(Generic[T]):
             elif peer.moved != peer.stream.moved:
                 peer.moved, peer.idle_since = peer.stream.moved, now
             elif (now - peer.idle_since) * 1000 >= limit_ms:
-                self.complaints.line(log, peer.host, "idle connections", "%s: closed, nothing has come or gone for "
-                                     "%d ms", peer.stream.peer, limit_ms, level=logging.INFO)  # fmt: skip
+                self.complaints.line(log, peer.host, "idle connections", "%s: closed after %d ms without "
+                                     "traffic", peer.stream.peer, limit_ms, level=logging.INFO)  # fmt: skip
                 peer.stream.close()
                 if peer.is_muted and peer.task is not None:
                     peer.task.cancel()

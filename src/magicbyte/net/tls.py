@@ -256,7 +256,7 @@ class TlsStream:
         reason = (error.reason or str(error)).lower().replace("_", " ")
         # of "sslv3 alert certificate expired", which OpenSSL also reports for TLS 1.3
         _, is_alert, alert = reason.partition(" alert ")
-        return f"TLS: the other side gives up: {alert}" if is_alert else f"TLS: {reason}"
+        return f"TLS: the peer ended the handshake: {alert}" if is_alert else f"TLS: {reason}"
 
 
 def _joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
