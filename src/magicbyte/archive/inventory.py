@@ -483,16 +483,23 @@ class EntryCounter:
         sizes = np.bincount(kind, weights=block.size)
         counts = np.bincount(kind, weights=np.where(wrapper, 0, count))
         unknown = np.bincount(kind, weights=wrapper) > 0
-        for each in np.flatnonzero(batches).tolist():
-            number = each % _CODECS
-            name = (each // _CODECS, Codec(number).name.lower() if number <= Codec.ZSTD else f"unknown {number}")
+        for format_and_codec in np.flatnonzero(batches).tolist():
+            number = format_and_codec % _CODECS
+            name = (
+                format_and_codec // _CODECS,
+                Codec(number).name.lower() if number <= Codec.ZSTD else f"unknown {number}",
+            )
             known = self.tally.formats.setdefault(name, FormatCount())
-            known.batches += int(batches[each])
-            known.bytes += int(sizes[each])
+            known.batches += int(batches[format_and_codec])
+            known.bytes += int(sizes[format_and_codec])
             if records is not None and known.records is not None:
-                known.records += records.by_format.get(each, 0)
+                known.records += records.by_format.get(format_and_codec, 0)
             else:
-                known.records = None if unknown[each] or known.records is None else known.records + int(counts[each])
+                known.records = (
+                    None
+                    if unknown[format_and_codec] or known.records is None
+                    else known.records + int(counts[format_and_codec])
+                )
 
     def _add_offsets(self, block: Headers, wrapper: Bools, records: _Records | None) -> None:
         first, last = block.offset, block.last_offset

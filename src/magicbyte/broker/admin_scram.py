@@ -91,15 +91,15 @@ async def alter(
     message, wanted = request.message, dict[str, dict[str, str | None]]()
     faults: dict[str, tuple[ErrorCode, str]] = {}
     named: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*message.deletions, *message.upsertions]
-    async for each in request.turns.over(named, _STEPS):
-        changes = wanted.setdefault(each.name, {})
-        mechanism = _MECHANISMS.get(each.mechanism, "")
-        if not each.name:
-            faults[each.name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    async for named_user in request.turns.over(named, _STEPS):
+        changes = wanted.setdefault(named_user.name, {})
+        mechanism = _MECHANISMS.get(named_user.mechanism, "")
+        if not named_user.name:
+            faults[named_user.name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
         elif not mechanism:
-            faults.setdefault(each.name, (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"))
+            faults.setdefault(named_user.name, (ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"))
         elif mechanism in changes:
-            faults[each.name] = (
+            faults[named_user.name] = (
                 ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
             )  # fmt: skip
         changes[mechanism] = None

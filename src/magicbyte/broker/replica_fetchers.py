@@ -579,22 +579,22 @@ class _Session:
     def next(self, partitions: Sequence[FetchFrom], max_bytes: int) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
         """Return the partitions of the next request, and those to remove from the session."""
         wanted = {
-            each.partition: FetchPartition(
-                partition=each.partition.partition,
-                current_leader_epoch=each.leader_epoch,
-                fetch_offset=each.offset,
-                last_fetched_epoch=each.last_epoch if self._tells_epoch else NO_EPOCH,
-                log_start_offset=each.log_start_offset,
+            fetched.partition: FetchPartition(
+                partition=fetched.partition.partition,
+                current_leader_epoch=fetched.leader_epoch,
+                fetch_offset=fetched.offset,
+                last_fetched_epoch=fetched.last_epoch if self._tells_epoch else NO_EPOCH,
+                log_start_offset=fetched.log_start_offset,
                 partition_max_bytes=max_bytes,
             )
-            for each in partitions
+            for fetched in partitions
         }
         gone = self._known.keys() - wanted.keys() if self.epoch > _NEW_SESSION else ()
-        named = {key: each for key, each in wanted.items() if self._known.get(key) != each}
+        named = {key: fetched for key, fetched in wanted.items() if self._known.get(key) != fetched}
         self._known = wanted if self._has_sessions else {}
         topics: dict[str, FetchTopic] = {}
-        for key, each in named.items():
-            topics.setdefault(key.topic, FetchTopic(topic=key.topic)).partitions.append(each)
+        for key, fetched in named.items():
+            topics.setdefault(key.topic, FetchTopic(topic=key.topic)).partitions.append(fetched)
         forgotten: dict[str, list[int]] = {}
         for key in sorted(gone):
             forgotten.setdefault(key.topic, []).append(key.partition)

@@ -131,21 +131,21 @@ async def write_txn_markers(
     """Write a coordinator's markers into partitions that this broker leads."""
     turns, markers = request.turns, request.message.markers
     wanted, answers = list[tuple[TopicPartition, Marker]](), list[WritableTxnMarkerResult]()
-    async for each in turns.over(markers):
-        producer = Producer(each.producer_id, each.producer_epoch)
-        marker = Marker(producer, each.coordinator_epoch, each.transaction_result)
-        async for topic in turns.over(each.topics):
+    async for producer_marker in turns.over(markers):
+        producer = Producer(producer_marker.producer_id, producer_marker.producer_epoch)
+        marker = Marker(producer, producer_marker.coordinator_epoch, producer_marker.transaction_result)
+        async for topic in turns.over(producer_marker.topics):
             async for one in turns.over(topic.partition_indexes):
                 wanted.append((TopicPartition(topic.name, one), marker))
     codes = iter(await write_markers(services.marker_writer, wanted, turns))
-    async for each in turns.over(markers):
+    async for producer_marker in turns.over(markers):
         topics = list[WritableTxnMarkerTopicResult]()
-        async for topic in turns.over(each.topics):
+        async for topic in turns.over(producer_marker.topics):
             told = list[WritableTxnMarkerPartitionResult]()
             async for one in turns.over(topic.partition_indexes):
                 told.append(WritableTxnMarkerPartitionResult(partition_index=one, error_code=next(codes)))
             topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=told))
-        answers.append(WritableTxnMarkerResult(producer_id=each.producer_id, topics=topics))
+        answers.append(WritableTxnMarkerResult(producer_id=producer_marker.producer_id, topics=topics))
     return WriteTxnMarkersResponse(markers=answers)
 
 

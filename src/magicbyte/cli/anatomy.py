@@ -37,13 +37,13 @@ def find(file: ReadableFile, at: int, dialect: Dialect) -> EntryPlace:
 
     After damage, and in a truncated tail, entries have no known start: then `at` is taken as the start of one.
     """
-    found: list[CorruptRecordError] = []
-    for chunk in read_chunks(file, dialect=dialect, limit=_ANY_SIZE, on_damage=found.append):
+    damages: list[CorruptRecordError] = []
+    for chunk in read_chunks(file, dialect=dialect, limit=_ANY_SIZE, on_damage=damages.append):
         table = chunk.table
         if at < chunk.position + table.end:
             row = max(i for i in range(len(table)) if chunk.position + int(table.position[i]) <= at)
             return EntryPlace(chunk.position + int(table.position[row]), int(table.size[row]), None)
-    damage = found[0]
+    damage = damages[0]
     begin = damage.position if damage.position is not None and at < damage.position + LOG_OVERHEAD else at
     head = memoryview(file.read_at(begin, LOG_OVERHEAD))
     size = LOG_OVERHEAD + SIZE.read(head) if len(head) == LOG_OVERHEAD else 0
@@ -118,7 +118,7 @@ def _print(
 
 def _lines(
     data: memoryview,
-    part: FieldPart,
+    field_part: FieldPart,
     position: int,
     places: int,
     width: int,
@@ -128,16 +128,16 @@ def _lines(
     marked: bool,
 ) -> Iterator[str]:
     """Yield the lines of one field: position, `row_size` bytes, and on the first line name and meaning."""
-    raw = data[part.start : part.start + part.size]
-    color = _color(part)
+    raw = data[field_part.start : field_part.start + field_part.size]
+    color = _color(field_part)
     rows = range(0, len(raw), row_size)
     shown = rows if whole or len(rows) <= ROWS + 1 else rows[:ROWS]
     for row in shown:
         piece = bytes(raw[row : row + row_size])
-        place = f"{position + part.start + row:>{places}}"
+        place = f"{position + field_part.start + row:>{places}}"
         line = f"{place}  {click.style(f'{piece.hex(chr(32)):<{3 * row_size - 1}}', fg=color)}  "
         if row == 0:
-            line += f"{click.style(f'{part.field:<{width}}', fg=color)}  {_meaning(part, piece)}"
+            line += f"{click.style(f'{field_part.field:<{width}}', fg=color)}  {_meaning(field_part, piece)}"
             line += "  <- here" if marked else ""
         else:
             line += f"{'':<{width}}  {_text(piece)}"
@@ -146,13 +146,19 @@ def _lines(
         yield f"{'':>{places}}  … {len(raw) - len(shown) * row_size} more bytes"
 
 
-def _meaning(part: FieldPart, first: bytes) -> str:
-    if part.type == UNREADABLE:
-        return click.style(f"unreadable: {printable(part.note)}", fg="red")
-    value = _text(first) if part.value is None else f"{part.value:#010x}" if part.field.endswith("crc") else part.value
-    size = f"{part.size} bytes" if part.value is None else ""
-    words = [printable(str(value)), *(f"({printable(text)})" for text in (size, part.note) if text)]
-    wrong = part.note.startswith("wrong") or part.note.startswith("unknown codec")
+def _meaning(field_part: FieldPart, first: bytes) -> str:
+    if field_part.type == UNREADABLE:
+        return click.style(f"unreadable: {printable(field_part.note)}", fg="red")
+    value = (
+        _text(first)
+        if field_part.value is None
+        else f"{field_part.value:#010x}"
+        if field_part.field.endswith("crc")
+        else field_part.value
+    )
+    size = f"{field_part.size} bytes" if field_part.value is None else ""
+    words = [printable(str(value)), *(f"({printable(text)})" for text in (size, field_part.note) if text)]
+    wrong = field_part.note.startswith("wrong") or field_part.note.startswith("unknown codec")
     return click.style(" ".join(words), fg="red" if wrong else None)
 
 

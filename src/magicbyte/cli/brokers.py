@@ -69,18 +69,18 @@ def sources_at(
         yield found
 
 
-def kcat_options(said: Mapping[str, str], ignored: str) -> Callable[[F], F]:
+def kcat_options(reasons: Mapping[str, str], ignored: str) -> Callable[[F], F]:
     """Add unsupported options of kcat, each with an alternative in its error, and letters without effect."""
 
     def refuse(name: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
         def callback(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
             if value is not None:
-                raise click.UsageError(f"{name} does not exist here: {said[name]}", context)
+                raise click.UsageError(f"{name} does not exist here: {reasons[name]}", context)
 
         return callback
 
     def add(command: F) -> F:
-        for name in said:
+        for name in reasons:
             flag = name not in _WITH_VALUES
             command = click.option(
                 name,

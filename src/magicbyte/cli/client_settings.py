@@ -49,13 +49,13 @@ def _from_options(context: click.Context, _parameter: click.Parameter, given: tu
 
 def named_values(given: tuple[str, ...]) -> dict[str, str]:
     """Return NAME=VALUE texts by name. Raises BadParameter, without the values, which may be secrets."""
-    found = {}
+    values = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not equals:
             raise click.BadParameter("expected NAME=VALUE, such as -X security.protocol=SSL", param_hint="-X")
-        found[name.strip()] = value
-    return found
+        values[name.strip()] = value
+    return values
 
 
 def settings_given() -> dict[str, Any]:

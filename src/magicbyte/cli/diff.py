@@ -124,22 +124,24 @@ def diff(
 
 def _text(report: DiffReport, ignore: list[str]) -> list[str]:
     lines: list[str] = []
-    for each in report.partitions:
-        if each.path_a is None or each.path_b is None:
-            lines.append(f"{each.partition}: only in {each.path_b or each.path_a}")
-        elif not each.same:
-            differing = sum(each.differing.values())
-            lines.append(f"{each.partition}: {many(differing, 'record')} {'differs' if differing == 1 else 'differ'}")
-            for difference in each.differences:
+    for compared in report.partitions:
+        if compared.path_a is None or compared.path_b is None:
+            lines.append(f"{compared.partition}: only in {compared.path_b or compared.path_a}")
+        elif not compared.same:
+            differing = sum(compared.differing.values())
+            lines.append(
+                f"{compared.partition}: {many(differing, 'record')} {'differs' if differing == 1 else 'differ'}"
+            )
+            for difference in compared.differences:
                 lines += [f"  {line}" for line in _described(difference)]
-            if (more := differing - sum(difference.records for difference in each.differences)) > 0:
+            if (more := differing - sum(difference.records for difference in compared.differences)) > 0:
                 lines.append(f"  and {more} more (--limit)")
-    records = sum(each.compared for each in report.partitions)
+    records = sum(compared.compared for compared in report.partitions)
     what = f"{many(records, 'record')} in {many(len(report.partitions), 'partition')} compared"
     names = [name for name in ("timestamps", "headers") if name not in ignore]
     verdict = f"{what}: offset, key, value{', '.join(['', *names])}"
     lines.append(good(f"same: {verdict}") if report.same else bad(f"different: {verdict}"))
-    lacking = sum((each.not_held for each in report.partitions), start=Counter[str]())
+    lacking = sum((compared.not_held for compared in report.partitions), start=Counter[str]())
     for name, count in sorted(lacking.items()):
         counted = many(count, "control record") if name == "control records" else f"{name} of {many(count, 'record')}"
         lines.append(f"  not compared: {counted}, for which the other side's format has no place")

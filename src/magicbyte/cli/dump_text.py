@@ -118,15 +118,15 @@ def _contents(fields: Fields, contents: Show) -> list[str]:
     return [f"{name}: {contents(cell)}" for name, cell in cells.items() if cell is not None]
 
 
-def _control(said: Fields) -> str:
+def _control(fields: Fields) -> str:
     names = {"SNAPSHOT_HEADER": "SnapshotHeader", "SNAPSHOT_FOOTER": "SnapshotFooter", "KRAFT_VERSION": "KRaftVersion"}
-    if "data" in said:
-        return f"{names[said['type']]} {json.dumps(said['data'], separators=(',', ':'))}"
-    if "typeId" in said:
-        return f"controlType: {said['type']}({said['typeId']})"
-    if said["type"] in ("ABORT", "COMMIT"):
-        return f"endTxnMarker: {said['type']} coordinatorEpoch: {said['coordinatorEpoch']}"
-    return _pairs({"controlType": said["type"]} | {name: value for name, value in said.items() if name != "type"})
+    if "data" in fields:
+        return f"{names[fields['type']]} {json.dumps(fields['data'], separators=(',', ':'))}"
+    if "typeId" in fields:
+        return f"controlType: {fields['type']}({fields['typeId']})"
+    if fields["type"] in ("ABORT", "COMMIT"):
+        return f"endTxnMarker: {fields['type']} coordinatorEpoch: {fields['coordinatorEpoch']}"
+    return _pairs({"controlType": fields["type"]} | {name: value for name, value in fields.items() if name != "type"})
 
 
 def _pairs(fields: Fields) -> str:

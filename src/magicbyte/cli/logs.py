@@ -39,7 +39,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        found = {
+        fields = {
             "time": f"{moment}.{int(record.msecs):03}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -47,8 +47,8 @@ class JsonFormatter(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found, default=str).replace("\x7f", "\\u007f")
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str).replace("\x7f", "\\u007f")
 
 
 def log_options(command: F) -> F:

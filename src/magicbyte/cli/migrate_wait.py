@@ -23,15 +23,15 @@ async def wait_for(bootstrap: str, begun: ClusterStage, expected: Collection[int
     clock = SystemClock()
     end, last_text = clock.monotonic_ms() + seconds * 1000, ""
     while True:
-        found = await _progress(bootstrap, begun, expected)
-        if found.text != last_text:
-            last_text = found.text
+        progress = await _progress(bootstrap, begun, expected)
+        if progress.text != last_text:
+            last_text = progress.text
             complain(last_text)
-            if len(found.away) > 1:
+            if len(progress.away) > 1:
                 complain("several brokers are away at once: restart one, and wait until its replicas are in sync")
         left_s = (end - clock.monotonic_ms()) / 1000
-        if found.is_done or left_s <= 0:
-            return found
+        if progress.is_done or left_s <= 0:
+            return progress
         await asyncio.sleep(min(_BETWEEN_S, left_s))
 
 

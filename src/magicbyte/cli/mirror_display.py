@@ -134,18 +134,18 @@ def total(copied: Iterable[Copied]) -> str:
     return f"copied: {many(records, 'record')}{others} of {many(len(each), 'topic')}"
 
 
-def line(each: Copied, seconds: float, saved: float | None = None) -> str:
+def line(copied: Copied, seconds: float, saved: float | None = None) -> str:
     """Return the final line about a topic after a run of `seconds`. `saved`: CPU seconds."""
     parts = [
-        f"{size_text(each.closed_bytes)} closed in {each.closed_sets} sets",
-        f"{size_text(each.opened_bytes)} opened in {each.opened_sets}",
-        f"{bytes_of(each) / max(seconds, 1e-9) / 1e6:.1f} MB/s",
-        f"{each.lag} offsets behind",
+        f"{size_text(copied.closed_bytes)} closed in {copied.closed_sets} sets",
+        f"{size_text(copied.opened_bytes)} opened in {copied.opened_sets}",
+        f"{bytes_of(copied) / max(seconds, 1e-9) / 1e6:.1f} MB/s",
+        f"{copied.lag} offsets behind",
     ]
     if saved is not None:
         parts.append(f"about {duration_text(saved)} of CPU time saved")
-    if each.parked:
-        parts.append(f"{each.parked} put aside")
-    if each.lost:
-        parts.append(f"{each.lost} offsets deleted at the source before they were copied")
+    if copied.parked:
+        parts.append(f"{copied.parked} put aside")
+    if copied.lost:
+        parts.append(f"{copied.lost} offsets deleted at the source before they were copied")
     return ", ".join(parts)

@@ -68,16 +68,16 @@ def check(paths: tuple[Path, ...], form: str) -> None:
     from magicbyte.schema import read
 
     files = [file for path in paths for file in _schema_files(path)]
-    found = [error for file in files for error in read(file)[1]]
-    errors = [error for error in found if not error.warning]
+    findings = [error for file in files for error in read(file)[1]]
+    errors = [error for error in findings if not error.warning]
     if form == "json":
-        report = {"files": len(files), "errors": len(errors), "findings": [error.to_json() for error in found]}
+        report = {"files": len(files), "errors": len(errors), "findings": [error.to_json() for error in findings]}
         say_json(report)
     else:
-        for error in found:
+        for error in findings:
             say(*_error_text(error))
         bad = len({error.path for error in errors})
-        warnings = f", {many(len(found) - len(errors), 'warning')}" if len(found) > len(errors) else ""
+        warnings = f", {many(len(findings) - len(errors), 'warning')}" if len(findings) > len(errors) else ""
         verdict = f"{many(len(errors), 'error')} in {bad} of" if errors else "no errors in"
         say(f"{verdict} {many(len(files), 'file')}{warnings}")
     if errors:

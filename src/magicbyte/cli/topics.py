@@ -86,13 +86,13 @@ def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, una
     Brokers, log start offset and high watermark. Replicas that a reassignment is adding count as moving, not as out
     of sync. Offsets of a partition without a leader are unknown.
     """
-    found = asyncio.run(_described(bootstrap, names, under_replicated=under_replicated, unavailable=unavailable))
+    partitions = asyncio.run(_described(bootstrap, names, under_replicated=under_replicated, unavailable=unavailable))
     if form == "json":
-        by_topic = itertools.groupby(found, key=lambda each: each.topic)
+        by_topic = itertools.groupby(partitions, key=lambda each: each.topic)
         say_json([{"topic": topic, "partitions": [each.to_json() for each in of]} for topic, of in by_topic])
         return
     rows = [["partition", "leader", "epoch", "replicas", "in sync", "offline", "start", "end", "state"]]
-    rows += [_cells(each) for each in found]
+    rows += [_cells(each) for each in partitions]
     say(*table_lines(rows, left={0, 3, 4, 5, 8}))
 
 

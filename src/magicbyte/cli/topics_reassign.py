@@ -254,26 +254,26 @@ class _Task:
         from magicbyte.client.reassignment import follow, progress_of
 
         lines = _Lines()
-        found = await follow(client, target, lines.show) if waits else await progress_of(client, target)
+        progress = await follow(client, target, lines.show) if waits else await progress_of(client, target)
         if self._form == "json":
-            say_json(found.to_json(target))
+            say_json(progress.to_json(target))
         else:
             rows = [["partition", "state", "replicas", "planned"]]
-            rows += [[str(each), "complete", _brokers_text(target[each]), "-"] for each in found.completed]
+            rows += [[str(each), "complete", _brokers_text(target[each]), "-"] for each in progress.completed]
             rows += [
                 [str(each), "moving", _brokers_text(move.replicas), _brokers_text(move.target)]
-                for each, move in sorted(found.moving.items())
+                for each, move in sorted(progress.moving.items())
             ]
             rows += [
                 [str(each), "not as planned", _brokers_text(replicas), _brokers_text(target[each])]
-                for each, replicas in sorted(found.differing.items())
+                for each, replicas in sorted(progress.differing.items())
             ]
             say(*table_lines(rows, left={0, 1, 2, 3}))
             if not waits:
-                say(_progress_text(found), err=True)
-        if not found.moving and not self._keeps_throttle:
+                say(_progress_text(progress), err=True)
+        if not progress.moving and not self._keeps_throttle:
             await self._unthrottle(client, target)
-        return _UNFINISHED if found.moving or found.differing else 0
+        return _UNFINISHED if progress.moving or progress.differing else 0
 
     async def _unthrottle(self, client: Client, target: Iterable[TopicPartition]) -> None:
         from magicbyte.client.reassignment import unthrottle

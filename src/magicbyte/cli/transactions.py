@@ -167,14 +167,14 @@ async def _abort(bootstrap: str, topic: str, partition: int, start_offset: int, 
 
     async with client_of(bootstrap) as client:
         await client.existing_topic(topic)
-        found = await hanging_at(client, topic, partition, start_offset)
+        hung = await hanging_at(client, topic, partition, start_offset)
         what = (
-            f"transaction of producer {found.producer_id}, epoch {found.producer_epoch}, from offset {start_offset} of "
+            f"transaction of producer {hung.producer_id}, epoch {hung.producer_epoch}, from offset {start_offset} of "
             f"{topic}-{partition} on"
         )
         if not yes:
-            silent = time_text(found.last_timestamp)
+            silent = time_text(hung.last_timestamp)
             question = f"Abort the {what} (its producer wrote last at {silent})?"
             await confirm(question)
-        await abort_transaction(client, found)
+        await abort_transaction(client, hung)
     say(f"aborted: {what}")

@@ -15,16 +15,16 @@ _STYLE: Final = (
 )
 
 
-def html_page(found: Check) -> str:
+def html_page(check: Check) -> str:
     """Return a check as an HTML page. Text from clients and brokers is escaped."""
-    verdict = "breaks something" if found.breaks else "breaks nothing that was seen"
-    title = f"Upgrade to Kafka {found.target}: it {verdict}"
-    rows = "\n".join(_row(each) for each in found.findings)
-    notes = "".join(f"<li>{_text(each)}</li>" for each in found.notes)
+    verdict = "breaks something" if check.breaks else "breaks nothing that was seen"
+    title = f"Upgrade to Kafka {check.target}: it {verdict}"
+    rows = "\n".join(_row(each) for each in check.findings)
+    notes = "".join(f"<li>{_text(each)}</li>" for each in check.notes)
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>{_text(title)}</h1>\n"
-        f"<p>Looked at: {found.looked_at}.</p>\n"
+        f"<p>Looked at: {check.looked_at}.</p>\n"
         f"<table><tr><th>Weight</th><th>What</th><th>Why</th><th>What to do</th></tr>\n{rows}\n</table>\n"
         f"<ul>{notes}</ul></body></html>\n"
     )

@@ -26,19 +26,19 @@ _GREEDY = re.compile(r"request_(\w+?)__version_(\d+)__clientsoftwarename")
 
 def read_numbers(scrape: Scrape, into: Sightings) -> int:
     """Add the requests on a broker's page. Return the number of combinations of client, API and version."""
-    last = {_key(each.labels): each.value for each in scrape.all(_OUR_LAST)}
-    found = 0
-    for each in scrape.all(_OURS):
-        labels = each.labels
+    last = {_key(sample.labels): sample.value for sample in scrape.all(_OUR_LAST)}
+    count = 0
+    for sample in scrape.all(_OURS):
+        labels = sample.labels
         key, version = _KEYS.get(labels.get("request", "")), _number(labels.get("version", ""))
         if key is None or version is None:
             continue
         caller = SeenClient(
             *(labels.get(name, "") for name in ("client_id", "software", "software_version", "address"))
         )
-        into.add(caller, key, version, _count(each.value), _date_ms(last.get(_key(labels))))
-        found += 1
-    return found or _read_kafka(scrape, into)
+        into.add(caller, key, version, _count(sample.value), _date_ms(last.get(_key(labels))))
+        count += 1
+    return count or _read_kafka(scrape, into)
 
 
 def _key(labels: Mapping[str, str]) -> frozenset[tuple[str, str]]:
@@ -49,15 +49,15 @@ def _read_kafka(scrape: Scrape, into: Sightings) -> int:
     by_library: dict[tuple[int, int], int] = {}
     counted: list[tuple[int, int, SeenClient, int]] = []
     for name in scrape.names():
-        for each in scrape.all(name):
-            labels = {key.lower(): text for key, text in each.labels.items()}
+        for sample in scrape.all(name):
+            labels = {key.lower(): text for key, text in sample.labels.items()}
             counter = _COUNTERS.fullmatch(_name(name, labels))
-            if counter is None or not _count(each.value):
+            if counter is None or not _count(sample.value):
                 continue
             for key, version, caller in _asked(labels):
-                counted.append((key, version, caller, _count(each.value)))
+                counted.append((key, version, caller, _count(sample.value)))
                 if counter[1]:
-                    by_library[key, version] = by_library.get((key, version), 0) + _count(each.value)
+                    by_library[key, version] = by_library.get((key, version), 0) + _count(sample.value)
     found = 0
     for key, version, caller, count in counted:
         if caller is UNNAMED and (key, version) in by_library:

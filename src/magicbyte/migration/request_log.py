@@ -59,29 +59,29 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
 def _request(text: str) -> tuple[SeenClient, int, int] | None:
     if text.startswith('{"'):
         return _of_json(text)
-    software, version = found.groups() if (found := _SOFTWARE.search(text)) is not None else ("", "")
+    software, version = match.groups() if (match := _SOFTWARE.search(text)) is not None else ("", "")
     about = (_known_text(software), _known_text(version), _address(_CONNECTION.findall(text)))
-    if (found := _HEADER.match(text)) is not None:
-        key = _KEYS.get(found[1].replace("_", "").lower())
-    elif (found := _BRACES.match(text)) is not None:
-        key = int(found[1])
-    elif (found := _NAMED.match(text)) is not None:
-        name = found[1].lower()
+    if (match := _HEADER.match(text)) is not None:
+        key = _KEYS.get(match[1].replace("_", "").lower())
+    elif (match := _BRACES.match(text)) is not None:
+        key = int(match[1])
+    elif (match := _NAMED.match(text)) is not None:
+        name = match[1].lower()
         key = _KEYS.get(_SCALA_NAMES.get(name, name))
-    if found is None or key not in APIS:
+    if match is None or key not in APIS:
         return None
-    return SeenClient(found[3], *about), key, int(found[2])
+    return SeenClient(match[3], *about), key, int(match[2])
 
 
 def _of_json(text: str) -> tuple[SeenClient, int, int] | None:
     try:
-        found, _ = json.JSONDecoder().raw_decode(text)
-        header, software = found["requestHeader"], found.get("clientInformation", {})
+        fields, _ = json.JSONDecoder().raw_decode(text)
+        header, software = fields["requestHeader"], fields.get("clientInformation", {})
         caller = SeenClient(
             str(header.get("clientId") or ""),
             _known_text(str(software.get("softwareName", ""))),
             _known_text(str(software.get("softwareVersion", ""))),
-            _address([str(found.get("connection", ""))]),
+            _address([str(fields.get("connection", ""))]),
         )
         key, version = int(header["requestApiKey"]), int(header["requestApiVersion"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

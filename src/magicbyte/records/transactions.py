@@ -71,34 +71,34 @@ def table_facts(
 
     An invalid marker is passed to `on_damage`, with its position in the buffer, and has no type.
     """
-    found: list[BatchFacts | None] = [None] * len(table)
+    facts_of_rows: list[BatchFacts | None] = [None] * len(table)
     if table.dialect is Dialect.ENRICHED:
-        return found
+        return facts_of_rows
     bits = TRANSACTIONAL_BIT | CONTROL_BIT
     if isinstance(table.position, list):
         for row in range(len(table)):
             if table.magic[row] == 2 and table.attributes[row] & bits:
-                found[row] = _row_facts(table, row, on_damage)
-        return found
+                facts_of_rows[row] = _row_facts(table, row, on_damage)
+        return facts_of_rows
     import numpy as np
 
     attributes = np.asarray(table.attributes)
     rows = np.flatnonzero((np.asarray(table.magic) == 2) & ((attributes & bits) != 0))
     if not len(rows):
-        return found
+        return facts_of_rows
     bases, is_control = np.asarray(table.offset)[rows], (attributes[rows] & CONTROL_BIT) != 0
     lasts = bases + table.gather(LAST_OFFSET_DELTA, rows)
     is_transactional = (attributes[rows] & TRANSACTIONAL_BIT) != 0
     columns = (table.gather(PRODUCER_ID, rows), bases, lasts, is_transactional, is_control)
     numbers = rows.tolist()
     for row, facts in zip(numbers, map(BatchFacts, *(each.tolist() for each in columns), repeat(None)), strict=False):
-        found[row] = facts
+        facts_of_rows[row] = facts
     controls = rows[is_control]
     for row, kind in zip(controls.tolist(), marker_types(table, controls), strict=True):
-        facts = found[row]
+        facts = facts_of_rows[row]
         assert facts is not None
-        found[row] = _row_facts(table, row, on_damage) if kind is None else facts._replace(marker=kind)
-    return found
+        facts_of_rows[row] = _row_facts(table, row, on_damage) if kind is None else facts._replace(marker=kind)
+    return facts_of_rows
 
 
 def _row_facts(table: BatchTable, row: int, on_damage: Callable[[CorruptRecordError], object]) -> BatchFacts:

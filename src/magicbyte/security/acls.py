@@ -145,13 +145,13 @@ def load_entries(path: str, data: bytes) -> Entries:
     if len(data) > MOST_NODE_BYTES:
         raise MetadataError(path, f"expected at most {MOST_NODE_BYTES} bytes of ACLs, found {len(data)}")
     try:
-        found = load(path, data)
+        fields = load(path, data)
     except MetadataError:  # Kafka 1.0 and older did not escape the backslashes of certificates' names
-        found = load(path, data.replace(b"\\", b"\\\\"))
-    if found.get("version") != 1:
+        fields = load(path, data.replace(b"\\", b"\\\\"))
+    if fields.get("version") != 1:
         raise MetadataError(path, f"expected ACLs of version 1, found {data[:80]!r}")
     try:
-        return frozenset(_entry(each) for each in found["acls"])
+        return frozenset(_entry(each) for each in fields["acls"])
     except (KeyError, TypeError, AttributeError, InvalidRequestError) as error:
         raise MetadataError(path, f"expected ACLs, found {data[:80]!r}") from error
 

@@ -152,17 +152,17 @@ def load_keys(path: str, data: bytes) -> list[PublicKey]:
     return found
 
 
-def _key(found: Mapping[str, Any]) -> PublicKey | None:
+def _key(fields: Mapping[str, Any]) -> PublicKey | None:
     """Return a key, None for one with another purpose."""
-    if found.get("use", "sig") != "sig" or (found["kty"] == "EC" and found["crv"] not in _CURVES):
+    if fields.get("use", "sig") != "sig" or (fields["kty"] == "EC" and fields["crv"] not in _CURVES):
         return None
-    made = {"RSA": _rsa, "EC": _curve}.get(found["kty"])
+    made = {"RSA": _rsa, "EC": _curve}.get(fields["kty"])
     if made is None:
         return None
-    algorithms, verifies = made(found)
-    if (only := found.get("alg")) is not None:
+    algorithms, verifies = made(fields)
+    if (only := fields.get("alg")) is not None:
         algorithms &= {only}
-    return PublicKey(found.get("kid"), algorithms, verifies)
+    return PublicKey(fields.get("kid"), algorithms, verifies)
 
 
 def _rsa(found: Mapping[str, Any]) -> tuple[frozenset[str], Callable[[str, bytes, bytes], bool]]:
@@ -183,14 +183,14 @@ def _rsa(found: Mapping[str, Any]) -> tuple[frozenset[str], Callable[[str, bytes
     return frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}), verifies
 
 
-def _curve(found: Mapping[str, Any]) -> tuple[frozenset[str], Callable[[str, bytes, bytes], bool]]:
+def _curve(fields: Mapping[str, Any]) -> tuple[frozenset[str], Callable[[str, bytes, bytes], bool]]:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-    algorithm, size = _CURVES[found["crv"]]
+    algorithm, size = _CURVES[fields["crv"]]
     curve = {32: ec.SECP256R1(), 48: ec.SECP384R1(), 66: ec.SECP521R1()}[size]
-    key = ec.EllipticCurvePublicNumbers(_number(found["x"]), _number(found["y"]), curve).public_key()
+    key = ec.EllipticCurvePublicNumbers(_number(fields["x"]), _number(fields["y"]), curve).public_key()
 
     def verifies(algorithm: str, signed: bytes, signature: bytes) -> bool:
         if len(signature) != 2 * size:

@@ -81,16 +81,16 @@ class QuotaTable:
     def limits_of(self, user: str, client_id: str) -> Mapping[QuotaType, QuotaLimit]:
         """Return the limits of a user's client, by type."""
         key = (short(user), short(client_id))
-        found = self._by_client.get(key)
-        if found is None:
-            found = {}
+        limits = self._by_client.get(key)
+        if limits is None:
+            limits = {}
             for kind in QuotaType:
                 if (limit := self._limit(kind, user, client_id, key)) is not None:
-                    found[kind] = limit
+                    limits[kind] = limit
             if len(self._by_client) >= MOST_KEPT:
                 self._by_client.popitem(last=False)
-            self._by_client[key] = found
-        return found
+            self._by_client[key] = limits
+        return limits
 
     def _limit(self, kind: QuotaType, user: str, client_id: str, key: tuple[str, str]) -> QuotaLimit | None:
         """Return the first match.

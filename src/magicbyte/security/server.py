@@ -110,14 +110,14 @@ class Credential:
     @classmethod
     def load(cls, text: str) -> Credential:
         """Parse the text of a znode. Raises SecurityError, whose message shows nothing of it."""
-        found = dict(part.partition("=")[::2] for part in text.split(","))
+        fields = dict(part.partition("=")[::2] for part in text.split(","))
         try:
-            if set(found) != {"salt", "stored_key", "server_key", "iterations"} or text.count(",") != 3:
+            if set(fields) != {"salt", "stored_key", "server_key", "iterations"} or text.count(",") != 3:
                 raise ValueError
             salt, stored, server = (
-                base64.b64decode(found[name], validate=True) for name in ("salt", "stored_key", "server_key")
+                base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
             )
-            return cls(salt, stored, server, int(found["iterations"]))
+            return cls(salt, stored, server, int(fields["iterations"]))
         except ValueError:
             raise SecurityError("a SCRAM credential: expected salt, stored_key, server_key and iterations") from None
 

@@ -158,18 +158,18 @@ def _unpacked(store: Store) -> tuple[str, list[str]]:
     assert store.location is not None
     password = None if store.password is None else store.password.encode()
     try:
-        found = pkcs12.load_pkcs12(Path(store.location).read_bytes(), password)
+        unpacked = pkcs12.load_pkcs12(Path(store.location).read_bytes(), password)
     except ValueError:
         raise InvalidConfigError(f"{store.location}: not a PKCS12 store, or the wrong password") from None
     pem = serialization.Encoding.PEM
-    held = [each for each in (found.cert, *found.additional_certs) if each is not None]
+    held = [each for each in (unpacked.cert, *unpacked.additional_certs) if each is not None]
     certificates = [each.certificate.public_bytes(pem).decode() for each in held]
-    if found.key is None:
+    if unpacked.key is None:
         return "", certificates
     protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if store.key_password:
         protection = serialization.BestAvailableEncryption(store.key_password.encode())
-    return found.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, protection).decode(), certificates
+    return unpacked.key.private_bytes(pem, serialization.PrivateFormat.PKCS8, protection).decode(), certificates
 
 
 @contextlib.contextmanager

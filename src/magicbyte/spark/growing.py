@@ -55,22 +55,22 @@ class GrowingLogs:
         offset. None: last stable offsets are ignored. Raises UnknownTopicError, LogDirectoryError, OptionError;
         CorruptRecordError for an invalid entry.
         """
-        found = {_key(each): each for each in chosen_partitions(self.options)}
-        self._found = found
+        partitions = {_key(partition): partition for partition in chosen_partitions(self.options)}
+        self._found = partitions
         starts, marks = {}, {}
-        for directory in log_directories(found.values()):
+        for directory in log_directories(partitions.values()):
             starts[directory.path] = directory.offsets(LOG_START) or {}
             marks[directory.path] = directory.offsets(HIGH_WATERMARK) or {}
         spans = {}
-        for key, each in found.items():
-            above = each.log_directory or ""
-            base = each.segments[0].base_offset if each.segments else 0
+        for key, partition in partitions.items():
+            above = partition.log_directory or ""
+            base = partition.segments[0].base_offset if partition.segments else 0
             first = max(base, starts.get(above, {}).get(key, 0))
-            end = max(self._end(key, each), first)
+            end = max(self._end(key, partition), first)
             if self.options.up_to_high_watermark:
                 end = max(min(end, marks.get(above, {}).get(key, first)), first)
             if begun is not None and self.options.isolation is Isolation.READ_COMMITTED:
-                end = self._stable(each, min(begun.get(key, 0), end), end)
+                end = self._stable(partition, min(begun.get(key, 0), end), end)
             spans[key] = OffsetSpan(first, end)
         return spans
 
@@ -168,14 +168,14 @@ class GrowingLogs:
     def tasks(self, ranges: Ranges) -> list[SparkTask]:
         """Return tasks that read the ranges. Raises MagicbyteError for offsets that were deleted."""
         options = self.options
-        found = [each for key, each in self._found.items() if key in ranges]
+        partitions = [each for key, each in self._found.items() if key in ranges]
         asked = replace(
             options,
             starts={key: Bound(offset=first) for key, (first, _) in ranges.items()},
             ends={key: Bound(offset=end) for key, (_, end) in ranges.items()},
         )
         whole = {each.path: each.position for each in self._whole.values()}
-        tasks = plan(asked, found, NO_LIMITS, os.cpu_count() or 1, follows=True)
+        tasks = plan(asked, partitions, NO_LIMITS, os.cpu_count() or 1, follows=True)
         return [SparkTask(tuple(_closed(piece, whole) for piece in task.slices)) for task in tasks]
 
 

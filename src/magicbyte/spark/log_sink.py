@@ -135,14 +135,14 @@ class LogSink:
 
     def _last(self) -> tuple[int, Json | None]:
         """Return the number of the last manifest and the manifest, or 0 and None before the first one."""
-        found = sorted(each.name for each in self.path.iterdir() if _MANIFEST.fullmatch(each.name))
-        if not found:
+        manifests = sorted(each.name for each in self.path.iterdir() if _MANIFEST.fullmatch(each.name))
+        if not manifests:
             return 0, None
-        manifest = json.loads((self.path / found[-1]).read_bytes())
+        manifest = json.loads((self.path / manifests[-1]).read_bytes())
         assert isinstance(manifest, dict)
-        for name in found[:-1]:  # left by a crash
+        for name in manifests[:-1]:  # left by a crash
             (self.path / name).unlink()
-        return int(found[-1][6:14]), manifest
+        return int(manifests[-1][6:14]), manifest
 
     def _placed(self, target: LogTarget, staged: Sequence[Staged]) -> list[Json]:
         """Assign offsets to staged sets: after the end of each partition, in the order of the tasks."""
@@ -223,15 +223,15 @@ def remove_staged(staged: Sequence[Staged]) -> None:
 
 def _bytes_between(log: PartitionLog, first: int, end: int) -> bytes:
     """Return the sets of a log from one offset to another. Both must be the first offset of a set, or the end."""
-    found = []
+    entries = []
     while first < end and (part := log.read(first, CHUNK_BYTES)) is not None:
         table = scan(memoryview(part.read()))
         for row in range(len(table)):
             at = int(table.position[row])
             if int(table.offset[row]) < end:
-                found.append(bytes(table.buffer[at : at + int(table.size[row])]))
+                entries.append(bytes(table.buffer[at : at + int(table.size[row])]))
             first = extent_of(table.buffer, at)[1] + 1
-    return b"".join(found)
+    return b"".join(entries)
 
 
 def stamped(table: BatchTable, offset: int) -> tuple[memoryview, int]:

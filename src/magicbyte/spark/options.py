@@ -272,8 +272,8 @@ def _bounds(
     if timestamp in options:
         return Bound(timestamp=_number(options, timestamp, 0)), {}
     if by_timestamp in options:
-        found = _by_partition(by_timestamp, options[by_timestamp])
-        return Bound(offset=default), {partition: Bound(timestamp=value) for partition, value in found.items()}
+        bounds = _by_partition(by_timestamp, options[by_timestamp])
+        return Bound(offset=default), {partition: Bound(timestamp=value) for partition, value in bounds.items()}
     text = options.get(offsets, "earliest" if default == EARLIEST and not stream else "latest")
     if text.lower() in ("earliest", "latest"):
         value = EARLIEST if text.lower() == "earliest" else LATEST
@@ -281,20 +281,20 @@ def _bounds(
             end = "startingOffsets cannot be latest" if default == EARLIEST else "endingOffsets cannot be earliest"
             raise OptionError(f"{end} for a batch query")
         return Bound(offset=value), {}
-    found = _by_partition(offsets, text)
-    for partition, offset in found.items():
+    bounds = _by_partition(offsets, text)
+    for partition, offset in bounds.items():
         if offset < 0 and offset != default and not (stream and offset == LATEST):
             _refuse(offsets, f"an offset or {default} for {partition.topic}-{partition.partition}", offset)
-    return Bound(offset=default), {partition: Bound(offset=value) for partition, value in found.items()}
+    return Bound(offset=default), {partition: Bound(offset=value) for partition, value in bounds.items()}
 
 
 def _by_partition(name: str, text: str) -> dict[TopicPartition, int]:
-    found = {}
+    bounds = {}
     for topic, numbers in _json(name, text, dict).items():
         if not isinstance(numbers, dict):
             _refuse(name, '{"topic": {"0": 23}}', text)
         for number, value in numbers.items():
             if not re.fullmatch(r"[0-9]+", number) or type(value) is not int:
                 _refuse(name, '{"topic": {"0": 23}}', text)
-            found[TopicPartition(topic, int(number))] = value
-    return found
+            bounds[TopicPartition(topic, int(number))] = value
+    return bounds

@@ -115,28 +115,30 @@ def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
     return meant(found, options)
 
 
-def meant(found: list[P], options: SourceOptions) -> list[P]:
+def meant(partitions: list[P], options: SourceOptions) -> list[P]:
     """Return the given partitions that the options select. Raises UnknownTopicError, OptionError."""
     if options.subscribe is not None:
-        found = choose(found, sorted(options.subscribe))
+        partitions = choose(partitions, sorted(options.subscribe))
     elif options.pattern is not None:
-        found = [each for each in found if each.topic is not None and re.fullmatch(options.pattern, each.topic)]
+        partitions = [
+            each for each in partitions if each.topic is not None and re.fullmatch(options.pattern, each.topic)
+        ]
     elif options.assign is not None:
-        choose(found, sorted({topic for topic, _ in options.assign}))
-        by_name = _by_name(found)
+        choose(partitions, sorted({topic for topic, _ in options.assign}))
+        by_name = _by_name(partitions)
         if lost := options.assign - by_name.keys():
             topic, number = min(lost)
             there = ", ".join(str(partition) for name, partition in sorted(by_name) if name == topic)
             raise UnknownTopicError(f"no partition {number} of topic {topic!r} here: expected one of {there}")
-        found = [by_name[partition] for partition in sorted(options.assign)]
+        partitions = [by_name[partition] for partition in sorted(options.assign)]
     for what, bounds in (("starting", options.starts), ("ending", options.ends)):
-        if bounds and (differing := bounds.keys() ^ _by_name(found).keys()):
+        if bounds and (differing := bounds.keys() ^ _by_name(partitions).keys()):
             topic, number = min(differing)
             raise OptionError(
                 f"{what} offsets or timestamps by partition: expected one for each partition that is read, found "
                 f"{'one for' if (topic, number) in bounds else 'none for'} {topic}-{number}"
             )
-    return found
+    return partitions
 
 
 def _by_name(partitions: list[P]) -> dict[TopicPartition, P]:

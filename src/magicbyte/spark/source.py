@@ -170,12 +170,12 @@ class PruningReader(LogReader):
         """Store the filters that can be applied exactly. Return all others, which Spark applies."""
         return [each for each in filters if not self._take(each)]
 
-    def _take(self, each: Filter) -> bool:
-        name = getattr(each, "attribute", (None,))
-        value = getattr(each, "value", None)
+    def _take(self, condition: Filter) -> bool:
+        name = getattr(condition, "attribute", (None,))
+        value = getattr(condition, "value", None)
         if len(name) != 1 or value is None:
             return False
-        match name[0], each:
+        match name[0], condition:
             case "topic", EqualTo():
                 self._keep_topics({value})
             case "topic", In() if None not in value:
@@ -183,14 +183,14 @@ class PruningReader(LogReader):
             case "topic", StringStartsWith():
                 self.prefixes = (*self.prefixes, value)
             case "partition", EqualTo() | In() | LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
-                self.numbers = (*self.numbers, (type(each).__name__, value))
+                self.numbers = (*self.numbers, (type(condition).__name__, value))
             case "offset", EqualTo() | LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
-                self.limits = _offsets(self.limits, each, value)
+                self.limits = _offsets(self.limits, condition, value)
             case "offset", In() if None not in value and value:
                 self.limits = self.limits.narrowed(first=min(value), end=max(value) + 1)
                 return False  # Spark removes the offsets between them
             case "timestamp", EqualTo() | LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
-                self.limits = _timestamps(self.limits, each, value)
+                self.limits = _timestamps(self.limits, condition, value)
             case _:
                 return False
         return True

@@ -141,13 +141,13 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OptionError(f"startingOffsets: expected one for each partition that is read, found none for {key}")
         bound = options.starts.get(key, options.start)
         if bound.timestamp is not None:
-            found = self.logs.offset_from(key, bound.timestamp)
-            if found is None and options.start_strategy == "error":
+            offset = self.logs.offset_from(key, bound.timestamp)
+            if offset is None and options.start_strategy == "error":
                 raise OptionError(
                     f"{key}: no record from timestamp {bound.timestamp} on; the option "
                     "startingOffsetsByTimestampStrategy=latest then begins at the end"
                 )
-            return span.end if found is None else min(max(found, span.first), span.end)
+            return span.end if offset is None else min(max(offset, span.first), span.end)
         if bound.offset == EARLIEST:
             return span.first
         if bound.offset == LATEST:

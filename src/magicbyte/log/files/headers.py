@@ -192,13 +192,13 @@ def _walk(
     )
     while True:
         wanted = _ROWS_PER_BLOCK if seen else _ROWS_TO_JUDGE_BY
-        positions, found = list[int](), list[bytes]()
+        positions, head_bytes = list[int](), list[bytes]()
         for position, behind, head in itertools.islice(walk, wanted):
             positions.append(position)
-            found.append(head)
+            head_bytes.append(head)
             at = behind
         if positions:
-            rows, data = np.array(positions, np.int64), np.frombuffer(b"".join(found), np.uint8)
+            rows, data = np.array(positions, np.int64), np.frombuffer(b"".join(head_bytes), np.uint8)
             yield Headers(file, dialect, rows, np.diff(rows, append=at), data.reshape(-1, HEAD), at)
         seen += len(positions)
         if len(positions) < wanted:

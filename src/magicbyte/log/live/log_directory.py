@@ -177,19 +177,19 @@ class LogDirectory:
             self.was_clean = True
             self.files.delete(marker)  # before any change: otherwise a later crash would pass for a clean shutdown
             self.files.sync_directory(self.path)
-        found = {name: self._offsets(name) for name in checkpoints.OFFSET_CHECKPOINTS}
-        self.cleaner_offsets = found[checkpoints.CLEANER]
+        checkpoint_offsets = {name: self._offsets(name) for name in checkpoints.OFFSET_CHECKPOINTS}
+        self.cleaner_offsets = checkpoint_offsets[checkpoints.CLEANER]
         keys = self._partitions_to_open(monotonic_ms)
         for name in (checkpoints.RECOVERY_POINT, checkpoints.HIGH_WATERMARK) if keys and self.was_clean else ():
-            if not found[name] and not any(name in note for note in self.notes):
+            if not checkpoint_offsets[name] and not any(name in note for note in self.notes):
                 self.notes.append(
                     f"{self.path}/{name}: missing or empty, though the logs were closed: {_WITHOUT[name]}"
                 )
         for key in keys:
-            self._bring_up(key, monotonic_ms, found)
+            self._bring_up(key, monotonic_ms, checkpoint_offsets)
         self._of_offline = {
             name: {key: offset for key, offset in offsets.items() if key in self.offline}
-            for name, offsets in found.items()
+            for name, offsets in checkpoint_offsets.items()
         }
         # Now the checkpoints hold again: a log that lost its end, or has gone, must not be trusted up to its old
         # recovery point.
@@ -197,7 +197,7 @@ class LogDirectory:
         self.checkpoint_log_starts()
         if not self.logs.keys() >= self.cleaner_offsets.keys():
             self._put_offsets(checkpoints.CLEANER, lambda: self._known(self.cleaner_offsets))
-        if not self.logs.keys() >= found[checkpoints.HIGH_WATERMARK].keys():
+        if not self.logs.keys() >= checkpoint_offsets[checkpoints.HIGH_WATERMARK].keys():
             self.checkpoint_high_watermarks()
 
     def _partitions_to_open(self, monotonic_ms: int) -> list[TopicPartition]:

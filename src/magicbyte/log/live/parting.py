@@ -59,17 +59,17 @@ def _pieces(
 
     dialect, base = segment.config.dialect, segment.base_offset
     limits = Limits(base, MAX_OFFSET if following is None else following - 1)
-    for found in sound_beginning(segment.log.opened(), limits, dialect):
-        if not isinstance(found, Sound):
-            damaged(found.position, found.error)
+    for sound_row in sound_beginning(segment.log.opened(), limits, dialect):
+        if not isinstance(sound_row, Sound):
+            damaged(sound_row.position, sound_row.error)
             return
-        table = scan(found.view, dialect=dialect)
+        table = scan(sound_row.view, dialect=dialect)
         lasts, row = known_lasts(table), 0
         while row < len(table):
             begin = int(table.position[row])
             end = int(np.searchsorted(lasts, base + MAX_RELATIVE, "right"))
             if end <= row:
-                base = first_offset_at(segment.log, found.position + begin, dialect)
+                base = first_offset_at(segment.log, sound_row.position + begin, dialect)
                 continue
-            yield base, found.view[begin : int(table.position[end - 1]) + int(table.size[end - 1])]
+            yield base, sound_row.view[begin : int(table.position[end - 1]) + int(table.size[end - 1])]
             row = end

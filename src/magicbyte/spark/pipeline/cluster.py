@@ -64,20 +64,20 @@ def _process(
     import pyspark
 
     spark = Path(pyspark.__file__).parent
-    said = home / f"{name}.log"
+    log = home / f"{name}.log"
     environment = os.environ | {
         "SPARK_HOME": str(spark),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_DIRS": str(home / "local"),
     }
-    with said.open("wb") as output:
+    with log.open("wb") as output:
         command = [str(spark / "bin" / "spark-class"), *arguments]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment
         )
     try:
-        yield process, _wait_for(process, said, sign, name)
+        yield process, _wait_for(process, log, sign, name)
     finally:
         process.terminate()
         try:

@@ -95,45 +95,45 @@ def write_report(done: PipelineRun) -> Path | str | None:
     folder = pipeline.report or pipeline.sink
     if folder is None:
         return None
-    found = as_json(done)
+    report = as_json(done)
     if isinstance(folder, str):
         store = ObjectStore(folder)
-        store.put(NUMBERS, (json.dumps(found, indent=1) + "\n").encode())
-        store.put(PAGE, as_html(found).encode())
+        store.put(NUMBERS, (json.dumps(report, indent=1) + "\n").encode())
+        store.put(PAGE, as_html(report).encode())
         return store.path(PAGE)
     folder.mkdir(parents=True, exist_ok=True)
-    put_whole(folder / NUMBERS, (json.dumps(found, indent=1) + "\n").encode())
-    put_whole(folder / PAGE, as_html(found).encode())
+    put_whole(folder / NUMBERS, (json.dumps(report, indent=1) + "\n").encode())
+    put_whole(folder / PAGE, as_html(report).encode())
     return folder / PAGE
 
 
 # ---- the page
 
 
-def as_html(found: Json) -> str:
+def as_html(report: Json) -> str:
     """Return the HTML page of a report from `as_json`."""
-    units: list[Json] = found["units"]
-    saved = found["bytesIn"] - found["bytesOut"]
+    units: list[Json] = report["units"]
+    saved = report["bytesIn"] - report["bytesOut"]
     facts = [
-        ("partitions", f"{found['partitions']:,}, of which earlier runs did {found['doneBefore']:,}"),
-        ("bytes in", f"{found['bytesIn']:,}"),
-        ("bytes out", f"{found['bytesOut']:,} ({saved:,} saved)" if found["sink"] else "nothing is written"),
-        ("time", f"{found['seconds']:,} s at {found['master']}"),
-        ("sink", f"{found['sink']}, manifest {found['manifest']}" if found["sink"] else "none"),
+        ("partitions", f"{report['partitions']:,}, of which earlier runs did {report['doneBefore']:,}"),
+        ("bytes in", f"{report['bytesIn']:,}"),
+        ("bytes out", f"{report['bytesOut']:,} ({saved:,} saved)" if report["sink"] else "nothing is written"),
+        ("time", f"{report['seconds']:,} s at {report['master']}"),
+        ("sink", f"{report['sink']}, manifest {report['manifest']}" if report["sink"] else "none"),
     ]
     bad = [unit for unit in units if unit["outcome"] != "done"]
     parts = [
-        f"<h1>{html.escape(found['pipeline'])}</h1>",
+        f"<h1>{html.escape(report['pipeline'])}</h1>",
         _table((), facts),
         "<h2>Stages</h2>",
         _table(
             ("stage", "partitions", "bytes in", "bytes out", "seconds of workers"),
             [(each["do"], each["partitions"], each["bytesIn"], each["bytesOut"], each["seconds"])
-             for each in found["stages"]],
+             for each in report["stages"]],
         ),
-        _bars("Seconds of workers by stage", [(each["do"], each["seconds"]) for each in found["stages"]]),
-        _bars("Bytes by format, before", sorted(found["formatsBefore"].items())),
-        _bars("Bytes by format, after", sorted(found["formatsAfter"].items())),
+        _bars("Seconds of workers by stage", [(each["do"], each["seconds"]) for each in report["stages"]]),
+        _bars("Bytes by format, before", sorted(report["formatsBefore"].items())),
+        _bars("Bytes by format, after", sorted(report["formatsAfter"].items())),
         _bars(f"Seconds by partition, the {_MOST_BARS} longest",
               sorted(((unit["unit"], unit["seconds"]) for unit in units), key=lambda pair: -pair[1])[:_MOST_BARS]),
         _bars(f"Bytes by partition, the {_MOST_BARS} largest",
@@ -143,7 +143,7 @@ def as_html(found: Json) -> str:
         rows = [(unit["unit"], unit["outcome"], unit["error"]) for unit in bad]
         parts += ["<h2 class=bad>Not done</h2>", _table(("partition", "outcome", "why"), rows)]
     body = "\n".join(part for part in parts if part)
-    title = html.escape(found["pipeline"])
+    title = html.escape(report["pipeline"])
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style>\n{body}\n</html>\n"

@@ -303,13 +303,13 @@ def _reduce(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int,
 def _write(job: Job, pairs: Iterable[tuple[int, bytes]]) -> Iterator[int | str]:
     """Write the superseded offsets of each segment. Yield numbers of keys, and descriptions of damage."""
     lost: dict[int, list[Array]] = {}
-    for number, found in pairs:
+    for number, content in pairs:
         if number == _KEYS:
-            yield int.from_bytes(found, "little")
+            yield int.from_bytes(content, "little")
         elif number == _DAMAGE:
-            yield found.decode()
+            yield content.decode()
         else:
-            lost.setdefault(number, []).append(np.frombuffer(found, np.int64))
+            lost.setdefault(number, []).append(np.frombuffer(content, np.int64))
     for number, offsets in lost.items():
         _put(job, f"{job.segments[number][0]}.outside.lost.npy", np.sort(np.concatenate(offsets)))
 

@@ -62,19 +62,19 @@ class SinkPlace:
         self.folder.mkdir()
         return self.folder
 
-    def commit(self, found: Json) -> Json:
+    def commit(self, record: Json) -> Json:
         """Record this attempt as the partition's output, unless another one is recorded. Return the valid record.
 
         A record with missing outputs is replaced. It is of a worker that outlived its driver, and whose files the next
         run had deleted.
         """
-        while not put_once(self.record, json.dumps(found).encode()):
+        while not put_once(self.record, json.dumps(record).encode()):
             other = read_json(self.record)
             if all(is_as_written(self.record.parent / each["staged"], each["files"]) for each in other["outputs"]):
                 self.give_up()
                 return other
             self.record.unlink(missing_ok=True)
-        return found
+        return record
 
     def committed(self) -> Json | None:
         """Return the record of this attempt, None if it has not been committed."""

@@ -85,13 +85,13 @@ class StorePlace:
         self.folder.mkdir(mode=0o700)
         return self.folder
 
-    def commit(self, found: Json) -> Json:
+    def commit(self, record: Json) -> Json:
         """Upload this attempt's files and record them as the output, unless another attempt is recorded.
 
         Returns the valid record. A record with missing objects is replaced, as in `SinkPlace.commit`.
         """
         outputs = []
-        for output in found["outputs"]:
+        for output in record["outputs"]:
             source, at = self.folder.parent / output["staged"], f"{self.objects}/{output['name']}"
             for file in output["files"]:
                 if source.is_dir():
@@ -99,8 +99,8 @@ class StorePlace:
                 else:
                     self.store.upload(source, at)
             outputs.append({"name": output["name"], "at": at, "files": output["files"]})
-        found = {**found, "outputs": outputs}
-        while not self.store.put_once(self.record, json.dumps(found).encode()):
+        record = {**record, "outputs": outputs}
+        while not self.store.put_once(self.record, json.dumps(record).encode()):
             other = json.loads(self.store.read(self.record))
             if is_there(other, self.store.sizes(OUTPUTS)):
                 self.give_up()
@@ -108,7 +108,7 @@ class StorePlace:
                 return known
             self.store.remove([self.record])
         shutil.rmtree(self.folder, ignore_errors=True)
-        return found
+        return record
 
     def committed(self) -> Json | None:
         """Return the record of this attempt, None if it has not been committed."""

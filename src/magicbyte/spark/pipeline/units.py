@@ -69,16 +69,16 @@ def find(pipeline: Pipeline, now_ms: int) -> list[Unit]:
     Raises LogDirectoryError or UnknownTopicError for missing sources, and for sources that the sink cannot hold
     together.
     """
-    found, live = _partitions(pipeline)
-    _refuse_unknown(pipeline, found)
-    _refuse_overlap(pipeline, [each for each in found if each.path not in live])
+    partitions, live = _partitions(pipeline)
+    _refuse_unknown(pipeline, partitions)
+    _refuse_overlap(pipeline, [each for each in partitions if each.path not in live])
     if pipeline.sink is not None or pipeline.target is not None:
-        found = list(by_name(found).values())
-    known = {each.path for each in compacted_before(found)} if _needs_compacted(pipeline) else set()
+        partitions = list(by_name(partitions).values())
+    known = {each.path for each in compacted_before(partitions)} if _needs_compacted(pipeline) else set()
     known |= {path for path, each in live.items() if each.compacts}
     units = [
         unit
-        for each, first in zip(found, _log_starts(found), strict=True)
+        for each, first in zip(partitions, _log_starts(partitions), strict=True)
         for unit in _units(pipeline, each, first, now_ms, was_compacted=each.path in known, live=live.get(each.path))
     ]
     return sorted(units, key=lambda unit: (-unit.size, unit.name))
@@ -115,17 +115,17 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
             live |= {each.directory().path: each for each in look_up(source)}
             continue
         with requests_at_once() as many:
-            found = in_use(discover(source.paths, many=many))
+            partitions = in_use(discover(source.paths, many=many))
         for pattern in source.topics:
-            if not any(matches(each.topic, (pattern,)) for each in found):
+            if not any(matches(each.topic, (pattern,)) for each in partitions):
                 raise UnknownTopicError(f"{', '.join(source.paths)}: no topic {pattern!r}")
         if source.topics:
-            found = [each for each in found if matches(each.topic, source.topics)]
-        if lost := set(source.partitions) - {each.partition for each in found}:
+            partitions = [each for each in partitions if matches(each.topic, source.topics)]
+        if lost := set(source.partitions) - {each.partition for each in partitions}:
             raise UnknownTopicError(f"{', '.join(source.paths)}: no selected topic has a partition {min(lost)}")
         if source.partitions:
-            found = [each for each in found if each.partition in source.partitions]
-        chosen += [each if source.dialect is None else replace(each, dialect=source.dialect) for each in found]
+            partitions = [each for each in partitions if each.partition in source.partitions]
+        chosen += [each if source.dialect is None else replace(each, dialect=source.dialect) for each in partitions]
     chosen += [each.directory() for each in live.values()]
     if not chosen:
         raise LogDirectoryError("the topics and partitions of the sources select no partition")

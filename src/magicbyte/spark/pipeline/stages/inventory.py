@@ -75,11 +75,11 @@ def join(work: Work, stage: Stage, parts: list[Counted]) -> Json:
     return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
 
 
-def _said(found: PartitionInventory) -> Json:
+def _said(inventory: PartitionInventory) -> Json:
     return {
-        "firstOffset": found.tally.first_offset,
-        "lastOffset": found.tally.last_offset,
-        **found.tally.to_json(),
-        "damagedIndexes": [each.to_json() for each in found.index_damage],
-        "damage": next((str(each) for each in found.damage), None),
+        "firstOffset": inventory.tally.first_offset,
+        "lastOffset": inventory.tally.last_offset,
+        **inventory.tally.to_json(),
+        "damagedIndexes": [each.to_json() for each in inventory.index_damage],
+        "damage": next((str(each) for each in inventory.damage), None),
     }

@@ -53,14 +53,14 @@ def run(work: Work, stage: Stage) -> Json:
 
 def parts(work: Work, stage: Stage) -> list[VerifyPart]:
     """Divide a partition by its segments."""
-    segments, at, found = work.log.segments, 0, []
+    segments, at, parts_of_it = work.log.segments, 0, []
     alone = replace(work.log, snapshots={}, texts={}, leftovers=(), orphans=(), others=())
     for group in pieces(work.log, min(LARGEST_PIECE, stage.options["part-above"])):
         count = len(group.segments)
         some = replace(alone, segments=segments[at : at + count + 1])
-        found.append(VerifyPart(some, count, stage.options["depth"], work.unit.limit))
+        parts_of_it.append(VerifyPart(some, count, stage.options["depth"], work.unit.limit))
         at += count
-    return found
+    return parts_of_it
 
 
 def do(part: VerifyPart) -> Verified:

@@ -109,20 +109,20 @@ def join(
     If a part overlaps with the next in offsets, one worker repeats the stage. `put` is called again if its worker dies,
     so it leaves the parts unchanged.
     """
-    told = {"parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
+    costs = {"parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
     folder, is_source = work.next_folder(), not work.owned
     if folder.exists():  # of a worker that died here
         remove(folder)
     if any(part.made and part.made.next_offset > later.base_offset for part, later in itertools.pairwise(parts)):
-        return {**run(), **told}
+        return {**run(), **costs}
     raise_first(part.error for part in parts)
-    found = put(folder, [part.made for part in parts if part.made is not None])
+    result = put(folder, [part.made for part in parts if part.made is not None])
     work.take(folder)
     for part in parts:
         work.digests |= part.digests
         if is_source:
             work.source_digests |= part.source_digests
-    return {**found, **told}
+    return {**result, **costs}
 
 
 def _above(work: Work) -> Path:
