@@ -27,6 +27,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 NEEDS = {"spark": ("java",), "interop": ("javac", "mvn")}
 PACKAGES = {"java": "default-jre-headless", "javac": "default-jdk-headless", "mvn": "maven"}
 NEIGHBOURS = 16
+LONGEST_NAME = 200
+"""Characters of a parameter that is part of a test's name."""
 NOTHING_MAY_BE_SKIPPED = os.environ.get("CI") == "true"
 
 
@@ -40,6 +42,12 @@ def runs(program: str) -> bool:
 
 def needs(item: pytest.Item) -> tuple[str, ...]:
     return tuple(dict.fromkeys(program for mark in item.iter_markers() for program in NEEDS.get(mark.name, ())))
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long text by its length: the processes of a run send each other the name of each test."""
+    is_long = isinstance(val, str | bytes) and len(val) > LONGEST_NAME
+    return f"{argname} of {len(val)}" if is_long else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
