@@ -203,6 +203,31 @@ def test_a_search_for_aborted_transactions_finds_the_same_and_reads_the_relevant
         search(bytes(damaged), 440, 470)
 
 
+def test_an_index_of_aborted_transactions_is_verified_in_pieces_however_large_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexes, "_PIECE", 7)
+    content = aborted_index(*((at % 3, at * 10, at * 10 + 5, (at + 1) * 10) for at in range(50)))
+    size, index, lengths = TransactionIndex.ENTRY_SIZE, TransactionIndex.parse(content), list[int]()
+
+    def all_in(data: bytes, first: int, end: int) -> list[AbortedTransaction]:
+        def read(position: int, length: int) -> bytes:
+            lengths.append(length)
+            return data[position : position + length]
+
+        return TransactionIndex.all_in(read, len(data), first, end)
+
+    for first in range(0, 520, 7):
+        assert all_in(content, first, first + 100) == index.aborted(first, first + 100)
+    assert max(lengths) == 7 * size
+    assert all_in(b"", 0, 100) == []
+    repeated = content[: 21 * size] + content[20 * size :]  # the second one is the first of a piece
+    for damaged, place in ((repeated, 21 * size), (content[:-1], 49 * size)):
+        with pytest.raises(CorruptRecordError) as raised:
+            all_in(damaged, 0, 0)
+        assert raised.value.position == place
+
+
 def test_the_enriched_index_holds_offset_timestamp_and_position() -> None:
     content = b"".join(struct.pack(">iqi", *entry) for entry in [(0, -1, 0), (40, 1000, 4200), (90, 1000, 9000)])
     index = EnrichedIndex.parse(content, 100)

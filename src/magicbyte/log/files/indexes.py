@@ -29,6 +29,7 @@ ENRICHED_ENTRY = [("relative_offset", ">i4"), ("timestamp", ">i8"), ("position",
 TRANSACTION_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first, last and last stable offset
 TRANSACTION_VERSION = 0
 _BLOCK = 128  # entries of aborted transactions that are read together
+_PIECE = 1 << 15  # likewise, where all are read
 
 
 def _entries(data: bytes, layout: list[tuple[str, str]]) -> np.ndarray:
@@ -263,7 +264,10 @@ class TransactionIndex:
 
     def verify(self) -> None:
         """Raise CorruptRecordError unless each transaction ends after its begin, and after the one before it."""
-        previous = -1
+        self._verify(-1)
+
+    def _verify(self, previous: int) -> int:
+        """Verify entries that follow one with the last offset `previous`; return the last offset of the last one."""
         for at, entry in enumerate(self.entries):
             position = at * self.ENTRY_SIZE
             if not 0 <= entry.first_offset <= entry.last_offset:
@@ -276,13 +280,25 @@ class TransactionIndex:
                     "transaction's last offset", expected=f"> {previous}", found=entry.last_offset, position=position
                 )
             previous = entry.last_offset
+        return previous
 
     @classmethod
-    def all_in(cls, data: bytes, first: int, end: int) -> list[AbortedTransaction]:
-        """Return what `aborted` does, of the bytes of a file. Raises CorruptRecordError for any damage in it."""
-        index = cls.parse(data)
-        index.verify()
-        return index.aborted(first, end)
+    def all_in(
+        cls, read: Callable[[int, int], bytes], file_size: int, first: int, end: int
+    ) -> list[AbortedTransaction]:
+        """Return the result of `aborted` from a file that may be large. Raises CorruptRecordError for any damage in it.
+
+        `read`: see `search`.
+        """
+        found, previous = list[AbortedTransaction](), -1
+        for start in range(0, file_size, _PIECE * cls.ENTRY_SIZE):
+            try:
+                index = cls.parse(read(start, min(_PIECE * cls.ENTRY_SIZE, file_size - start)))
+                previous = index._verify(previous)
+            except CorruptRecordError as error:
+                raise error.locate(shift=start) from None
+            found += index.aborted(first, end)
+        return found
 
     @classmethod
     def search(

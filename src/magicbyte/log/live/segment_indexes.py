@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files.directory import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from magicbyte.log.files.filesystem import put_file, read_whole
+from magicbyte.log.files.filesystem import put_file
 from magicbyte.log.files.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from magicbyte.log.files.index_writer import MAX_RELATIVE
 from magicbyte.log.files.indexes import TransactionIndex
@@ -258,10 +258,12 @@ class LiveIndexes:
         """Return the aborted transactions with an offset in `first` to below `end` whose markers are in this
         segment.
         """
+        if not self._names.has(TRANSACTION_INDEX):
+            return []
         path = self._names.path(TRANSACTION_INDEX)
-        content = read_whole(self._names.files, path) if self._names.has(TRANSACTION_INDEX) else b""
         try:
-            return TransactionIndex.all_in(content, first, end)
+            with self._names.files.open(path) as file:
+                return TransactionIndex.all_in(file.read_at, file.size, first, end)
         except CorruptRecordError as error:
             raise error.locate(path=path) from None
 
