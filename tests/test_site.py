@@ -1,6 +1,7 @@
 """The pages of tools/make_site.py: no link or anchor is dead, and every page is in a menu."""
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -60,3 +61,24 @@ def test_every_page_can_be_reached_by_links_from_the_readme(site: ModuleType) ->
         }
         left += links & pages
     assert sorted(str(page.relative_to(ROOT)) for page in pages - found) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How do I convert a v1 log?", "magicbyte convert tour/logs"),
+        ("What happens to headers in v0?", "| headers |"),
+        ("How do I use it in pytest?", "kafka_broker"),
+        ("Which clients were tested?", "librdkafka"),
+        ("What does a crash lose?", "acknowledged"),
+    ],
+)
+def test_the_readme_leads_to_the_answer_of_a_question(site: ModuleType, question: str, answer: str) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    (row,) = (line for line in readme if f"| {question} |" in line)
+    ((_, _, path, anchor),) = site._LINK.findall(row)
+    for section in re.split(r"^## ", (ROOT / path).read_text(encoding="utf-8"), flags=re.MULTILINE):
+        heading = re.sub(r"[^\w -]", "", section.partition("\n")[0].lower()).replace(" ", "-")
+        if anchor in {"", f"#{heading}"} and answer in section:
+            return
+    pytest.fail(f"{path}{anchor} does not have {answer}")
