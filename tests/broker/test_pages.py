@@ -551,6 +551,8 @@ def test_a_file_for_the_pages_that_is_none_stops_the_start(tmp_path: Path, setti
         async with Running(tmp_path / "logs", SERVED | settings):
             pytest.fail("it starts")
 
+    with pytest.raises(InvalidConfigError, match=r"expected http\.ssl\.keystore\.location with it"):
+        run(start({"http.ssl.truststore.location": str(path)}))
     for given, expected in ((tmp_path / "none", "none"), (path, "expected a")):
         with pytest.raises(InvalidConfigError, match=expected) as error:
             run(start({setting: str(given)}))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.metrics import Conversion, Moved, Times, TopicMetrics, now_ns
 from magicbyte.compiled import kernel
-from magicbyte.errors import ErrorCode
+from magicbyte.errors import ErrorCode, InvalidConfigError
 from magicbyte.groups.rules import GroupState
 from magicbyte.net.descriptors import for_pages, limit
 from magicbyte.net.exposition import Family, counter, disk_bytes, gauge, health_page, metrics_page
@@ -98,9 +98,11 @@ def pages(services: PageServices) -> Pages:
 
 def _context(config: BrokerConfig) -> ssl.SSLContext | None:
     """Return the TLS context of the pages, None without TLS. Raises InvalidConfigError."""
-    if config.http_ssl_keystore_location is None:
-        return None
     trusted = None if (path := config.http_ssl_truststore_location) is None else Store(path, "PEM")
+    if config.http_ssl_keystore_location is None:
+        if trusted is not None:
+            raise InvalidConfigError("http.ssl.truststore.location: expected http.ssl.keystore.location with it")
+        return None
     settings = TlsSettings(trusted, Store(config.http_ssl_keystore_location, "PEM"))
     return server_context(settings, "none" if trusted is None else "required")
 
