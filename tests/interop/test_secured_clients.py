@@ -74,7 +74,7 @@ def broker(stores: Stores) -> Iterator[Broker]:
 def tls(stores: Stores, client: str, protocol: str, *, own: bool = False) -> dict[str, str]:
     """Return how a client is told to speak TLS; `own`: with a certificate of its own."""
     if client.startswith("Java"):
-        return stores.java(protocol, own=own, old=client.startswith("Java 0"))
+        return stores.java(protocol, own=own, old=client.startswith(("Java 0", "Java 2")))
     return (stores.python if client in ("kafka-python", "aiokafka") else stores.librdkafka)(protocol, own=own)
 
 
@@ -127,7 +127,7 @@ def tell(process: ClientProcess, folder: Path, settings: Mapping[str, str]) -> N
     process.ask("settings", folder / "settings")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [*CLIENTS, "Java 2.8.2"])
 def test_what_a_client_writes_over_a_secured_listener_it_reads_again(
     client: str, stores: Stores, broker: Broker, tmp_path: Path
 ) -> None:
