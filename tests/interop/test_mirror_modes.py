@@ -174,7 +174,7 @@ def test_two_real_clusters_mirror_each_other_by_prefixes_and_without_is_refused(
         forth = real.mirror(only(r"(a\.|b\.)*circle", prefix="a."))
         assert {topic: each.records for topic, each in forth.items()} == {"circle": 0 if turn else 20}
         assert real.mirror(only(r"(a\.|b\.)*circle", prefix="b."), real.target, real.source) == {}
-    with pytest.raises(MirrorError, match=r"a\.circle: it came from cluster [^ ]+, the target: a circle"):
+    with pytest.raises(MirrorError, match=r"a\.circle: it came from cluster [^ ]+, the target: a loop"):
         real.mirror(only(r"a\.circle"), real.target, real.source)
 
 

@@ -259,7 +259,7 @@ def test_a_circle_is_refused(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     pair.mirror()
     pair.addresses = pair.addresses[1], pair.addresses[0]
-    with pytest.raises(MirrorError, match=r"topic: it came from cluster [^ ]+, the target: a circle"):
+    with pytest.raises(MirrorError, match=r"topic: it came from cluster [^ ]+, the target: a loop"):
         pair.mirror()
     pair.addresses = pair.addresses[0], pair.addresses[0]
     with pytest.raises(MirrorError, match="same cluster"):

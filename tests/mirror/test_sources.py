@@ -301,5 +301,5 @@ def test_a_circle_of_three_without_prefixes_is_refused(ring: Ring) -> None:
     ring.pair(0, 1).fill("topic", [Codec.GZIP])
     ring.mirror(0, 1)
     ring.mirror(1, 2)
-    with pytest.raises(MirrorError, match=r"topic: it came from cluster [^ ]+, the target: a circle"):
+    with pytest.raises(MirrorError, match=r"topic: it came from cluster [^ ]+, the target: a loop"):
         ring.mirror(2, 0)
