@@ -76,7 +76,9 @@ def test_the_bill_of_materials_lists_what_the_base_installs(prepare: ModuleType,
 def manual(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The man pages, by what they explain, as roff prints them: without its escapes."""
     folder = tmp_path_factory.mktemp("man")
-    tool("man_pages").write(folder)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("SOURCE_DATE_EPOCH", raising=False)  # which a packager's build sets
+        tool("man_pages").write(folder)
     signs = {"\\-": "-", "\\(ga": "`", "\\(aq": "'", "\\&": "", "\\[u2026]": "…", "\\e": "\\"}
     found = {each.stem: each.read_text() for each in folder.iterdir()}
     for sign, text in signs.items():

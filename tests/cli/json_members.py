@@ -37,10 +37,11 @@ COLLECT: Final = "JSON_MEMBERS"
 VARIANTS: Final = {
     "cat --batches": ("--batches",),
     "dump --anatomy": ("--anatomy",),
+    "topics reassign --execute": ("--execute",),
     "topics reassign --verify": ("--verify", "--wait", "--cancel"),
 }
 """What commands print instead with one of these options."""
-BY_LINE: Final = ("cat", "cat --batches", "consume", "dump", "dump --anatomy")
+BY_LINE: Final = ("cat", "cat --batches", "consume", "dump", "dump --anatomy", "topics reassign --execute")
 """What prints an object per line."""
 
 ABSENT: Final = "absent"
@@ -58,8 +59,8 @@ def output_of(name: str, arguments: Sequence[str]) -> str | None:
     given = list(arguments)
     forms = [after for option, after in itertools.pairwise(given) if option == "--format"]
     is_json = "--json" in given or (name == "consume" and "-J" in given) or any(each[:4] == "json" for each in forms)
-    if (not is_json and "--batches" not in given) or "--execute" in given:
-        return None  # --execute prints the assignment from before, and then what --wait prints
+    if not is_json and "--batches" not in given:
+        return None
     variants = [each for each, flags in VARIANTS.items() if each.startswith(f"{name} --") and set(flags) & set(given)]
     return (variants or [name])[0]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from magicbyte.client.cluster_report import ClusterReport
 from magicbyte.launch.cluster import STATE, LaunchedBroker, LocalCluster, held
 from magicbyte.testing import Broker
 
@@ -125,7 +126,8 @@ def test_the_status_of_a_cluster_that_is_down_says_what_starts_it(tmp_path: Path
     assert "`magicbyte cluster up --directory" in result.stderr
     assert "1  127.0.0.1:20001        -  stopped" in result.stdout
     document = json.loads(run("cluster", "status", "--directory", tmp_path, "--format", "json").stdout)
-    assert document == {"processes": [{"broker": 1, "address": "127.0.0.1:20001", "alive": False, "pid": None}]}
+    assert document.pop("processes") == [{"broker": 1, "address": "127.0.0.1:20001", "alive": False, "pid": None}]
+    assert document == {**dict.fromkeys(ClusterReport(None, None, (), 0, ()).to_json()), "healthy": False}
 
 
 def test_any_cluster_has_a_status() -> None:

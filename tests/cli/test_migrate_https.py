@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import ssl
 import threading
 from collections.abc import Iterator
@@ -111,15 +112,22 @@ def test_a_canary_is_watched_by_pages_that_want_a_certificate_and_a_token(tmp_pa
         assert run(*watch, "--metrics-token", token).exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "why"), [("", "expected one line"), ("a\nb", "expected one line"), ("ключ", "can't decode")]
-)
-def test_a_token_that_is_none_is_wrong_use(text: str, why: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "a\nb", "ключ", "a b"])
+def test_a_token_that_is_none_is_wrong_use(text: str, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(text)
     done = run("migrate", "check", "--metrics", "https://127.0.0.1:1/metrics", "--metrics-token", token)
     assert done.exit_code == 2
-    assert why in done.stderr
+    assert f"{token}: expected a bearer token, found something else" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--metrics-token", "--metrics-ca", "--metrics-cert"])
+def test_a_fifo_with_credentials_is_refused_instead_of_waited_for(option: str, tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    done = run("migrate", "check", "--metrics", "https://127.0.0.1:1/metrics", option, fifo)
+    assert done.exit_code == 2
+    assert f"{fifo}: expected a regular file, found a FIFO: copy its content to a file first" in done.stderr
 
 
 def test_a_token_is_not_sent_in_the_clear(tmp_path: Path) -> None:

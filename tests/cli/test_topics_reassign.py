@@ -19,6 +19,7 @@ from client.broker import ScriptedBroker, scripted
 from magicbyte.client.reassignment import dump_plan, parse_plan
 from magicbyte.errors import InvalidReplicaAssignmentError
 from magicbyte.ports import TopicPartition
+from magicbyte.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
 from magicbyte.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from magicbyte.protocol.messages.elect_leaders import ElectLeadersRequest
 from magicbyte.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
@@ -103,6 +104,17 @@ def test_a_plan_is_shown_as_a_table_and_as_kafkas_file(address: str) -> None:
     assert result.stderr == "1 of 2 partitions change, 1 replica to copy (0 B); --execute does it\n"
     plan = parse_plan(run(*command, "--format", "json").stdout)
     assert plan == {TopicPartition("topic", 0): (8,), TopicPartition("topic", 1): (7,)}
+
+
+def test_moves_that_are_waited_for_are_two_lines_of_json(broker: SmallCluster, address: str) -> None:
+    broker.answers[ALTER] = lambda *_: AlterPartitionReassignmentsResponse()
+    command = ["topics", "reassign", "-b", address, "--topics", "topic", "--brokers", "7", "--execute"]
+    result = run(*command, "--wait", "--keep-throttle", "--json")
+    assert result.exit_code == 0, result.stderr
+    before, end = result.stdout.splitlines()
+    assert parse_plan(before) == {TopicPartition("topic", at): (7,) for at in (0, 1)}
+    assert [each["state"] for each in json.loads(end)["partitions"]] == ["complete"] * 2
+    assert run(*command, "--json").stdout == f"{before}\n"
 
 
 def test_a_plan_for_a_broker_topic_or_partition_that_is_not_there_is_refused(address: str, tmp_path: Path) -> None:

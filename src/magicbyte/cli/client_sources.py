@@ -37,20 +37,22 @@ def access_options(command: F) -> F:
 
 
 def page_access() -> PageAccess | None:
-    """Return the credentials for pages over HTTPS, None if none were given. Raises BadParameter."""
+    """Return the credentials for pages over HTTPS, None if none were given.
+
+    Raises InvalidConfigError, LogDirectoryError, OSError.
+    """
+    from magicbyte.log.files.filesystem import open_regular
     from magicbyte.net.scrape import PageAccess
+    from magicbyte.security.settings import token_in
 
     files = click.get_current_context().meta.get(_ACCESS_KEY)
     if files is None:
         return None
-    token = files.get("metrics_token")
-    try:
-        text = "" if token is None else token.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{token}: {error}", param_hint="--metrics-token") from error
-    if token is not None and (not text or not text.isprintable()):
-        raise click.BadParameter(f"{token}: expected one line of printable text", param_hint="--metrics-token")
-    return PageAccess(files.get("metrics_ca"), files.get("metrics_cert"), text)
+    authority, certificate, token = (files.get(f"metrics_{each}") for each in ("ca", "cert", "token"))
+    for path in (authority, certificate):
+        if path is not None:
+            open_regular(path).close()  # the TLS library would wait for a FIFO
+    return PageAccess(authority, certificate, "" if token is None else token_in(str(token)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
 
     Exit status: 0 healthy, 1 problems, 2 no broker answers.
     """
+    from magicbyte.client.cluster_report import unknown_health
     from magicbyte.launch.cluster import LocalCluster
 
     local = None if bootstrap is not None else LocalCluster.load(directory, say)
@@ -129,7 +130,7 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
     elif form == "text":
         complain(f"no broker of {directory} runs: `magicbyte cluster up --directory {directory}` starts them")
     if form == "json":
-        document = {} if report is None else report.to_json()
+        document = unknown_health() if report is None else report.to_json()
         say_json(document if local is None else document | {"processes": [each.to_json() for each in local.members]})
     else:
         _say_status(report, local)

@@ -94,7 +94,8 @@ def reassign(
     once the moves have ended.
 
     --format json prints the plan as the file that --plan and kafka-reassign-partitions read. With --wait, --verify and
-    --cancel, --topics alone means the ongoing moves of these topics.
+    --cancel, --topics alone means the ongoing moves of these topics. With --execute and --wait it prints two lines: the
+    present assignment before the moves, and their state at the end.
 
     Exit status: 0; 1 if --wait or --verify found a partition without the replicas of the plan; 2 if nothing could be
     done. Needs brokers from 2.4 on, except for making a plan.
@@ -199,7 +200,7 @@ class _Task:
                 say(f"{len(target)} of {many(len(moves), 'partition')} reassigned: the brokers copy now", err=True)
                 if not target and self._throttle is not None:
                     await self._unthrottle(client, [each.partition for each in moves])
-                status = await self._follow(client, target) if target and waits else 0
+                status = await self._follow(client, target, indent=None) if target and waits else 0
         return 2 if refused else status
 
     async def follow(self, *, waits: bool) -> int:
@@ -250,13 +251,13 @@ class _Task:
             each: move.target for each, move in (await list_reassignments(client)).items() if each.topic in self._topics
         }
 
-    async def _follow(self, client: Client, target: Assignment, *, waits: bool = True) -> int:
+    async def _follow(self, client: Client, target: Assignment, *, waits: bool = True, indent: int | None = 2) -> int:
         from magicbyte.client.reassignment import follow, progress_of
 
         lines = _Lines()
         progress = await follow(client, target, lines.show) if waits else await progress_of(client, target)
         if self._form == "json":
-            say_json(progress.to_json(target))
+            say_json(progress.to_json(target), indent=indent)
         else:
             rows = [["partition", "state", "replicas", "planned"]]
             rows += [[str(each), "complete", _brokers_text(target[each]), "-"] for each in progress.completed]

@@ -55,6 +55,11 @@ class ClusterReport:
         }
 
 
+def unknown_health() -> dict[str, Any]:
+    """Return the members of `ClusterReport.to_json` for a cluster in which no broker runs."""
+    return {**dict.fromkeys(ClusterReport(None, None, (), 0, ()).to_json()), "healthy": False}
+
+
 def _names(partitions: Iterable[PartitionReport]) -> list[str]:
     return [f"{each.topic}-{each.partition}" for each in partitions]
 

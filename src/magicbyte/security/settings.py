@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
-from magicbyte.errors import InvalidConfigError
+from magicbyte.errors import InvalidConfigError, LogDirectoryError
+from magicbyte.log.files.filesystem import open_regular
 from magicbyte.log.files.properties import parse_properties
 from magicbyte.security.jaas import parse_jaas
 from magicbyte.security.sasl import OAUTHBEARER, PLAIN, ClientMechanism, OAuthClient, PlainClient
@@ -92,8 +93,10 @@ class Login:
 def token_in(path: str) -> str:
     """Return the bearer token in a file. Raises InvalidConfigError, whose message shows nothing of it."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(Path(path)) as file:
             token = file.read(_MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
+    except LogDirectoryError as error:  # a FIFO would be waited for
+        raise InvalidConfigError(str(error)) from None
     except OSError as error:
         raise InvalidConfigError(f"{path}: {error.strerror}: expected a file with a token") from None
     return checked_token(path, token)
